@@ -17,6 +17,7 @@ from io import StringIO
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 from prometheus_client import Counter, Gauge, Histogram
@@ -24,10 +25,12 @@ from prometheus_client import Counter, Gauge, Histogram
 from nodepool_ocb.cli.main import cli as command_line
 from nodepool_ocb.engine import noderole, run
 from nodepool_ocb.engine.run import words
+from nodepool_ocb.images import states as image_states
 from nodepool_ocb.jigs.ssh.faults import TABLE
 from nodepool_ocb.model import aliveness, aside, images, journal
 from nodepool_ocb.model import records as model
 from nodepool_ocb.model.records import State
+from nodepool_ocb.model.statemachines import StateMachine
 from nodepool_ocb.rollout import records as rollout
 from nodepool_ocb.tasks import records as tasks
 from nodepool_ocb.telemetry import metrics
@@ -116,6 +119,46 @@ def _blockable() -> list[State]:
 
 def _moves(event: noderole.Event) -> Iterator[str]:
     return (f"{before} → {after}" for (before, each), after in noderole.AFTER.items() if each is event)
+
+
+# -- the states of records whose table is a StateMachine --
+
+
+def machines(title: str, rules: ModuleType, *of: StateMachine[Any, Any]) -> str:
+    """The page of the state machines of a module: its prose; for each machine a diagram, its states and its events."""
+    source = str(Path(inspect.getfile(rules)).relative_to(ROOT))
+    parts = [f"# {title}\n", NOTICE.format(source=source), prose(inspect.getdoc(rules)) + "\n"]
+    for machine in of:
+        parts += [f"## States of {machine.thing}\n", "```mermaid\nstateDiagram-v2", *_arrows_of(machine), "```\n"]
+        meant = comments(_module_of(machine.states))
+        parts.append(table(("state", "meaning"), _meanings(machine.states, meant)))
+        said = comments(_module_of(machine.events))
+        rows = (
+            (f"`{event}`", said[machine.events.__name__, event.name], ", ".join(_moves_of(machine, event)))
+            for event in machine.events
+        )
+        parts.append(table(("event", "what happened", "from → to"), rows))
+    parts.append("A pair of state and event that is not here is refused.")
+    return "\n".join(parts) + "\n"
+
+
+def _module_of(enumeration: type[StrEnum]) -> ModuleType:
+    return sys.modules[enumeration.__module__]
+
+
+def _arrows_of(machine: StateMachine[Any, Any]) -> Iterator[str]:
+    yield from (f'    state "{each}" as {each.name}' for each in machine.states if each != each.name)
+    found: dict[tuple[str, str], list[str]] = {}
+    for (before, event), after in machine.after.items():
+        found.setdefault(("[*]" if before is None else before.name, after.name), []).append(event)
+    for (start, end), events in found.items():
+        yield f"    {start} --> {end}: {', '.join(events)}"
+
+
+def _moves_of(machine: StateMachine[Any, Any], event: StrEnum) -> Iterator[str]:
+    for (before, each), after in machine.after.items():
+        if each is event:
+            yield f"{'(new)' if before is None else before} → {after}"
 
 
 # -- runs.md --
@@ -400,6 +443,9 @@ def reaching() -> str:
 PAGES = {
     "../ARCHITECTURE.md": architecture(),
     "states.md": states(),
+    "states-of-images.md": machines(
+        "The states of builds and uploads", image_states, image_states.BUILDS, image_states.UPLOADS
+    ),
     "runs.md": runs(),
     "records.md": records(),
     "metrics.md": counted(),

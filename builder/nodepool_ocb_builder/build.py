@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import OcbError, Stale, Unavailable
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.images.rules import BuildView, Due, ImageView, due, fulfilled
+from nodepool_ocb.images.states import BuildEvent, build_after, new_build
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import Change, Check, Delete, Set
@@ -115,12 +116,12 @@ class Building:
             log.exception("%s failed", self.name)
             reason = f"{self.image.backend}: {type(fault).__name__}: {fault}"
         else:
-            self.context.write_until_done(lambda: self._write(BuildState.READY, checksums=sums))
+            self.context.write_until_done(lambda: self._write(BuildEvent.SUCCEED, checksums=sums))
             log.info("%s is ready", self.name)
             return "ready"
         self._clear()
         tail = self.context.directory.tail(self.name)
-        self.context.write_until_done(lambda: self._write(BuildState.FAILED, reason=reason, tail=tail))
+        self.context.write_until_done(lambda: self._write(BuildEvent.FAIL, reason=reason, tail=tail))
         return "failed"
 
     def _clear(self) -> None:
@@ -134,12 +135,8 @@ class Building:
         """What says ``building`` while we hold the lock has nobody who works on it."""
         for build in view.builds:
             if build.record.state is BuildState.BUILDING and build.id != self.id:
-                record = replace(
-                    build.record,
-                    state=BuildState.ABORTED,
-                    state_time=self.context.session.now(),
-                    reason="its builder lost the lock",
-                )
+                now, reason = self.context.session.now(), "its builder lost the lock"
+                record = build_after(build.record, BuildEvent.ABANDON, now, reason=reason)
                 try:
                     self.context.session.commit([Set(paths.build(view.name, build.id), record, build.version)])
                 except Stale:
@@ -147,12 +144,12 @@ class Building:
 
     def _begin(self, view: ImageView) -> None:
         context, image, now = self.context, self.image, self.context.session.now()
-        record = Build(
+        record = new_build(
+            BuildEvent.BEGIN,
+            now,
             builder=context.host,
             builder_id=context.builder_id,
             filename="",  # names the id, which ZooKeeper is about to give
-            state=BuildState.BUILDING,
-            state_time=now,
             formats=image.formats,
             started=now,
             request=view.request.mzxid if view.request else 0,
@@ -253,12 +250,12 @@ class Building:
 
     # -- the record --
 
-    def _write(self, state: BuildState, **fields: object) -> None:
+    def _write(self, event: BuildEvent, **fields: object) -> None:
         """Our build's end, with the request that it fulfils. Raises TakenOver, Stale or Unavailable."""
         view, build = self._own()
-        record = replace(build.record, state=state, state_time=self.context.session.now(), **fields)
+        record = build_after(build.record, event, self.context.session.now(), **fields)
         more: list[Change] = []
-        if state is BuildState.READY and view.request is not None and fulfilled(view, record):
+        if event is BuildEvent.SUCCEED and view.request is not None and fulfilled(view, record):
             more = [Delete(paths.request_build(view.name), view.request.version)]
         self._commit(Set(paths.build(view.name, build.id), record, build.version), *more)
 
@@ -282,7 +279,7 @@ class Building:
             raise Unavailable(f"somebody else has {path}")
         self._abort_orphans(view)
         if build.record.state is not BuildState.BUILDING:  # others thought that we had died
-            record = replace(build.record, state=BuildState.BUILDING, reason=None)
+            record = build_after(build.record, BuildEvent.RESUME, context.session.now(), reason=None)
             self._version = self._commit(Set(paths.build(view.name, build.id), record, build.version))
             build = BuildView(build.id, record, self._version, build.uploads)
         self._version = build.version

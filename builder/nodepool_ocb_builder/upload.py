@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid, Stale, Unknown
 from nodepool_ocb.images.rules import UPLOAD_ATTEMPTS, BuildView, DueUpload, UploadView, due_uploads
+from nodepool_ocb.images.states import BuildEvent, UploadEvent, build_after, new_upload, upload_after
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.images import BuildState, Upload, UploadState
+from nodepool_ocb.model.images import BuildState
 from nodepool_ocb.model.records import Change, Check, Create, Set
 from nodepool_ocb.providers.provider import Item, Refused, Sent, external_name, send
 from nodepool_ocb.providers.stamp import Stamp, stamp_of
@@ -104,9 +105,10 @@ class Uploading:
     def _begin(self, due: DueUpload) -> Stamp:
         """The record that says ``uploading``, new or of the attempt before; gives the stamp of this attempt."""
         context, build = self.context, due.build.record
-        record = Upload(
-            state=UploadState.UPLOADING,
-            state_time=context.session.now(),
+        record = new_upload(
+            UploadEvent.SEND,
+            context.session.now(),
+            due.upload.record if due.upload else None,
             format=due.format,
             builder=context.host,
             attempt=due.upload.record.attempt + 1 if due.upload else FIRST_ATTEMPT,
@@ -189,16 +191,10 @@ class Uploading:
         if isinstance(outcome, Refused):
             log.warning("%s-%s to %s: %s", self.image, self.build, self.provider, outcome.reason)
             attempt = UPLOAD_ATTEMPTS if outcome.lasting else found.record.attempt
-            record = replace(
-                found.record, state=UploadState.FAILED, state_time=now, reason=outcome.reason, attempt=attempt
-            )
+            record = upload_after(found.record, UploadEvent.FAIL, now, reason=outcome.reason, attempt=attempt)
         else:
             log.info("%s-%s is at %s", self.image, self.build, self.provider)
-            record = replace(
-                found.record, state=UploadState.READY, state_time=now, reason=None, external_id=outcome.external_id
-            )
-        if found.record.state is UploadState.DELETE:  # asked for meanwhile: it goes, and now it is known what
-            record = replace(record, state=UploadState.DELETE, state_time=found.record.state_time)
+            record = upload_after(found.record, UploadEvent.SUCCEED, now, reason=None, external_id=outcome.external_id)
         self.context.session.commit([Set(self._path(stamp.upload), record, found.version)])
 
     def _found(self, upload: str) -> tuple[BuildView | None, UploadView | None]:
@@ -217,10 +213,10 @@ class Uploading:
             now = self.context.session.now()
             changes: list[Change] = []
             if found is not None:
-                record = replace(found.record, state=UploadState.DELETE, state_time=now, reason=reason)
+                record = upload_after(found.record, UploadEvent.SPOIL, now, reason=reason)
                 changes.append(Set(self._path(upload), record, found.version))
             if build is not None and build.record.state is BuildState.READY:
-                failed = replace(build.record, state=BuildState.FAILED, state_time=now, reason=reason)
+                failed = build_after(build.record, BuildEvent.SPOIL, now, reason=reason)
                 changes.append(Set(paths.build(self.image, self.build), failed, build.version))
             self.context.session.commit(changes)
 

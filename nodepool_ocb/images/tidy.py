@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from nodepool_ocb.images.rules import BuildView, ImageView, UploadView, tried_again
+from nodepool_ocb.images.states import BuildEvent, UploadEvent
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.skew import believed
 
@@ -19,19 +20,19 @@ STUCK_SECONDS: Final = 600.0  # after which an upload that is to be deleted keep
 
 
 class MarkBuild(msgspec.Struct, frozen=True):
-    """Set the build's state; ``instead`` is the build that makes it superfluous, and must still be as it was."""
+    """Apply the event to the build; ``instead`` is the build that makes it superfluous, and must still be as it was."""
 
     build: BuildView
-    state: BuildState
+    event: BuildEvent
     reason: str
     instead: BuildView | None = None
 
 
 class MarkUpload(msgspec.Struct, frozen=True):
-    """Set the upload's state; ``instead`` is the upload that makes it superfluous, and must still be as it was."""
+    """Apply the event to the upload; ``instead`` is the upload that makes it superfluous, and must still be as it was."""
 
     upload: UploadView
-    state: UploadState
+    event: UploadEvent
     reason: str
     instead: UploadView | None = None
 
@@ -123,11 +124,11 @@ def _tidy_build(image: ImageView, build: BuildView, tidier: Tidier, now: float) 
     gone = expired and record.builder_id not in tidier.living  # its files went with it, or are found when it is back
     match record.state:
         case BuildState.BUILDING if image.holder is None and build.id not in tidier.working:
-            yield MarkBuild(build, BuildState.ABORTED, f"{record.builder} lost the lock: it died, or ZooKeeper lost it")
+            yield MarkBuild(build, BuildEvent.ABANDON, f"{record.builder} lost the lock: it died, or ZooKeeper lost it")
         case BuildState.READY if spent and not tidier.configured and ours:
-            yield MarkBuild(build, BuildState.DELETE, "the image is not configured any more")
+            yield MarkBuild(build, BuildEvent.RETIRE, "the image is not configured any more")
         case BuildState.READY if spent and tidier.configured and (instead := _instead(image, build, tidier)):
-            yield MarkBuild(build, BuildState.DELETE, "newer builds are ready", instead)
+            yield MarkBuild(build, BuildEvent.RETIRE, "newer builds are ready", instead)
         case BuildState.DELETE if spent and not build.bare and ours and set(record.formats) - set(record.removed):
             yield RemoveFiles(build)
         case BuildState.ABORTED | BuildState.FAILED | BuildState.DELETE if not build.bare or build.id in tidier.working:
@@ -153,16 +154,16 @@ def _tidy_upload(
         if upload.provider in tidier.providers or record.external_id is None:
             yield RemoveUpload(upload)
     elif build.record.state is BuildState.DELETE:
-        yield MarkUpload(upload, UploadState.DELETE, "its build is to be deleted")
+        yield MarkUpload(upload, UploadEvent.RETIRE, "its build is to be deleted")
     elif record.state is UploadState.UPLOADING:
-        yield MarkUpload(upload, UploadState.FAILED, f"{record.builder} died while it sent it")
+        yield MarkUpload(upload, UploadEvent.ABANDON, f"{record.builder} died while it sent it")
     elif ours and upload.provider in tidier.providers and upload.provider not in tidier.carriers:
-        yield MarkUpload(upload, UploadState.DELETE, f"{upload.provider} is not to have this image any more")
+        yield MarkUpload(upload, UploadEvent.RETIRE, f"{upload.provider} is not to have this image any more")
     elif record.state is UploadState.READY and not kept and upload.provider in tidier.carriers:
-        yield MarkUpload(upload, UploadState.DELETE, "newer uploads are ready", instead)
+        yield MarkUpload(upload, UploadEvent.RETIRE, "newer uploads are ready", instead)
     elif (
         record.state is UploadState.FAILED
         and not kept
         and now >= believed(record.state_time, now) + tidier.failed_keep_seconds
     ):
-        yield MarkUpload(upload, UploadState.DELETE, "it failed, and has been kept long enough")
+        yield MarkUpload(upload, UploadEvent.RETIRE, "it failed, and has been kept long enough")

@@ -16,7 +16,7 @@ class BuildState(StrEnum):
     READY = "ready"  # every format is on its builder's disk, with checksums
     FAILED = "failed"  # kept long enough to be read, with its log
     ABORTED = "aborted"  # its builder died, or lost its session, while it built; the builder deletes it when it is back
-    DELETE = "delete"  # somebody asked for its deletion: its uploads go, then its files, then the record
+    DELETE = "delete"  # it is to be deleted: its uploads go, then its files, then the record
 
 
 class UploadState(StrEnum):
@@ -25,7 +25,7 @@ class UploadState(StrEnum):
     UPLOADING = "uploading"  # a builder holds images/lock and sends it
     READY = "ready"  # the provider has it, verified: it may be launched from
     FAILED = "failed"  # kept long enough to be read; tried again after a back-off
-    DELETE = "delete"  # somebody asked for its deletion
+    DELETE = "delete"  # it is to be deleted at its provider, then the record
 
 
 class Build(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

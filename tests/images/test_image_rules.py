@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.images import rules as rules
+from nodepool_ocb.images import states
 from nodepool_ocb.images.rules import (
     UPLOAD_ATTEMPTS,
     BuildView,
@@ -385,10 +386,13 @@ def sentences(steps: Iterable[Step]) -> list[str]:
     said = []
     for step in steps:
         match step:
-            case MarkBuild(build, state, reason) | MarkUpload(build, state, reason):
+            case MarkBuild(build, event, reason):
                 assert reason
-                number = build.id if isinstance(build, BuildView) else f"{build.build}@{build.provider}"
-                said.append(f"{number.lstrip('0')} → {state}")
+                said.append(f"{build.id.lstrip('0')} → {states.BUILDS.to(build.record.state, event)}")
+            case MarkUpload(upload, event, reason):
+                assert reason
+                number = f"{upload.build}@{upload.provider}".lstrip("0")
+                said.append(f"{number} → {states.UPLOADS.to(upload.record.state, event)}")
             case RemoveBuild(build):
                 said.append(f"remove {build.id.lstrip('0')}")
             case RemoveFiles(build):

@@ -25,8 +25,9 @@ from nodepool_ocb.images.rules import (
     due_uploads,
     fulfilled,
 )
+from nodepool_ocb.images.states import BuildEvent, UploadEvent, build_after, new_build, new_upload, upload_after
 from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveFiles, RemoveUpload, Step, Tidier, tidy
-from nodepool_ocb.model.images import Build, BuildRequest, BuildState, Pause, Upload, UploadState
+from nodepool_ocb.model.images import BuildRequest, BuildState, Pause, UploadState
 from nodepool_ocb.model.records import LockOwner
 
 DAY = 86400.0
@@ -67,6 +68,14 @@ class Storm(RuleBasedStateMachine):
         record = replace(view.record, **fields)
         self.builds[view.id] = replace(self.builds[view.id], record=record, version=view.version + 1)
 
+    def happens(self, view: BuildView, event: BuildEvent) -> None:
+        """The event by the table; a builder resumes a build that others abandoned before it ends it."""
+        record = view.record
+        if event in (BuildEvent.SUCCEED, BuildEvent.FAIL) and record.state is not BuildState.BUILDING:
+            record = build_after(record, BuildEvent.RESUME, self.now)
+        record = build_after(record, event, self.now)
+        self.builds[view.id] = replace(self.builds[view.id], record=record, version=view.version + 1)
+
     def put(self, upload: UploadView) -> None:
         build = self.builds[upload.build]
         others = [each for each in build.uploads if (each.provider, each.id) != (upload.provider, upload.id)]
@@ -105,9 +114,9 @@ class Storm(RuleBasedStateMachine):
             return
         id = self.number()
         self.holder, self.working[builder] = builder, id
-        record = Build(
-            builder=builder, builder_id=builder, filename=f"debian-{id}", state=BuildState.BUILDING,
-            state_time=self.now, formats=("qcow2",), request=self.request or 0,
+        record = new_build(
+            BuildEvent.BEGIN, self.now, builder=builder, builder_id=builder, filename=f"debian-{id}",
+            formats=("qcow2",), request=self.request or 0,
         )  # fmt: skip
         self.builds[id] = BuildView(id, record, 0)
 
@@ -131,9 +140,9 @@ class Storm(RuleBasedStateMachine):
             if build.record.request:
                 self.requests[build.record.request] += 1
             self.made.add(id)
-            self.write(build, state=BuildState.READY, state_time=self.now)
+            self.happens(build, BuildEvent.SUCCEED)
         else:
-            self.write(build, state=BuildState.FAILED, state_time=self.now)
+            self.happens(build, BuildEvent.FAIL)
         del self.working[builder]
         if ours:
             self.holder = None
@@ -148,9 +157,8 @@ class Storm(RuleBasedStateMachine):
             if key in self.locked or key in self.sending:
                 continue
             attempt = each.upload.record.attempt + 1 if each.upload else 1
-            record = Upload(
-                state=UploadState.UPLOADING, state_time=self.now, format="qcow2", builder=builder, attempt=attempt
-            )
+            before = each.upload.record if each.upload else None
+            record = new_upload(UploadEvent.SEND, self.now, before, format="qcow2", builder=builder, attempt=attempt)
             id, version = (each.upload.id, each.upload.version + 1) if each.upload else (self.number(), 0)
             self.put(UploadView(*key, id, record, version, True))
             self.locked[key], self.sending[key] = builder, (builder, id)
@@ -163,12 +171,11 @@ class Storm(RuleBasedStateMachine):
         build = self.builds.get(key[0])
         upload = next((u for u in build.uploads if (u.provider, u.id) == (key[1], id)), None) if build else None
         if upload is not None:
-            deleted = upload.record.state is UploadState.DELETE
-            state = UploadState.DELETE if deleted else UploadState.READY if well else UploadState.FAILED
             external = f"e{id}-{upload.version}" if well else None
             if external:
                 self.external[external] = key[1]
-            record = replace(upload.record, state=state, state_time=self.now, external_id=external)
+            event = UploadEvent.SUCCEED if well else UploadEvent.FAIL
+            record = upload_after(upload.record, event, self.now, external_id=external)
             self.put(replace(upload, record=record, version=upload.version + 1))
         if self.locked.get(key) == builder:
             del self.locked[key]
@@ -240,9 +247,9 @@ class Storm(RuleBasedStateMachine):
     def _decent(self, step: Step, tidier: Tidier) -> None:
         """On the world as it is, no step touches what somebody works on."""
         match step:
-            case MarkBuild(build, state, _):
+            case MarkBuild(build, event, _):
                 holder_works = self.holder is not None and self.working.get(self.holder) == build.id
-                assert not (state is BuildState.ABORTED and holder_works)
+                assert not (event is BuildEvent.ABANDON and holder_works)
             case RemoveBuild(build):
                 assert build.id not in tidier.working
                 assert not any(self.working.get(b) == build.id and b in tidier.living for b in BUILDERS)
@@ -279,19 +286,19 @@ class Storm(RuleBasedStateMachine):
             step.build.id if isinstance(step, MarkBuild | RemoveBuild | RemoveFiles) else step.upload.build
         )
         match step:
-            case MarkBuild(seen, state, _) if build and build.version == seen.version:
-                self.write(build, state=state, state_time=self.now)
+            case MarkBuild(seen, event, _) if build and build.version == seen.version:
+                self.happens(build, event)
             case RemoveBuild(seen) if build and build.version == seen.version:
                 assert build.uploads == ()
                 del self.builds[seen.id]
             case RemoveFiles(seen) if build and build.version == seen.version and build.spent:
                 self.write(build, removed=build.record.formats)
-            case MarkUpload(seen, state, _) if build:
+            case MarkUpload(seen, event, _) if build:
                 upload = self._same(build, seen)
                 if upload is not None:
                     if upload.record.state is UploadState.READY:
                         self._may_go(upload)
-                    record = replace(upload.record, state=state, state_time=self.now)
+                    record = upload_after(upload.record, event, self.now)
                     self.put(replace(upload, record=record, version=upload.version + 1))
             case RemoveUpload(seen) if build and (seen.build, seen.provider) not in self.locked:
                 upload = self._same(build, seen)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.images.rules import BuildView, UploadView, removable
+from nodepool_ocb.images.states import build_after, upload_after
 from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveFiles, RemoveUpload, Step
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Upload, UploadState
@@ -51,8 +52,8 @@ def do(context: Context, image: str, step: Step) -> None:
 
 def _mark_build(context: Context, image: str, step: MarkBuild) -> None:
     build, instead = step.build, step.instead
-    log.info("%s: %s -> %s: %s", named(image, build.id), build.record.state, step.state, step.reason)
-    record = replace(build.record, state=step.state, state_time=context.session.now(), reason=step.reason)
+    record = build_after(build.record, step.event, context.session.now(), reason=step.reason)
+    log.info("%s: %s -> %s: %s", named(image, build.id), build.record.state, record.state, step.reason)
     unless = [Check(paths.build(image, instead.id), instead.version)] if instead else []
     context.session.commit([*unless, Set(paths.build(image, build.id), record, build.version)])
 
@@ -60,8 +61,8 @@ def _mark_build(context: Context, image: str, step: MarkBuild) -> None:
 def _mark_upload(context: Context, image: str, step: MarkUpload) -> None:
     upload, instead = step.upload, step.instead
     name = f"{named(image, upload.build)} at {upload.provider}"
-    log.info("%s: %s -> %s: %s", name, upload.record.state, step.state, step.reason)
-    record = replace(upload.record, state=step.state, state_time=context.session.now(), reason=step.reason)
+    record = upload_after(upload.record, step.event, context.session.now(), reason=step.reason)
+    log.info("%s: %s -> %s: %s", name, upload.record.state, record.state, step.reason)
     unless = [Check(_path(image, instead), instead.version)] if instead else []
     context.session.commit([*unless, Set(_path(image, upload), record, upload.version)])
 

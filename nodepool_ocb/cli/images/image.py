@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
-from msgspec.structs import replace
 
 from nodepool_ocb.cli.aside.options import say as say_aside
 from nodepool_ocb.cli.images import configured, forgetting, imaging
@@ -18,6 +17,7 @@ from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.images import builders, rules
 from nodepool_ocb.images.rules import BuildView, ImageView, NotDue, Wanted
+from nodepool_ocb.images.states import BuildEvent, build_after
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, Pause
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Set
@@ -261,10 +261,6 @@ def _going(view: ImageView, build: BuildView) -> str:
 
 
 def _deletion(name: str, build: BuildView, now: float) -> Change:
-    record = replace(
-        build.record,
-        state=BuildState.DELETE,
-        state_time=now,
-        reason=f"{session.me()} asked for its deletion",
-    )
+    reason = f"{session.me()} asked for its deletion"
+    record = build_after(build.record, BuildEvent.DELETE, now, reason=reason)
     return Set(paths.build(name, build.id), record, build.version)

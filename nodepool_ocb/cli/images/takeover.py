@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.images.states import BuildEvent, UploadEvent, new_build, new_upload
 from nodepool_ocb.model.images import Build, BuildState, Pause, Upload, UploadState
 
 ROOT: Final = "/nodepool/images/"
@@ -24,6 +25,10 @@ _PATH: Final = re.compile(
     + "(?P<image>[^/]+)/(?:(?P<pause>pause)|builds/(?P<build>[^/]+)(?:/providers/(?P<provider>[^/]+)/images/(?P<upload>[^/]+))?)"
 )
 _NUMBER: Final = re.compile("[0-9]{10}")
+_BUILDS: Final[Mapping[str, BuildEvent]] = {  # by the state that Nodepool's document has
+    BuildState.READY: BuildEvent.IMPORT_READY,
+    BuildState.FAILED: BuildEvent.IMPORT_FAILED,
+}
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +96,7 @@ def _said(path: str, text: object, faults: list[str]) -> _Said | None:
 def _fill(
     name: str, image: Taken, builds: Mapping[str, _Said], uploads: Mapping[tuple[str, str], Mapping[str, _Said]]
 ) -> None:
-    lasting = {id: said for id, said in builds.items() if said.state in (BuildState.READY, BuildState.FAILED)}
+    lasting = {id: said for id, said in builds.items() if said.state in _BUILDS}
     for id, number in _numbers(lasting).items():
         image.builds[number] = _build(name, number, lasting[id])
         for (build, provider), found in uploads.items():
@@ -114,12 +119,12 @@ def _in_order(found: Mapping[str, _Said]) -> Iterable[str]:
 
 def _build(name: str, id: str, said: _Said) -> Build:
     formats = tuple(sorted(filter(None, said.formats.split(","))))
-    return Build(
+    return new_build(
+        _BUILDS[said.state],
+        said.state_time,
         builder=said.builder or "nodepool",
         builder_id=said.builder_id or "nodepool",
         filename=f"{name}-{id}",
-        state=BuildState(said.state),
-        state_time=said.state_time,
         started=said.state_time,
         formats=formats,
         removed=formats,
@@ -130,9 +135,9 @@ def _build(name: str, id: str, said: _Said) -> Build:
 
 
 def _upload(said: _Said, build: _Said) -> Upload:
-    return Upload(
-        state=UploadState.READY,
-        state_time=said.state_time,
+    return new_upload(
+        UploadEvent.IMPORT_READY,
+        said.state_time,
         format=said.format or build.formats.partition(",")[0] or FORMAT,
         external_id=said.external_id,
         external_name=said.external_name,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import click
-from msgspec.structs import replace
 
 from nodepool_ocb.cli.images import forgetting, imaging, leaking
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.images.rules import ImageView, UploadView
+from nodepool_ocb.images.states import UploadEvent, upload_after
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import UploadState
 from nodepool_ocb.model.records import Change, Check, Set
@@ -123,12 +123,8 @@ def _ready(view: ImageView, provider: str) -> list[UploadView]:
 
 
 def _deletion(name: str, upload: UploadView, now: float) -> Change:
-    record = replace(
-        upload.record,
-        state=UploadState.DELETE,
-        state_time=now,
-        reason=f"{session.me()} asked for its deletion",
-    )
+    reason = f"{session.me()} asked for its deletion"
+    record = upload_after(upload.record, UploadEvent.DELETE, now, reason=reason)
     return Set(_path(name, upload), record, upload.version)
 
 
