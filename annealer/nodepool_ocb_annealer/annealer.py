@@ -1,8 +1,8 @@
-"""The annealer's mind: what it knows, and who decides what follows from it. All state here is a cache and can be lost.
+"""The controller of an annealer: it reads ZooKeeper, and gives each change to the parts that decide about it.
 
-The work itself is in rooms: claims (and what follows from them), working (slots and jigs), probing, judging (machines that
-do not answer), settling, hooking, driving (rollouts and runs of tasks), checking (drift), tidying, posting (the webhook).
-How a turn goes is in ``daemon.turns``.
+Its parts share one ``AnnealerContext``: claims (with their executor), slots, probing, judging (machines that do not answer),
+settling, hooking, driving (rollouts and runs of tasks), checking (drift), tidying, and posting (the webhook). All state here
+is a cache and can be lost. ``daemon.turns`` has the order of a turn.
 """
 
 from __future__ import annotations
@@ -12,45 +12,36 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon import belonging
-from nodepool_ocb.daemon.agenda import Agenda
-from nodepool_ocb.daemon.pausing import Pausing
-from nodepool_ocb.daemon.registration import Registration
-from nodepool_ocb.daemon.rendezvous import Ranking
-from nodepool_ocb.daemon.turns import Turns
-from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.errors import OcbError
 from nodepool_ocb.extensions import in_a_line
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.ssh.probe import Prober
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Drift
-from nodepool_ocb.model.records import Change, Daemon, State
+from nodepool_ocb.model.records import Daemon, State
 from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.world.cache import Cache
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer import memory
-from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.checking import Checking
 from nodepool_ocb_annealer.claims import Claims
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.driving.drivers import Drivers
 from nodepool_ocb_annealer.hooks.hooking import Hooking
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.machines.probes import Probing
 from nodepool_ocb_annealer.rollouts.rolling import Rolling
-from nodepool_ocb_annealer.runs.slots import Working
+from nodepool_ocb_annealer.runs.slots import SlotPool
 from nodepool_ocb_annealer.runs.tidying import Tidying
 from nodepool_ocb_annealer.settling import Settling
 from nodepool_ocb_annealer.tasks.taskruns import TaskRuns
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 from nodepool_ocb_annealer.webhook.posting import Posting
-from nodepool_ocb_annealer.writing import Writing
 
 log = logging.getLogger(__name__)
 
@@ -68,86 +59,69 @@ class Annealer:
         daemon: Daemon,
         secrets: Secrets | None = None,
     ) -> None:
-        self.secrets = secrets or Secrets()
-        self.session, self.settings, self.identity = session, settings, identity
-        self.world = World()
-        self._no_keys = self.secrets.trouble  # as it was at the newest sweep
-        self.cluster = ""  # its id; known once there is a session, and the same in every later one
-        self.jigs, self.prober = jigs, prober
-        self.registration = Registration(session, Kind.ANNEALER, identity, daemon)
-        self.turns = Turns(session, self.registration, self)
-        self.pausing = Pausing(session, Kind.ANNEALER, self.registration, self.turns.wake.set)
-        self.cache = Cache(session, self.world, self.turns.wake.set)
-        self.ranking = Ranking(identity)
-        self.agenda = Agenda[Appointment]()
-        self._writing = Writing(session, self.cache, self.turns)
-        self.working = Working(session, self.world, settings, jigs, self.post, self.secrets)
-        self.claims = Claims(self)
-        self.judging = Judging(self)
-        self.probing = Probing(self)
-        self.settling = Settling(self)
-        self.hooking = Hooking(self)
-        self.rolling = Drivers(self, Rolling(session))
-        self.tasks = Drivers(self, TaskRuns(session))
-        self.tidying = Tidying(self)
-        self.checking = Checking(self)
-        self.posting = Posting(self)
-        self.meetings: Mapping[Matter, Callable[[str], None]] = {
-            Matter.CONSIDER: self.claims.consider,
-            Matter.WRITE_END: self.claims.held.due,
-            Matter.SETTLE: self.settling.settle,
-            Matter.GO_ON_DYING: self.settling.go_on_dying,
-            Matter.PROBE: self.probing.probe,
-            Matter.TRIAL: lambda _: self.probing.trial(),
-            Matter.TIDY: lambda _: self.tidying.due(),
-            Matter.WEBHOOK: lambda _: self.posting.due(),
-            Matter.CHECKS: lambda _: self.checking.look_at_all(),
-            Matter.CHECK_SOME: lambda _: self.checking.due(),
-            Matter.ROLLOUT: self.rolling.due,
-            Matter.TASK_RUN: self.tasks.due,
-            Matter.NODEROLE_HOOK: partial(self.hooking.due, Matter.NODEROLE_HOOK),
-            Matter.NODE_HOOK: partial(self.hooking.due, Matter.NODE_HOOK),
-            Matter.DEPLOYMENT_HOOK: partial(self.hooking.due, Matter.DEPLOYMENT_HOOK),
+        self.context = context = AnnealerContext(
+            session, settings, jigs, prober, identity, daemon, secrets or Secrets(), controller=self
+        )
+        self.turns, self.registration = context.turns, context.registration
+        self._no_keys = context.secrets.trouble  # as it was at the newest sweep
+        self.slots = SlotPool(session, context.world, settings, jigs, context.post, context.secrets)
+        self.tidying = Tidying(context, lambda: self.claims.runs())
+        self.judging = Judging(context)
+        self.hooking = Hooking(context)
+        self.claims = Claims(context, self.slots, self.tidying, self.judging, self.hooking.has_code)
+        self.probing = Probing(context, self.judging)
+        self.settling = Settling(context)
+        self.rolling = Drivers(context, Rolling(session))
+        self.tasks = Drivers(context, TaskRuns(session))
+        self.checking = Checking(context)
+        self.posting = Posting(context)
+        self.timer_handlers: Mapping[TimerKind, Callable[[str], None]] = {
+            TimerKind.CONSIDER: self.claims.consider,
+            TimerKind.WRITE_END: self.claims.executor.due,
+            TimerKind.SETTLE: self.settling.settle,
+            TimerKind.GO_ON_DYING: self.settling.go_on_dying,
+            TimerKind.PROBE: self.probing.probe,
+            TimerKind.TRIAL: lambda _: self.probing.trial(),
+            TimerKind.TIDY: lambda _: self.tidying.due(),
+            TimerKind.WEBHOOK: lambda _: self.posting.due(),
+            TimerKind.CHECKS: lambda _: self.checking.look_at_all(),
+            TimerKind.CHECK_SOME: lambda _: self.checking.due(),
+            TimerKind.ROLLOUT: self.rolling.due,
+            TimerKind.TASK_RUN: self.tasks.due,
+            TimerKind.NODEROLE_HOOK: partial(self.hooking.due, TimerKind.NODEROLE_HOOK),
+            TimerKind.NODE_HOOK: partial(self.hooking.due, TimerKind.NODE_HOOK),
+            TimerKind.DEPLOYMENT_HOOK: partial(self.hooking.due, TimerKind.DEPLOYMENT_HOOK),
         }
 
     # -- from other threads --
 
-    def post(self, call: Callable[[], None]) -> None:
-        """Have a call made on the turn thread."""
-        self.turns.post(call)
-
     def lost(self) -> None:
         """The session is over: every claim is void now, before the next turn. Called on the connection thread."""
-        self.claims.held.stop()
-        self.turns.wake.set()
-
-    def log_folder(self) -> Path | None:
-        """Where the outputs of runs are kept, if anywhere."""
-        folder = self.settings.log_dir
-        return Path(folder) if folder else None
+        self.claims.executor.stop()
+        self.context.turns.wake.set()
 
     def idle_about(self, name: str) -> bool:
         """Whether nothing is added to the log of a run any more."""
-        return not any(name.endswith(f"-{run}") for run in self.claims.held.runs())
+        return not any(name.endswith(f"-{run}") for run in self.claims.executor.runs())
 
     # -- what is read --
 
     @property
     def sweep_seconds(self) -> float:
         """From one sweep to the next."""
-        return self.settings.sweep_seconds
+        return self.context.settings.sweep_seconds
 
     def load(self) -> None:
         """A new session: what was held is void, and everything is read anew."""
         self.claims.void()
         self.rolling.void()
         self.tasks.void()
-        self.cluster = clusters.current(self.session, self.cluster).id
-        belonging.of_logs(self.settings.log_dir, self.cluster)
-        self.registration.write()
-        self.pausing.load()
-        self.pausing.look()  # before anything is claimed
-        touched = self.cache.load()
+        self.context.cluster = clusters.current(self.context.session, self.context.cluster).id
+        belonging.of_logs(self.context.settings.log_dir, self.context.cluster)
+        self.context.registration.write()
+        self.context.pausing.load()
+        self.context.pausing.look()  # before anything is claimed
+        touched = self.context.cache.load()
         self.probing.look_at_host()
         self.rolling.look_at_all()
         self.tasks.look_at_all()
@@ -158,16 +132,16 @@ class Annealer:
     def refresh(self) -> None:
         """Look at what changed."""
         self._heed_pause()
-        self._look(self.cache.refresh())
+        self._look(self.context.cache.refresh())
         self.posting.look()
 
     def sweep(self) -> None:
         """Read everything and look at everything: what a lost wake-up left lying is found here."""
-        self._look(self.cache.sweep())
-        spoiled = paths.daemon(Kind.ANNEALER, self.identity) in self.world.unreadable
-        self.registration.compare(None if spoiled else self.world.annealers.get(self.identity))
+        self._look(self.context.cache.sweep())
+        spoiled = paths.daemon(Kind.ANNEALER, self.context.identity) in self.context.world.unreadable
+        self.context.registration.compare(None if spoiled else self.context.world.annealers.get(self.context.identity))
         self._count()
-        self._no_keys = self.secrets.trouble
+        self._no_keys = self.context.secrets.trouble
         self.settling.look_at_all()
         self.hooking.look_for_code()
         self.hooking.look_at_all()
@@ -175,7 +149,7 @@ class Annealer:
         self.tasks.look_at_all()
         self.checking.look_at_all()
         self.posting.sweep()
-        for fqdn in self.world.nodes:
+        for fqdn in self.context.world.nodes:
             self.claims.consider(fqdn)
 
     def _look(self, touched: ChangeSet) -> None:
@@ -183,12 +157,12 @@ class Annealer:
         self.settling.look(touched.vertices | touched.turned, touched.nodes)
         affected = set(touched.nodes)
         catalogue = touched.roles or touched.deployments or touched.attributes
-        fit = {identity: daemon for identity, daemon in self.world.annealers.items() if daemon.trouble is None}
+        fit = {identity: daemon for identity, daemon in self.context.world.annealers.items() if daemon.trouble is None}
         working = [identity for identity, daemon in fit.items() if daemon.paused is None]
-        if self.ranking.among(working or fit) or catalogue:
-            affected.update(self.world.nodes)
+        if self.context.ranking.among(working or fit) or catalogue:
+            affected.update(self.context.world.nodes)
             self.hooking.look_at_all()
-            self.probing.plan(self.world.nodes)
+            self.probing.plan(self.context.world.nodes)
         self.hooking.look(touched)
         self.rolling.look(touched)
         self.tasks.look(touched)
@@ -201,46 +175,36 @@ class Annealer:
 
     def _stay_in_our_cluster(self) -> None:
         """Raises NoCluster where the tree was made anew below a session that lives on."""
-        if self.world.cluster is None or self.world.cluster.record.id != self.cluster:
-            clusters.current(self.session, self.cluster)
+        if self.context.world.cluster is None or self.context.world.cluster.record.id != self.context.cluster:
+            clusters.current(self.context.session, self.context.cluster)
 
     def _count(self) -> None:
-        states = Counter(vertex.record.state for vertex in self.world.vertices())
+        states = Counter(vertex.record.state for vertex in self.context.world.vertices())
         for state in State:
             metrics.NODEROLES.labels(state).set(states[state])
-        drifts = Counter(each.record.checked.drift for each in self.world.vertices() if each.record.checked)
+        drifts = Counter(each.record.checked.drift for each in self.context.world.vertices() if each.record.checked)
         for drift in Drift:
             metrics.DRIFT.labels(drift).set(drifts[drift])
-        metrics.QUARANTINED.set(len(self.cache.quarantined))
-
-    def spoiled(self, path: str, reason: str) -> None:
-        """Attributes that were read, and cannot be decoded: what would see them waits until they can be."""
-        if path not in self.world.spoiled:
-            log.warning("%s; what would see them waits until they are mended", reason)
-        self.cache.spoiled(path, reason)
-
-    def has_code(self, vertex: Vertex) -> bool:
-        """Whether the code that a run of the noderole calls here is installed."""
-        return self.hooking.has_code(vertex)
+        metrics.QUARANTINED.set(len(self.context.cache.quarantined))
 
     # -- what is done --
 
     def decide(self) -> float:
-        """Keep the appointments that are due; gives the seconds until the next."""
+        """Keep the timers that are due; gives the seconds until the next."""
         self._heed_pause()
         try:
-            for appointment in self.agenda.due(time.monotonic()):
-                self.meetings[appointment.matter](appointment.about)
+            for timer in self.context.timers.due(time.monotonic()):
+                self.timer_handlers[timer.kind](timer.about)
         finally:
             self.settling.write()
-        wait = self.agenda.seconds(time.monotonic(), at_most=self.settings.sweep_seconds)
-        return min(wait, self.pausing.seconds)
+        wait = self.context.timers.seconds(time.monotonic(), at_most=self.context.settings.sweep_seconds)
+        return min(wait, self.context.pausing.seconds)
 
     def _heed_pause(self) -> None:
         """Hand over what is driven, where this host was paused; begin anew, where that is over."""
-        if not self.pausing.look():
+        if not self.context.pausing.look():
             return
-        paused = self.pausing.paused
+        paused = self.context.pausing.paused
         log.info("paused %s", paused) if paused else log.info("resumed")
         if paused:
             self.rolling.release()
@@ -250,34 +214,30 @@ class Annealer:
         self.rolling.look_at_all()
         self.tasks.look_at_all()
         self.posting.wake()
-        for fqdn in self.world.nodes:
+        for fqdn in self.context.world.nodes:
             self.claims.consider(fqdn)
-
-    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:
-        """Commit without waiting; ``then(refused)`` is called in a later turn, with the cache brought up to date."""
-        self._writing.send(changes, then, what)
 
     def doing(self) -> str:
         """What it does now, in one sentence."""
         held = f"{len(self.claims)} {'node' if len(self.claims) == 1 else 'nodes'}"
-        if self.turns.draining:
+        if self.context.turns.draining:
             return f"draining: {held} held"
-        if self.pausing.paused:
-            return f"paused {self.pausing.paused}; {held} held"
+        if self.context.pausing.paused:
+            return f"paused {self.context.pausing.paused}; {held} held"
         return f"working on {held}" if len(self.claims) else "nothing to do"
 
     def served_at(self, address: str | None) -> None:
         """HOST:PORT of our pages, or that there are none; before the first turn, or between two."""
-        self.registration.change(pages=address)
+        self.context.registration.change(pages=address)
 
     def configure(self, settings: AnnealerSettings) -> None:
         """Take over other settings; what is under way goes on as it began."""
-        self.settings = settings
-        self.working.resize(settings)
+        self.context.settings = settings
+        self.slots.resize(settings)
         self.posting.configure()
-        self.registration.change(slots=settings.slots, log_dir=settings.log_dir)
-        self.probing.plan(self.world.nodes)
-        self.turns.sweep_soon()  # what was put off for longer than it is now is found there
+        self.context.registration.change(slots=settings.slots, log_dir=settings.log_dir)
+        self.probing.plan(self.context.world.nodes)
+        self.context.turns.sweep_soon()  # what was put off for longer than it is now is found there
 
     # -- what is wrong with this annealer --
 
@@ -289,18 +249,13 @@ class Annealer:
     def trouble_changed(self, trouble: str | None) -> None:
         """Look for its end; and when it has come, begin anew."""
         if trouble is not None:
-            self.agenda.at(time.monotonic() + self.settings.dead_probe_seconds, Appointment(Matter.TRIAL))
+            self.context.timers.at(time.monotonic() + self.context.settings.dead_probe_seconds, Timer(TimerKind.TRIAL))
             return
-        self.probing.plan(self.world.nodes)
-        for fqdn in self.world.nodes:
+        self.probing.plan(self.context.world.nodes)
+        for fqdn in self.context.world.nodes:
             self.claims.consider(fqdn)
 
     # -- the end --
-
-    @property
-    def resting(self) -> bool:
-        """Whether nothing more is to be claimed or driven."""
-        return self.turns.draining or self.pausing.paused is not None
 
     @property
     def drained(self) -> bool:
@@ -312,15 +267,15 @@ class Annealer:
         self.rolling.release()
         self.tasks.release()
         self.posting.release()
-        if seconds >= self.settings.drain_seconds:
-            self.claims.held.release()
+        if seconds >= self.context.settings.drain_seconds:
+            self.claims.executor.release()
 
     def close(self) -> None:
         """End the threads; runs on machines go on."""
         self.lost()
-        for threads in (self.working, self.probing, self.hooking, self.tidying, self._writing):
+        for threads in (self.slots, self.probing, self.hooking, self.tidying, self.context):
             threads.close()
-        for name, jig in self.jigs.items():
+        for name, jig in self.context.jigs.items():
             try:
                 jig.close()
             except Exception as error:  # of a package of others; the rest is closed all the same

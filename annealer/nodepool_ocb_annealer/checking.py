@@ -10,46 +10,29 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.daemon.agenda import Agenda
-from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine import claim, drift
 from nodepool_ocb.engine.noderole import Event, apply
-from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.engine.world import NodeView, Vertex
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.model.records import Change
-from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.context import AnnealerContext
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 50  # nodes that are asked about in one turn
 
 
-class Context(Protocol):
-    """What it needs of the annealer."""
-
-    session: Session
-    world: World
-    agenda: Agenda[Appointment]
-    ranking: Ranking
-    identity: str
-
-    @property
-    def resting(self) -> bool: ...
-    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
-
-
 class Checking:
     """``look`` at nodes that changed, ``due`` at a tick."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: AnnealerContext) -> None:
         self._context = context
         self._queue: deque[str] = deque()  # nodes that are to be looked at
         self._queued: set[str] = set()
@@ -64,17 +47,17 @@ class Checking:
                 self._queued.add(fqdn)
                 self._queue.append(fqdn)
         if self._queue:
-            self._context.agenda.at(time.monotonic(), Appointment(Matter.CHECK_SOME))
+            self._context.timers.at(time.monotonic(), Timer(TimerKind.CHECK_SOME))
 
     def look_at_all(self) -> None:
-        """Read the schedules anew, make an appointment with the next tick, and look at every node."""
+        """Read the schedules anew, Set a timer for the next tick, and look at every node."""
         context = self._context
         stored = context.world.deployments.values()
         self._schedules = {each.record.checks.schedule for each in stored if each.record.checks is not None}
         now = context.session.now()
         ticks = [tick for each in self._schedules if (tick := drift.next_tick(each, now)) is not None]
         if ticks:
-            context.agenda.at(time.monotonic() + min(ticks) - now, Appointment(Matter.CHECKS))
+            context.timers.at(time.monotonic() + min(ticks) - now, Timer(TimerKind.CHECKS))
         self.look(context.world.nodes)
 
     def due(self) -> None:
@@ -87,7 +70,7 @@ class Checking:
             if view is not None and not context.resting and context.ranking.of(fqdn) == 0:
                 self._ask(view)
         if self._queue:
-            context.agenda.at(time.monotonic(), Appointment(Matter.CHECK_SOME))
+            context.timers.at(time.monotonic(), Timer(TimerKind.CHECK_SOME))
 
     def _ask(self, view: NodeView) -> None:
         context, now = self._context, self._context.session.now()

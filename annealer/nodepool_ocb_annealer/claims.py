@@ -1,6 +1,6 @@
 """Which noderole this annealer claims, and when: its turn, its slots, and what it leaves to others.
 
-All on the turn thread. What becomes of a claim is in runs: ``held``. An answer that says no, or none at all, makes the cache
+All on the turn thread. What becomes of a claim is in runs: ``executor``. An answer that says no, or none at all, makes the cache
 read again before anything is tried again. Noderoles with nothing to run are done here, many in one transaction.
 """
 
@@ -10,31 +10,27 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.daemon.agenda import Agenda
-from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine import aside, claim, instants
 from nodepool_ocb.engine.acting.backoff import backoff_left
 from nodepool_ocb.engine.noderole import Event, apply, claimable
 from nodepool_ocb.engine.readiness import runnable, unsettled_child
-from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.engine.world import NodeView, Vertex
 from nodepool_ocb.errors import Conflict, NotFound, OcbError
-from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, NodeRole, State
-from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.model.records import NodeRole, State
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.machines.faults import Faults
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.refusals import Refusals
 from nodepool_ocb_annealer.runs.attempts import Attempt
 from nodepool_ocb_annealer.runs.executor import COUNT, Executor
 from nodepool_ocb_annealer.runs.sealed import SealedWork
-from nodepool_ocb_annealer.runs.slots import Working
+from nodepool_ocb_annealer.runs.slots import SlotPool
 from nodepool_ocb_annealer.runs.tidying import Tidying
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
 
@@ -42,41 +38,28 @@ MOST_IN_FLIGHT: Final = 400  # claims of instant jigs at once: beyond this the s
 AGAIN_SECONDS: Final = 0.5
 
 
-class Context(Protocol):
-    """What claiming needs of the annealer."""
-
-    session: Session
-    world: World
-    agenda: Agenda[Appointment]
-    ranking: Ranking
-    working: Working
-    tidying: Tidying
-    judging: Judging
-    jigs: dict[str, Jig]
-    identity: str
-    settings: AnnealerSettings
-
-    @property
-    def resting(self) -> bool: ...
-    def has_code(self, vertex: Vertex) -> bool: ...
-    def spoiled(self, path: str, reason: str) -> None: ...
-    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
-
-
 class Claims:
-    """The claims of an annealer; ``held`` has the runs that they begin, one for each node."""
+    """The claims of an annealer; ``executor`` has the runs that they begin, one for each node."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(
+        self,
+        context: AnnealerContext,
+        slots: SlotPool,
+        tidying: Tidying,
+        judging: Judging,
+        has_code: Callable[[Vertex], bool],
+    ) -> None:
+        self._context, self._slots, self._tidying, self._judging = context, slots, tidying, judging
+        self._has_code = has_code
         self._carried: dict[str, instants.Carried] = {}  # nodes whose noderoles are being done at once
-        self._starved: set[str] = set()  # nodes with work for which there was no slot
-        self._unchecked: set[str] = set()  # nodes with a check for which there was no spare slot
-        self._crowded: set[str] = set()  # nodes with work that came when MOST_IN_FLIGHT were
+        self._waiting_for_slot: set[str] = set()  # nodes with work for which there was no slot
+        self._checks_waiting: set[str] = set()  # nodes with a check for which there was no spare slot
+        self._waiting_for_capacity: set[str] = set()  # nodes with work that came when MOST_IN_FLIGHT were
         self._ready_since: dict[str, float] = {}  # monotonic
         self._faults = Faults()
         self._refusals = Refusals()
         self._sealed = SealedWork()
-        self.held = Executor(context, self, self._faults)
+        self.executor = Executor(context, slots, tidying, judging, self, self._faults)
 
     @property
     def trouble(self) -> str | None:
@@ -84,19 +67,19 @@ class Claims:
         return self._faults.trouble
 
     def __len__(self) -> int:
-        return len(self.held) + len(self._carried)
+        return len(self.executor) + len(self._carried)
 
     def runs(self) -> set[str]:
         """The runs that go on here."""
-        return self.held.runs()
+        return self.executor.runs()
 
     # -- one node --
 
     def consider(self, fqdn: str) -> None:
         """Claim the next noderole of a node, if there is one, it is our turn, and there is a slot."""
         context = self._context
-        if fqdn in self.held:
-            self.held.look(fqdn)
+        if fqdn in self.executor:
+            self.executor.look(fqdn)
             return
         view = context.world.nodes.get(fqdn)
         if view is None or context.resting or not context.session.trusted or fqdn in self._carried:
@@ -113,7 +96,7 @@ class Claims:
 
     def void(self) -> None:
         """The session is over: nothing is ours any more."""
-        self.held.void()
+        self.executor.void()
         self._carried.clear()
 
     def next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None:
@@ -127,14 +110,14 @@ class Claims:
                 self._let_go(vertex)
             elif runnable(context.world, vertex, now, context.jigs, moved):
                 calls = record.check is None  # a check calls no hook
-                if (not calls or context.has_code(vertex)) and self._can_open(vertex):
+                if (not calls or self._has_code(vertex)) and self._can_open(vertex):
                     candidates.append(vertex)
             elif until := aside.ends(context.world, vertex, now):
-                context.agenda.at(time.monotonic() + until - now, Appointment(Matter.CONSIDER, view.name))
+                context.timers.at(time.monotonic() + until - now, Timer(TimerKind.CONSIDER, view.name))
             elif left := backoff_left(record, now):
-                context.agenda.at(time.monotonic() + left, Appointment(Matter.CONSIDER, view.name))
+                context.timers.at(time.monotonic() + left, Timer(TimerKind.CONSIDER, view.name))
             elif record.state is State.TODO and unsettled_child(vertex, planned) is not None:
-                context.agenda.at(time.monotonic() + AGAIN_SECONDS, Appointment(Matter.CONSIDER, view.name))
+                context.timers.at(time.monotonic() + AGAIN_SECONDS, Timer(TimerKind.CONSIDER, view.name))
         if len(candidates) < 2:
             return candidates[0] if candidates else None
         highest = max(vertex.record.rank for vertex in candidates)
@@ -148,14 +131,14 @@ class Claims:
         since = self._ready_since.setdefault(fqdn, now)
         due = since + self._context.ranking.of(fqdn) * self._context.settings.steal_delay_seconds
         if due > now:
-            self._context.agenda.at(due, Appointment(Matter.CONSIDER, fqdn))
+            self._context.timers.at(due, Timer(TimerKind.CONSIDER, fqdn))
             return False
         return True
 
     def _well(self, fqdn: str) -> bool:
         """Whether this host is fit to work on the node, and its claims are not refused; else it looks again later."""
         now, record = time.monotonic(), self._context.world.nodes[fqdn].record
-        if self._context.judging.standing.trouble and not (record and record.virtual):
+        if self._judging.standing.trouble and not (record and record.virtual):
             self._ready_since.pop(fqdn, None)
             return False  # everything is looked at when that is over
         if record and record.suspicion and record.suspicion.by == self._context.identity:
@@ -164,26 +147,25 @@ class Claims:
         until = self._faults.until(fqdn, now) or self._refusals.until(fqdn, now)
         if until is not None:
             self._ready_since.pop(fqdn, None)
-            self._context.agenda.at(until, Appointment(Matter.CONSIDER, fqdn))
+            self._context.timers.at(until, Timer(TimerKind.CONSIDER, fqdn))
         return until is None
 
     def _claim(self, vertex: Vertex) -> None:
-        context = self._context
         fqdn = vertex.node.name
         if len(self) >= MOST_IN_FLIGHT:
-            self._crowded.add(fqdn)
+            self._waiting_for_capacity.add(fqdn)
             return
-        if vertex.record.check is not None and vertex.record.state is State.ACTIVE and not context.working.spare:
-            self._unchecked.add(fqdn)
+        if vertex.record.check is not None and vertex.record.state is State.ACTIVE and not self._slots.spare:
+            self._checks_waiting.add(fqdn)
             return
-        if self._wary or not context.working.room(vertex):
-            self._starved.add(fqdn)
+        if self._wary or not self._slots.room(vertex):
+            self._waiting_for_slot.add(fqdn)
             return
         self._ready_since.pop(fqdn, None)
         if self._at_once(vertex):
             return
         try:
-            self.held.begin(vertex)
+            self.executor.begin(vertex)
         except (Conflict, NotFound) as incomplete:
             self.refused(vertex, incomplete)
 
@@ -194,7 +176,7 @@ class Claims:
         return self._context.identity
 
     def name_run(self, view: NodeView) -> str:
-        return self._context.working.name_run(view)
+        return self._slots.name_run(view)
 
     def at_once(self, view: NodeView, moved: Mapping[Vertex, NodeRole]) -> list[Vertex]:
         """The noderoles of a node that may start and have nothing to run, ``moved`` being what is to be written with them.
@@ -205,13 +187,13 @@ class Claims:
         return [
             vertex
             for vertex in _claimables(view, moved)
-            if runnable(context.world, vertex, now, context.jigs, moved) and context.working.instant(vertex)
+            if runnable(context.world, vertex, now, context.jigs, moved) and self._slots.instant(vertex)
         ]
 
     def _at_once(self, vertex: Vertex) -> bool:
         """Do all of the node that has nothing to run, if this noderole has nothing to."""
         context = self._context
-        carried = self.carry(vertex.node) if context.working.instant(vertex) else None
+        carried = self.carry(vertex.node) if self._slots.instant(vertex) else None
         if carried is None:
             return False
         self._carried[carried.node] = carried
@@ -232,7 +214,7 @@ class Claims:
             self._refusals.well(carried.node)
             self.carried(carried)
             self.consider(carried.node)
-        self.feed()
+        self.retry_waiting()
 
     def carried(self, carried: instants.Carried) -> None:
         """Noderoles with nothing to run were done."""
@@ -240,7 +222,7 @@ class Claims:
             COUNT[Event.CLAIM].inc()
             COUNT[Event.SUCCEED].inc()
             metrics.RUNS.labels(grant.jig or "", "succeeded").inc()
-            self._context.tidying.ended(grant)
+            self._tidying.ended(grant)
 
     def claimed(self, fqdn: str) -> None:
         """A claim of the node was written."""
@@ -256,7 +238,7 @@ class Claims:
         wait = self._refusals.refused(vertex.node.name, now)
         if self._refusals.news(vertex.node.name, str(refused)):
             log.warning("cannot claim %s, and it is tried again: %s", vertex.name, refused)
-        self._context.agenda.at(now + wait, Appointment(Matter.CONSIDER, vertex.node.name))
+        self._context.timers.at(now + wait, Timer(TimerKind.CONSIDER, vertex.node.name))
 
     def set_aside(self, attempt: Attempt) -> None:
         """Its run cannot be prepared here: others may try at once, or all are to wait where no host can."""
@@ -270,22 +252,22 @@ class Claims:
         """Whether its run may be prepared; else it looks again later."""
         until = self._sealed.until(vertex.name, time.monotonic())
         if until is not None:
-            self._context.agenda.at(until, Appointment(Matter.CONSIDER, vertex.node.name))
+            self._context.timers.at(until, Timer(TimerKind.CONSIDER, vertex.node.name))
         return until is None
 
     @property
     def _wary(self) -> bool:
         """Whether this host fails at machine after machine, and tries one at a time."""
-        return self._faults.troubled and len(self.held) > 0
+        return self._faults.troubled and len(self.executor) > 0
 
-    def feed(self) -> None:
+    def retry_waiting(self) -> None:
         """Look again at nodes that waited for others, while what they waited for is there: each is looked at once."""
-        while self._crowded and len(self) < MOST_IN_FLIGHT:
-            self.consider(self._crowded.pop())
-        while self._starved and len(self) < MOST_IN_FLIGHT and self._context.working.free and not self._wary:
-            self.consider(self._starved.pop())
-        while self._unchecked and len(self) < MOST_IN_FLIGHT and self._context.working.spare and not self._wary:
-            self.consider(self._unchecked.pop())
+        while self._waiting_for_capacity and len(self) < MOST_IN_FLIGHT:
+            self.consider(self._waiting_for_capacity.pop())
+        while self._waiting_for_slot and len(self) < MOST_IN_FLIGHT and self._slots.free and not self._wary:
+            self.consider(self._waiting_for_slot.pop())
+        while self._checks_waiting and len(self) < MOST_IN_FLIGHT and self._slots.spare and not self._wary:
+            self.consider(self._checks_waiting.pop())
 
     def _give_back(self, view: NodeView) -> None:
         """Delete a claim of ours that nothing stands behind: its transaction's answer was lost, or the session that it was

@@ -45,7 +45,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
         references=references.kinds(settings.secrets),
     )
     session = Session(
-        settings.zookeeper, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.turns.wake.set()
+        settings.zookeeper, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.context.turns.wake.set()
     )
     prober = Prober(settings.ssh)
     annealer = Annealer(session, settings.annealer, jigs, prober, identity, record, Secrets(settings.secrets))
@@ -55,7 +55,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
         session,
         reloading(asked, settings, annealer, prober).plan,
         listen=asked.listen or settings.http.listen,
-        pages={"logs": LogPage(annealer.log_folder, annealer.idle_about)},
+        pages={"logs": LogPage(annealer.context.log_folder, annealer.idle_about)},
         on_listening=annealer.served_at,
         end_within_seconds=end_within_seconds(settings),
     )

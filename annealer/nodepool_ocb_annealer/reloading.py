@@ -36,8 +36,8 @@ def reloading(asked: Asked, settings: Settings, annealer: Annealer, prober: Prob
                 raise Invalid(f"{lost}; the keys that were read before stay in use") from lost
         if faults := preflight.webhook_faults(fresh):
             raise Invalid(faults)
-        if annealer.cluster:  # else the first turn looks
-            belonging.of_logs(fresh.annealer.log_dir, annealer.cluster)
+        if annealer.context.cluster:  # else the first turn looks
+            belonging.of_logs(fresh.annealer.log_dir, annealer.context.cluster)
         return Reload(
             apply=partial(_apply, fresh, annealer, prober),
             listen=asked.listen or fresh.http.listen,
@@ -50,19 +50,19 @@ def reloading(asked: Asked, settings: Settings, annealer: Annealer, prober: Prob
 
 def _unmoved(annealer: Annealer) -> tuple[str, ...]:
     """The jigs that cannot take over what changed."""
-    return tuple(f"jig {name}" for name, jig in annealer.jigs.items() if not isinstance(jig, Configurable))
+    return tuple(f"jig {name}" for name, jig in annealer.context.jigs.items() if not isinstance(jig, Configurable))
 
 
 def _apply(fresh: Settings, annealer: Annealer, prober: Prober) -> None:
     prober.configure(fresh.ssh)
-    for name, jig in annealer.jigs.items():
+    for name, jig in annealer.context.jigs.items():
         if isinstance(jig, Configurable):
             try:
                 jig.configure(fresh)
             except Exception as error:  # of a package of others; the rest takes the settings over all the same
                 log.warning("jig %s keeps its settings: configure raised %s", name, in_a_line(error))
-    annealer.secrets.configure(fresh.secrets)
-    annealer.registration.change(references=references.kinds(fresh.secrets))
+    annealer.context.secrets.configure(fresh.secrets)
+    annealer.context.registration.change(references=references.kinds(fresh.secrets))
     annealer.configure(fresh.annealer)
 
 

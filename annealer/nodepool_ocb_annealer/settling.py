@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.daemon.agenda import Agenda
-from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.engine import claim, liveness
 from nodepool_ocb.engine.noderole import placed, settle
-from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.model.records import Change, State
-from nodepool_ocb.store.client.session import Session
-from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb.model.records import State
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.refusals import Refusals
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
 
@@ -30,23 +27,10 @@ SETTLING_SECONDS: Final = 0.1  # who wrote a change settles it too; only what st
 QUIET: Final = 5  # refusals in a row of what is settled: others were faster
 
 
-class Context(Protocol):
-    """What settling needs of the annealer."""
-
-    session: Session
-    world: World
-    agenda: Agenda[Appointment]
-    ranking: Ranking
-    settings: AnnealerSettings
-    identity: str
-
-    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
-
-
 class Settling:
-    """Makes the appointments, and writes what is still to be written when they come; all on the turn thread."""
+    """Sets the timers, and writes what is still to be written when they come; all on the turn thread."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: AnnealerContext) -> None:
         self._context = context
         self._due: list[Vertex] = []  # that came due in this turn: they are settled together
         self._refusals = Refusals(1, SETTLING_SECONDS, QUIET)
@@ -54,26 +38,26 @@ class Settling:
     # -- what wakes --
 
     def look(self, vertices: Iterable[Vertex], nodes: Iterable[str]) -> None:
-        """Make an appointment with each of these that needs one."""
+        """Set a timer for each of these that needs one."""
         for vertex in vertices:
             if _unsettled(vertex):
-                self._appoint(Appointment(Matter.SETTLE, vertex.name), vertex.node.name)
+                self._schedule(Timer(TimerKind.SETTLE, vertex.name), vertex.node.name)
         now = self._context.session.now()
         for fqdn in nodes:
             view = self._context.world.nodes.get(fqdn)
             if view is not None and view.record is not None and liveness.unfinished(view.record, now):
-                self._appoint(Appointment(Matter.GO_ON_DYING, fqdn), fqdn)
+                self._schedule(Timer(TimerKind.GO_ON_DYING, fqdn), fqdn)
 
     def look_at_all(self) -> None:
         """As ``look``, at everything."""
         world = self._context.world
         self.look((each for each in world.vertices() if not _at_rest(each)), world.nodes)
 
-    def _appoint(self, appointment: Appointment, fqdn: str) -> None:
+    def _schedule(self, timer: Timer, fqdn: str) -> None:
         wait = SETTLING_SECONDS + self._context.ranking.of(fqdn) * self._context.settings.steal_delay_seconds
-        self._context.agenda.at(time.monotonic() + wait, appointment)
+        self._context.timers.at(time.monotonic() + wait, timer)
 
-    # -- appointments --
+    # -- timers --
 
     def settle(self, noderole: str) -> None:
         """Have ``write`` settle it, if that is still to be done."""
@@ -81,7 +65,7 @@ class Settling:
         if vertex is not None and _unsettled(vertex):
             self._due.append(vertex)
         else:
-            self._refusals.well(str(Appointment(Matter.SETTLE, noderole)))
+            self._refusals.well(str(Timer(TimerKind.SETTLE, noderole)))
 
     def write(self) -> None:
         """Write what the rule about neighbours says of all that came due."""
@@ -92,33 +76,33 @@ class Settling:
 
     def _settled(self, part: list[Vertex], refused: OcbError | None) -> None:
         for vertex in part:  # one that moved on must not strand the others
-            self._again(Appointment(Matter.SETTLE, vertex.name), refused)
+            self._again(Timer(TimerKind.SETTLE, vertex.name), refused)
 
     def go_on_dying(self, fqdn: str) -> None:
-        """Write the next part of a node's death; that makes the next appointment."""
+        """Write the next part of a node's death; that makes the next timer."""
         context = self._context
         view = context.world.nodes.get(fqdn)
         if view is not None and view.record is not None:
             changes = liveness.went_on(view, context.session.now(), context.identity)
             if not changes:  # others have written it all
-                self._refusals.well(str(Appointment(Matter.GO_ON_DYING, fqdn)))
+                self._refusals.well(str(Timer(TimerKind.GO_ON_DYING, fqdn)))
             context.send(changes, partial(self._went_on, fqdn), f"death of {fqdn}")
 
     def _went_on(self, fqdn: str, refused: OcbError | None) -> None:
-        self._again(Appointment(Matter.GO_ON_DYING, fqdn), refused)
+        self._again(Timer(TimerKind.GO_ON_DYING, fqdn), refused)
         if refused is None:
             self.look((), [fqdn])
 
-    def _again(self, appointment: Appointment, refused: OcbError | None) -> None:
+    def _again(self, timer: Timer, refused: OcbError | None) -> None:
         """Later and later while it is refused; logged once where that goes on, for what refuses it may be lost."""
-        name, now = str(appointment), time.monotonic()
+        name, now = str(timer), time.monotonic()
         if refused is None:
             self._refusals.well(name)
             return
         wait = self._refusals.refused(name, now)
         if self._refusals.news(name, str(refused)):
             log.warning("%s was refused again and again, and is tried again: %s", name, refused)
-        self._context.agenda.at(now + wait, appointment)
+        self._context.timers.at(now + wait, timer)
 
 
 def _unsettled(vertex: Vertex) -> bool:

@@ -1,4 +1,4 @@
-"""The builder's mind: it decides by the rules (nodepool_ocb.images.rules), and begins what is due.
+"""The builder's controller: it decides by the rules (nodepool_ocb.images.rules), and begins what is due.
 
 All state here is a cache and can be lost. What takes long is done by pools of workers: builds, uploads, tidying up. How a
 turn goes is in ``daemon.turns``; between turns an idle builder asks nothing.
@@ -160,7 +160,7 @@ class Builder:
         self._count()
         return max(
             0.05,
-            min([*waits, *self._backoff.appointments(), self.pausing.seconds, self.context.settings.sweep_seconds]),
+            min([*waits, *self._backoff.timers(), self.pausing.seconds, self.context.settings.sweep_seconds]),
         )
 
     def trouble_changed(self, trouble: str | None) -> None:

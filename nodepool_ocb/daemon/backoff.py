@@ -58,7 +58,7 @@ class Backoff:
     # -- what has no event --
 
     def comes(self, what: Hashable, every_seconds: float, keep: Callable[[], bool] = lambda: True) -> bool:
-        """Whether an appointment has come, and could be kept; then the next is made."""
+        """Whether a timer is due, and could be kept; then the next is made."""
         now = time.monotonic()
         if self._appointments.get(what, 0.0) > now or not keep():
             return False
@@ -69,7 +69,7 @@ class Backoff:
         """All of these are due now: the next times may be others."""
         self._appointments.clear()
 
-    def appointments(self) -> list[float]:
+    def timers(self) -> list[float]:
         """The seconds until each is due; what is due and was not kept waits until somebody is free."""
         now = time.monotonic()
         return [at - now for at in self._appointments.values() if at > now]

@@ -3,9 +3,10 @@
 A turn makes the calls that were posted, drains where that was asked for, reads (a new session: everything anew; now and
 then: a sweep; else what changed), lets the daemon decide, and writes its registration where that is another.
 
-The threading rule: decisions are made on the turn thread, and what blocks is done by workers. Everything in ``Mind`` is
-called on the turn thread, and so is every posted call: no lock guards a daemon's mind. A worker gets values, and posts what
-came of its work. A watch wakes, and does nothing else. Only ``post`` and ``wake.set`` may be called on any thread.
+The threading rule: decisions are made on the turn thread, and calls that block are made by workers. Every method of
+``Controller`` except ``doing`` is called on the turn thread, and so is every posted call; no lock guards a controller. A worker
+gets values, and posts the result of its work. A watch wakes the turn and does nothing else. Any thread may call ``post`` and
+``wake.set``.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ log = logging.getLogger(__name__)
 AGAIN_SECONDS: Final = 0.5  # while ZooKeeper does not answer
 
 
-class Mind(Protocol):
-    """What a daemon knows and decides. What reads may raise Unavailable: then a turn follows soon."""
+class Controller(Protocol):
+    """The decisions of one daemon. A method that reads may raise Unavailable: then a turn follows soon."""
 
     @property
     def sweep_seconds(self) -> float:
@@ -65,10 +66,10 @@ class Mind(Protocol):
 class Turns:
     """Call ``turn`` whenever ``wake`` is set, and after the seconds that it gave."""
 
-    def __init__(self, session: Session, registration: Registration, mind: Mind) -> None:
+    def __init__(self, session: Session, registration: Registration, controller: Controller) -> None:
         self.wake = threading.Event()
         self.stop = threading.Event()  # set by a signal: drain, then end
-        self._session, self._registration, self._mind = session, registration, mind
+        self._session, self._registration, self._controller = session, registration, controller
         self._inbox = Inbox(self.wake.set)
         self.post = self._inbox.post
         self._thread: int | None = None
@@ -92,7 +93,7 @@ class Turns:
             return AGAIN_SECONDS
         try:
             self._read()
-            wait = self._mind.decide()
+            wait = self._controller.decide()
             self._register()
         except Unavailable as gone:
             log.warning("ZooKeeper: %s", gone)
@@ -105,18 +106,18 @@ class Turns:
     def _read(self) -> None:
         session = self._session.id
         if session != self._loaded_in:
-            self._mind.load()
+            self._controller.load()
             self._loaded_in = session
             self._plan_sweep()
         elif time.monotonic() >= self._sweep_at:
             self._plan_sweep()  # first, for reading may fail
             metrics.SWEEPS.inc()
-            self._mind.sweep()
+            self._controller.sweep()
         else:
-            self._mind.refresh()
+            self._controller.refresh()
 
     def _plan_sweep(self) -> None:
-        self._sweep_at = time.monotonic() + self._mind.sweep_seconds * random.uniform(0.9, 1.1)
+        self._sweep_at = time.monotonic() + self._controller.sweep_seconds * random.uniform(0.9, 1.1)
 
     def here(self) -> bool:
         """Whether this is the turn thread, as far as one is known."""
@@ -144,11 +145,11 @@ class Turns:
 
     def _register(self) -> None:
         """What is wrong is logged once, and registered: the other daemons go first then."""
-        before, trouble = self._registration.record.trouble, self._failing or self._mind.trouble
+        before, trouble = self._registration.record.trouble, self._failing or self._controller.trouble
         if trouble != before:
             self._registration.change(trouble=trouble)
             log.warning("not ready: %s", trouble) if trouble else log.info("ready: that is over: %s", before)
-            self._mind.trouble_changed(trouble)
+            self._controller.trouble_changed(trouble)
             self.wake.set()  # what follows from it is for the next turn
         self._registration.write()
 
@@ -166,9 +167,9 @@ class Turns:
     def _drain(self) -> None:
         if self._draining_since is None:
             self._draining_since = time.monotonic()
-            log.info("%s", self._mind.doing())
+            log.info("%s", self._controller.doing())
             self._registration.change(state="draining")
             if self._session.trusted and self._registration.stands:
                 with suppress(Taken, Unavailable):  # a later turn writes it
                     self._registration.write()
-        self._mind.drain(time.monotonic() - self._draining_since)
+        self._controller.drain(time.monotonic() - self._draining_since)

@@ -9,27 +9,27 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
+from nodepool_ocb.daemon.timers import Timers
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.records import Change, Deployment, DeploymentState, Node, NodeRole, Role, Set, State
 from nodepool_ocb_annealer import checking
-from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.checking import Checking
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 NODES = [f"n{number}.example.com" for number in range(8)]
 DAY = 86_400.0
 DAILY = Checks(schedule="0 3 * * *", since=0.0)
-LATER = 60.0  # seconds, in which an appointment that is for now has come
+LATER = 60.0  # seconds, in which a timer that is for now has come
 
 
 class Annealer:
     """What asking needs of one: a world of nodes that have each a noderole of the role ntp, all due."""
 
     def __init__(self, checks: Checks | None = DAILY) -> None:
-        self.world, self.agenda, self.ranking = World(), Agenda[Appointment](), Ranking("a")
+        self.world, self.timers, self.ranking = World(), Timers[Timer](), Ranking("a")
         self.identity, self.resting, self.session = "a", False, self
         self.asked: list[str] = []
         lab = Deployment(state=DeploymentState.COMMITTED, checks=checks)
@@ -57,11 +57,11 @@ class Annealer:
 
     def matters(self, seconds: float) -> list[Any]:
         """What comes up within so many seconds."""
-        return [appointment.matter for appointment in self.agenda.due(time.monotonic() + seconds)]
+        return [timer.kind for timer in self.timers.due(time.monotonic() + seconds)]
 
     def meets(self) -> None:
-        """Whatever is for now, as often as it makes another appointment."""
-        while Matter.CHECK_SOME in self.matters(LATER):
+        """Whatever is for now, as often as it makes another timer."""
+        while TimerKind.CHECK_SOME in self.matters(LATER):
             self.checking.due()
 
 
@@ -74,8 +74,8 @@ def test_what_is_due_is_asked_for_once_and_looked_at_again_at_the_next_tick() ->
     annealer.meets()
     assert annealer.asked == NODES
     annealer.checking.look_at_all()
-    assert Matter.CHECKS not in annealer.matters(3600.0 - LATER)
-    assert Matter.CHECKS in annealer.matters(3600.0 + LATER)
+    assert TimerKind.CHECKS not in annealer.matters(3600.0 - LATER)
+    assert TimerKind.CHECKS in annealer.matters(3600.0 + LATER)
 
 
 def test_of_two_annealers_each_asks_of_its_own_nodes() -> None:

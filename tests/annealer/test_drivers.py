@@ -11,17 +11,17 @@ import msgspec
 import pytest
 
 from nodepool_ocb.config import AnnealerSettings, ZooKeeperSettings
-from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.daemon.timers import Timers
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Check, Create, Pointer, RolloutPointer, Set
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.world.changeset import ChangeSet
-from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.driving import drivers as driving
 from nodepool_ocb_annealer.driving.drivers import Drivers
 from nodepool_ocb_annealer.driving.work import Move
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 LAB, ID, ME = "lab", "0000000001", "annealer-1"
 POINTER = paths.rollouts(LAB)
@@ -42,7 +42,7 @@ class Executions:
     """The ``Work`` of a driver: executions as they stand in ZooKeeper."""
 
     what = "rollout"
-    matter = Matter.ROLLOUT
+    timer_kind = TimerKind.ROLLOUT
     root = paths.ROLLOUTS
 
     def __init__(self, session: Session) -> None:
@@ -81,7 +81,7 @@ class Annealer:
         self.session = session
         self.world = World()
         self.cache: Any = SimpleNamespace(quarantined=())
-        self.agenda: Agenda[Appointment] = Agenda()
+        self.timers: Timers[Timer] = Timers()
         self.ranking: Any = SimpleNamespace(of=lambda _: 0)
         self.identity = ME
         self.registration: Any = SimpleNamespace(record=SimpleNamespace(host="h", pid=1))

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
-from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.daemon.timers import Timers
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import OcbError, Unavailable
 from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.records import Change, State
@@ -20,7 +20,7 @@ from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb_annealer import claims
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.machines.judging import Judging
-from nodepool_ocb_annealer.runs.slots import Working
+from nodepool_ocb_annealer.runs.slots import SlotPool
 from tests.engine.worlds import put, world
 
 
@@ -32,13 +32,13 @@ class Context:
 
     def __init__(self, made: World, instant: bool = True) -> None:
         self.world, self.settings = made, AnnealerSettings(slots=1)
-        self.agenda, self.ranking = Agenda(), Ranking("a")
+        self.timers, self.ranking = Timers(), Ranking("a")
         self.session: Any = SimpleNamespace(now=lambda: 1.0, trusted=True, id=1)
         self.tidying: Any = SimpleNamespace(ended=lambda *_, **__: None)
         self.jigs: Any = {"noop": SimpleNamespace(instant=instant, attaches=True)}
-        self.working = Working(self.session, made, self.settings, self.jigs, lambda call: call(), Secrets())
+        self.slots = SlotPool(self.session, made, self.settings, self.jigs, lambda call: call(), Secrets())
         self.judging = Judging(self)
-        self.claims = Claims(self)
+        self.claims = Claims(self, self.slots, self.tidying, self.judging, lambda _: True)
         self.sent: list[tuple[str, Callable[[OcbError | None], None]]] = []
 
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:
@@ -46,9 +46,6 @@ class Context:
         self.sent.append((what, then))
 
     def spoiled(self, path: str, reason: str) -> None: ...
-
-    def has_code(self, _: Vertex) -> bool:
-        return True
 
     @property
     def asked(self) -> list[str]:
@@ -82,13 +79,13 @@ def test_a_host_that_fails_looks_at_what_waits_when_nothing_is_under_way_and_not
     context.claims.consider("n2")
     failing(context)
     under_way: Any = SimpleNamespace(fqdn="n9", slot=False, let_go=lambda: None)
-    context.claims.held._attempts["n9"] = under_way
+    context.claims.executor._attempts["n9"] = under_way
     context.claims.consider("n1")
     settle(made, "a@n2")
     context.sent[0][1](None)  # this came to no end
     assert context.asked == ["claim of a@n2"]
-    context.claims.held._forget(under_way)
-    context.claims.feed()
+    context.claims.executor._forget(under_way)
+    context.claims.retry_waiting()
     assert context.asked == ["claim of a@n2", "claim of a@n1"]
 
 
@@ -99,7 +96,7 @@ def test_what_came_when_too_many_were_under_way_follows_though_all_slots_are_bus
     monkeypatch.setattr(claims, "MOST_IN_FLIGHT", 1)
     made = among("a@n1", "a@n2")
     context = Context(made)
-    context.working._count(+1)
+    context.slots._count(+1)
     context.claims.consider("n2")
     context.claims.consider("n1")
     assert context.asked == ["claim of a@n2"]
@@ -113,7 +110,7 @@ def test_one_that_is_to_be_cancelled_is_claimed_and_not_done_at_once() -> None:
     put(made, "a@n1", State.TODO, cancel_reason="time is up")
     context = Context(made)
     context.claims.consider("n1")
-    assert context.claims.held._attempts["n1"].grant.record.state is State.TRANSITION
+    assert context.claims.executor._attempts["n1"].grant.record.state is State.TRANSITION
     assert context.asked == ["claim of a@n1"]
 
 
@@ -122,12 +119,12 @@ def test_checks_for_which_no_slot_is_spare_wait_until_one_is_and_are_not_looked_
     for name in ("a@n1", "a@n2"):
         put(made, name, State.ACTIVE, refresh=True, check=Checking())
     context = Context(made, instant=False)
-    context.working._count(+1)
+    context.slots._count(+1)
     context.claims.consider("n1")
     context.claims.consider("n2")
-    context.claims.feed()
+    context.claims.retry_waiting()
     assert context.asked == []
-    assert context.agenda.seconds(0.0, at_most=9e9) == 9e9, "no appointment"
-    context.working._count(-1)
-    context.claims.feed()
+    assert context.timers.seconds(0.0, at_most=9e9) == 9e9, "no timer"
+    context.slots._count(-1)
+    context.claims.retry_waiting()
     assert len(context.asked) == 1, "the other waits for its end"

@@ -66,7 +66,7 @@ class Played:
 
 
 @pytest.fixture
-def mind() -> Played:
+def controller() -> Played:
     return Played()
 
 
@@ -77,24 +77,24 @@ def session() -> Any:
 
 
 @pytest.fixture
-def turns(session: Any, mind: Played) -> Turns:
+def turns(session: Any, controller: Played) -> Turns:
     """Of a daemon whose registration stands, and is never written."""
     made = Registration(session, Kind.ANNEALER, "a", of_this_process())
     made.write = lambda: None  # type: ignore[method-assign]
-    return Turns(session, made, mind)
+    return Turns(session, made, controller)
 
 
 # -- the threading rule --
 
 
 def test_a_posted_call_is_made_by_the_next_turn_on_its_thread_before_anything_is_read(
-    turns: Turns, mind: Played
+    turns: Turns, controller: Played
 ) -> None:
     called_on: list[int] = []
 
     def call() -> None:
         called_on.append(threading.get_ident())
-        mind.calls.append("posted")
+        controller.calls.append("posted")
 
     worker = threading.Thread(target=turns.post, args=(call,))
     worker.start()
@@ -103,14 +103,16 @@ def test_a_posted_call_is_made_by_the_next_turn_on_its_thread_before_anything_is
     assert not called_on
     turns.turn()
     assert called_on == [threading.get_ident()]
-    assert mind.asked() == "posted load decide"
+    assert controller.asked() == "posted load decide"
 
 
-def test_a_posted_call_that_raises_costs_no_other(turns: Turns, mind: Played, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_posted_call_that_raises_costs_no_other(
+    turns: Turns, controller: Played, caplog: pytest.LogCaptureFixture
+) -> None:
     turns.post(lambda: {}["no luck"])
-    turns.post(lambda: mind.calls.append("posted"))
+    turns.post(lambda: controller.calls.append("posted"))
     turns.turn()
-    assert mind.asked() == "posted load decide"
+    assert controller.asked() == "posted load decide"
     assert "an answer could not be taken" in caplog.text
 
 
@@ -127,86 +129,92 @@ def test_it_knows_its_thread(turns: Turns) -> None:
 # -- what is read --
 
 
-def test_a_new_session_is_loaded_and_then_only_what_changed_is_read(turns: Turns, mind: Played, session: Any) -> None:
+def test_a_new_session_is_loaded_and_then_only_what_changed_is_read(
+    turns: Turns, controller: Played, session: Any
+) -> None:
     assert turns.turn() == 7.0
     turns.turn()
     session.id = 2
     turns.turn()
-    assert mind.asked() == "load decide refresh decide load decide"
+    assert controller.asked() == "load decide refresh decide load decide"
 
 
-def test_what_could_not_be_loaded_is_loaded_again_soon(turns: Turns, mind: Played) -> None:
-    mind.raises = Unavailable("no answer")
+def test_what_could_not_be_loaded_is_loaded_again_soon(turns: Turns, controller: Played) -> None:
+    controller.raises = Unavailable("no answer")
     assert turns.turn() == AGAIN_SECONDS
     turns.turn()
-    assert mind.asked() == "load load decide"
+    assert controller.asked() == "load load decide"
 
 
-def test_a_sweep_comes_when_it_is_due_and_once(turns: Turns, mind: Played) -> None:
+def test_a_sweep_comes_when_it_is_due_and_once(turns: Turns, controller: Played) -> None:
     turns.turn()
     turns.sweep_soon()
     assert turns.wake.is_set()
     turns.turn()
     turns.turn()
-    assert mind.asked() == "load decide sweep decide refresh decide"
+    assert controller.asked() == "load decide sweep decide refresh decide"
 
 
-def test_the_next_turn_is_no_later_than_the_next_sweep(turns: Turns, mind: Played) -> None:
-    mind.sweep_seconds = 1.0
+def test_the_next_turn_is_no_later_than_the_next_sweep(turns: Turns, controller: Played) -> None:
+    controller.sweep_seconds = 1.0
     assert 0.0 < turns.turn() <= 1.1
 
 
-def test_a_sweep_that_fails_is_not_tried_in_each_turn(turns: Turns, mind: Played) -> None:
+def test_a_sweep_that_fails_is_not_tried_in_each_turn(turns: Turns, controller: Played) -> None:
     turns.turn()
     turns.sweep_soon()
-    mind.raises = Unavailable("no answer")
+    controller.raises = Unavailable("no answer")
     turns.turn()
     turns.turn()
-    assert mind.asked() == "load decide sweep refresh decide"
+    assert controller.asked() == "load decide sweep refresh decide"
 
 
-def test_another_configuration_may_ask_for_a_load(turns: Turns, mind: Played) -> None:
+def test_another_configuration_may_ask_for_a_load(turns: Turns, controller: Played) -> None:
     turns.turn()
     turns.load_again()
     turns.turn()
-    assert mind.asked() == "load decide load decide"
+    assert controller.asked() == "load decide load decide"
 
 
 def test_nothing_is_read_while_zookeeper_does_not_answer_and_posted_calls_are_made(
-    turns: Turns, mind: Played, session: Any
+    turns: Turns, controller: Played, session: Any
 ) -> None:
     session.trusted = False
-    turns.post(lambda: mind.calls.append("posted"))
+    turns.post(lambda: controller.calls.append("posted"))
     assert turns.turn() == AGAIN_SECONDS
-    assert mind.asked() == "posted"
+    assert controller.asked() == "posted"
 
 
-def test_another_cluster_ends_the_session_before_anything_is_written(turns: Turns, mind: Played, session: Any) -> None:
+def test_another_cluster_ends_the_session_before_anything_is_written(
+    turns: Turns, controller: Played, session: Any
+) -> None:
     closed: list[bool] = []
     session.close = lambda: closed.append(True)
-    mind.raises = NoCluster("it is another one")
+    controller.raises = NoCluster("it is another one")
     with pytest.raises(NoCluster):
         turns.turn()
     assert closed == [True]
-    assert mind.asked() == "load"
+    assert controller.asked() == "load"
 
 
 # -- trouble and the end --
 
 
-def test_trouble_is_logged_once_and_so_is_its_end(turns: Turns, mind: Played, caplog: pytest.LogCaptureFixture) -> None:
+def test_trouble_is_logged_once_and_so_is_its_end(
+    turns: Turns, controller: Played, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
-    mind.trouble = "no key"
+    controller.trouble = "no key"
     turns.turn()
     assert turns.wake.is_set(), "what follows from it does not wait"
     turns.turn()
-    mind.trouble = None
+    controller.trouble = None
     turns.turn()
-    assert mind.asked() == "load decide trouble no key refresh decide refresh decide trouble None"
+    assert controller.asked() == "load decide trouble no key refresh decide refresh decide trouble None"
     assert [record.message for record in caplog.records] == ["not ready: no key", "ready: that is over: no key"]
 
 
-def test_a_daemon_that_drains_is_asked_to_in_each_turn_and_says_so(turns: Turns, mind: Played) -> None:
+def test_a_daemon_that_drains_is_asked_to_in_each_turn_and_says_so(turns: Turns, controller: Played) -> None:
     turns.turn()
     assert not turns.draining
     turns.stop.set()
@@ -215,7 +223,7 @@ def test_a_daemon_that_drains_is_asked_to_in_each_turn_and_says_so(turns: Turns,
     assert turns.draining
     assert turns.drained_for(0.0)
     assert not turns.drained_for(HOUR)
-    assert mind.asked() == "load decide drain True refresh decide drain True refresh decide"
+    assert controller.asked() == "load decide drain True refresh decide drain True refresh decide"
 
 
 # -- what it registers --
@@ -231,12 +239,12 @@ def registered(session: Session) -> Daemon | None:
 
 
 def test_what_changes_is_written_by_the_next_turn(zk_session: Session, registration: Registration) -> None:
-    mind = Played()
-    turns = Turns(zk_session, registration, mind)
+    controller = Played()
+    turns = Turns(zk_session, registration, controller)
     turns.turn()
     assert registered(zk_session) == registration.record
     registration.change(slots=2)
-    mind.trouble = "no room"
+    controller.trouble = "no room"
     turns.turn()
     found = registered(zk_session)
     assert found is not None

@@ -13,25 +13,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import Final, Generic, Protocol
+from typing import Final, Generic
 
-from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.daemon.agenda import Agenda
-from nodepool_ocb.daemon.registration import Registration
-from nodepool_ocb.daemon.rendezvous import Ranking
-from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
-from nodepool_ocb.model.records import Change, Delete, LockOwner, Pointer, State
-from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.model.records import Delete, LockOwner, Pointer, State
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.locks import Lock, Locks
-from nodepool_ocb.store.world.cache import Cache
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.appointments import Appointment
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.driving.work import D, Move, Work
+from nodepool_ocb_annealer.timer_kinds import Timer
 
 log = logging.getLogger(__name__)
 
@@ -42,23 +36,6 @@ AGAIN_SECONDS: Final = 0.5  # until the lock is tried again
 BROKEN_SECONDS: Final = 5.0  # after what should not have happened, at the most
 FAILURES: Final = 5  # in a row, after which another annealer is to drive: the fault may be one of this host
 AWAY_SECONDS: Final = 60.0  # after which this annealer tries again, where no other drives it
-
-
-class Context(Protocol):
-    """What driving needs of the annealer."""
-
-    session: Session
-    cache: Cache
-    world: World
-    agenda: Agenda[Appointment]
-    ranking: Ranking
-    identity: str
-    registration: Registration
-    settings: AnnealerSettings
-
-    @property
-    def resting(self) -> bool: ...
-    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
 
 
 class _Drive(Generic[D]):
@@ -78,7 +55,7 @@ class _Drive(Generic[D]):
 class Drivers(Generic[D]):
     """What this annealer drives of one kind; everything is on the turn thread."""
 
-    def __init__(self, context: Context, work: Work[D]) -> None:
+    def __init__(self, context: AnnealerContext, work: Work[D]) -> None:
         self._context, self._work = context, work
         self._locks = Locks(context.session)
         self._driven: dict[str, _Drive[D]] = {}  # by deployment
@@ -99,13 +76,13 @@ class Drivers(Generic[D]):
         for deployment, drive in self._driven.items():
             concerns = touched.deployments or not drive.nodes.isdisjoint(touched.nodes)
             if concerns or any(vertex.record.state is State.ERROR for vertex in touched.vertices):
-                self._appoint(deployment, drive.not_before)
+                self._schedule(deployment, drive.not_before)
 
     def look_at_all(self) -> None:
-        """An appointment with each that is under way, or that we drive."""
+        """A timer with each that is under way, or that we drive."""
         for deployment, stored in self._work.pointers(self._context.world).items():
             if not stored.record.over or deployment in self._driven:
-                self._appoint(deployment, 0.0)
+                self._schedule(deployment, 0.0)
 
     def void(self) -> None:
         """The session is over, and every lock with it, or so we are told."""
@@ -136,10 +113,10 @@ class Drivers(Generic[D]):
         """Of the deployment's pointer."""
         return f"{self._work.root}/{deployment}"
 
-    def _appoint(self, deployment: str, when: float) -> None:
-        self._context.agenda.at(max(when, time.monotonic()), Appointment(self._work.matter, deployment))
+    def _schedule(self, deployment: str, when: float) -> None:
+        self._context.timers.at(max(when, time.monotonic()), Timer(self._work.timer_kind, deployment))
 
-    # -- an appointment --
+    # -- a timer --
 
     def due(self, deployment: str) -> None:
         """Go on with one that we drive, or try to become its driver, if anybody must."""
@@ -149,15 +126,15 @@ class Drivers(Generic[D]):
         if context.resting or self._path(deployment) in context.world.unreadable:
             return
         if not context.session.trusted:
-            self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
+            self._schedule(deployment, time.monotonic() + AGAIN_SECONDS)
             return
         if time.monotonic() < self._broken_until.get(deployment, 0.0):
-            self._appoint(deployment, self._broken_until[deployment])
+            self._schedule(deployment, self._broken_until[deployment])
             return
         if drive is not None and (drive.writing or time.monotonic() < drive.not_before):
             if not drive.writing:
-                self._appoint(deployment, drive.not_before)
-            return  # else the answer makes the next appointment
+                self._schedule(deployment, drive.not_before)
+            return  # else the answer makes the next timer
         try:
             if drive is not None:
                 self._go_on(deployment, drive, stored)
@@ -165,9 +142,9 @@ class Drivers(Generic[D]):
                 self._take(deployment, stored)
             self._failures.pop(deployment, None)
         except Stale:
-            self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
+            self._schedule(deployment, time.monotonic() + AGAIN_SECONDS)
         except Unavailable:
-            self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
+            self._schedule(deployment, time.monotonic() + AGAIN_SECONDS)
             raise
         except Exception as wrong:  # one that cannot go on must not cost the others
             metrics.TURN_FAILURES.inc()
@@ -183,7 +160,7 @@ class Drivers(Generic[D]):
             self._failures.pop(deployment)
             self._let_go(deployment, stored)
         self._broken_until[deployment] = time.monotonic() + seconds
-        self._appoint(deployment, self._broken_until[deployment])
+        self._schedule(deployment, self._broken_until[deployment])
 
     def _let_go(self, deployment: str, stored: Stored[Pointer] | None) -> None:
         """No annealer drives it any more, as far as this annealer does now: it has the lock, or wrote itself into the pointer."""
@@ -216,7 +193,7 @@ class Drivers(Generic[D]):
         rank = 0 if record.driver == context.identity else context.ranking.of(f"{self._work.what} {deployment}")
         due = since + rank * context.settings.steal_delay_seconds
         if due > now:
-            self._appoint(deployment, due)
+            self._schedule(deployment, due)
         return due <= now
 
     def _take(self, deployment: str, stored: Stored[Pointer]) -> None:
@@ -238,7 +215,7 @@ class Drivers(Generic[D]):
         )
         lock = self._locks.take(work.lock(deployment, identity), me)
         if lock is None:
-            self._appoint(deployment, time.monotonic() + AGAIN_SECONDS)
+            self._schedule(deployment, time.monotonic() + AGAIN_SECONDS)
             return
         try:
             path, now = self._path(deployment), context.session.now()
@@ -254,7 +231,7 @@ class Drivers(Generic[D]):
         drive = self._driven[deployment] = _Drive(lock, found, work.nodes(found))
         work.count(len(self._driven))
         log.info("%s: driven from now on", drive.driven.name)
-        self._appoint(deployment, 0.0)  # in the next turn, of a world that is no older
+        self._schedule(deployment, 0.0)  # in the next turn, of a world that is no older
 
     def _close(self, deployment: str, known: D) -> None:
         """Have the pointer say that it is over: there is nothing to drive, and taking it over would have no end."""
@@ -283,11 +260,11 @@ class Drivers(Generic[D]):
         self._work.took(ended - started)
         drive.not_before = ended + max(PAUSE_SECONDS, (SHARE - 1) * (ended - started))
         if move.due is not None:
-            self._appoint(deployment, ended + max(move.due - context.session.now(), 0.0))
+            self._schedule(deployment, ended + max(move.due - context.session.now(), 0.0))
         if not move.changes:
             drive.driven, drive.quiet_since = move.after, None
         elif move.quiet and self._may_wait(drive, ended):
-            self._appoint(deployment, (drive.quiet_since or ended) + QUIET_SECONDS)
+            self._schedule(deployment, (drive.quiet_since or ended) + QUIET_SECONDS)
         else:
             self._write(deployment, drive, move)
 
@@ -315,7 +292,7 @@ class Drivers(Generic[D]):
             self._work.wrote()
             for level, line in move.lines:
                 log.log(level, "%s: %s", drive.driven.name, line)
-            self._appoint(deployment, drive.not_before)
+            self._schedule(deployment, drive.not_before)
             return
         drive.refusals += 1
         drive.reread = not isinstance(refused, Stale) or refused.path.startswith(f"{self._work.root}/")
@@ -323,7 +300,7 @@ class Drivers(Generic[D]):
         if isinstance(refused, Invalid):
             self._log_once(deployment, refused)
             drive.not_before = time.monotonic() + BROKEN_SECONDS
-        self._appoint(deployment, drive.not_before)
+        self._schedule(deployment, drive.not_before)
 
     def _read_again(self, deployment: str, drive: _Drive[D]) -> None:
         found = self._work.read(deployment, drive.driven.id)
@@ -334,13 +311,13 @@ class Drivers(Generic[D]):
         drive.reread = False
         drive.driven = found
         drive.nodes = self._work.nodes(found)
-        self._appoint(deployment, 0.0)  # in the next turn, of a world that is no older
+        self._schedule(deployment, 0.0)  # in the next turn, of a world that is no older
 
     def _leave(self, deployment: str, drive: _Drive[D]) -> None:
         """It is over, or another's, or we cannot know that it is ours."""
         self._forget(deployment)
         self._locks.release(drive.lock)
-        self._appoint(deployment, 0.0)  # perhaps the next one is there
+        self._schedule(deployment, 0.0)  # perhaps the next one is there
 
     def _forget(self, deployment: str) -> None:
         self._driven.pop(deployment, None)

@@ -10,7 +10,7 @@ import msgspec
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model.records import Change, Pointer
 from nodepool_ocb.store.world.changeset import ChangeSet
-from nodepool_ocb_annealer.appointments import Matter
+from nodepool_ocb_annealer.timer_kinds import TimerKind
 
 
 class Driven(Protocol):
@@ -56,8 +56,8 @@ class Work(Protocol[D]):
         """In one word."""
 
     @property
-    def matter(self) -> Matter:
-        """Its appointments."""
+    def timer_kind(self) -> TimerKind:
+        """Its timers."""
 
     @property
     def root(self) -> str:

@@ -12,13 +12,14 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.jigs.raised import sentence
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Delete, DeploymentRole, Set
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks.calls import call
-from nodepool_ocb_annealer.hooks.context import SEPARATOR, Context
+from nodepool_ocb_annealer.hooks.context import SEPARATOR
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
 
 
-def job(context: Context, installation: Installation, whom: str) -> Job | None:
+def job(context: AnnealerContext, installation: Installation, whom: str) -> Job | None:
     """The next hook of ``whom``, deployment and role; None where there is none, or it cannot be run here and now."""
     deployment, _, name = whom.partition(SEPARATOR)
     stored = context.world.deployment_roles.get((deployment, name))
@@ -57,7 +58,7 @@ def job(context: Context, installation: Installation, whom: str) -> Job | None:
     return Job(work, write, record)
 
 
-def _delete(context: Context, deployment: str, name: str, stored: Stored[DeploymentRole]) -> None:
+def _delete(context: AnnealerContext, deployment: str, name: str, stored: Stored[DeploymentRole]) -> None:
     """Its hook has agreed: the role leaves, unless it was bound meanwhile."""
     path, whom = paths.deployment_role(deployment, name), f"{name} in {deployment}"
     try:

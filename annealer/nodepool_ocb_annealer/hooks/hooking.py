@@ -18,13 +18,14 @@ from nodepool_ocb.errors import Denied, Invalid, OcbError, Spoiled, Stale, Unava
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change, DeploymentRole, Node, NodeRole
 from nodepool_ocb.store.world.changeset import ChangeSet
-from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks import deployments, noderoles
-from nodepool_ocb_annealer.hooks.context import SEPARATOR, Context, appoint
+from nodepool_ocb_annealer.hooks.context import SEPARATOR, schedule
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
 from nodepool_ocb_annealer.hooks.nodes import NodeHooks
 from nodepool_ocb_annealer.hooks.wanted import at_work
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
 
@@ -35,37 +36,37 @@ HOOKS_AT_ONCE: Final = 2  # of those, in threads
 
 
 class Hooking:
-    """Makes appointments for hooks, runs them, and writes what came of them."""
+    """Sets timers for hooks, runs them, and writes what came of them."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: AnnealerContext) -> None:
         self._context = context
         self._workers = WorkerQueue("hook", HOOKS_AT_ONCE, context.post)
-        self._under_way: set[Appointment] = set()
-        self._awaits: dict[Appointment, _Awaited] = {}
-        self._queue: dict[Appointment, None] = {}  # names alone: what a hook sees is put together when it runs
+        self._under_way: set[Timer] = set()
+        self._awaits: dict[Timer, _Awaited] = {}
+        self._queue: dict[Timer, None] = {}  # names alone: what a hook sees is put together when it runs
         self._installation = Installation(context.registration)
         self._nodes = NodeHooks(context, self._installation)
-        self._jobs: Mapping[Matter, Callable[[str], Job | None]] = {
-            Matter.NODEROLE_HOOK: partial(noderoles.job, context, self._installation),
-            Matter.NODE_HOOK: self._nodes.job,
-            Matter.DEPLOYMENT_HOOK: partial(deployments.job, context, self._installation),
+        self._jobs: Mapping[TimerKind, Callable[[str], Job | None]] = {
+            TimerKind.NODEROLE_HOOK: partial(noderoles.job, context, self._installation),
+            TimerKind.NODE_HOOK: self._nodes.job,
+            TimerKind.DEPLOYMENT_HOOK: partial(deployments.job, context, self._installation),
         }
 
     def look(self, touched: ChangeSet) -> None:
-        """Make appointments for whatever has a hook to run among what changed."""
+        """Set timers for whatever has a hook to run among what changed."""
         for vertex in touched.vertices:
             self._nodes.note(vertex)
             if vertex.record.hooks:
-                appoint(self._context, Appointment(Matter.NODEROLE_HOOK, vertex.name), vertex.node.name)
+                schedule(self._context, Timer(TimerKind.NODEROLE_HOOK, vertex.name), vertex.node.name)
         for fqdn in touched.nodes:
             view = self._context.world.nodes.get(fqdn)
             if view and view.record and (view.record.hooks or view.record.deleting):
-                appoint(self._context, Appointment(Matter.NODE_HOOK, fqdn), fqdn)
+                schedule(self._context, Timer(TimerKind.NODE_HOOK, fqdn), fqdn)
         if touched.deployments:
             for (deployment, role), stored in self._context.world.deployment_roles.items():
                 if stored.record.hooks or stored.record.deleting:
                     whom = f"{deployment}{SEPARATOR}{role}"
-                    appoint(self._context, Appointment(Matter.DEPLOYMENT_HOOK, whom), deployment)
+                    schedule(self._context, Timer(TimerKind.DEPLOYMENT_HOOK, whom), deployment)
 
     def look_at_all(self) -> None:
         """As ``look``, at everything: what waits may be older than we are, or than the role's definition."""
@@ -85,32 +86,32 @@ class Hooking:
             return True
         return self._installation.has(vertex.role, stored.record.barclamp, "on_transition")
 
-    def due(self, matter: Matter, about: str) -> None:
-        """An appointment has come: run the hook, unless it runs already."""
-        asked = Appointment(matter, about)
+    def due(self, kind: TimerKind, about: str) -> None:
+        """The timer is due: run the hook, unless it runs already."""
+        asked = Timer(kind, about)
         if asked in self._under_way:
             return
         if len(self._under_way) >= MOST_AT_ONCE:
             self._queue[asked] = None
             return
-        job = self._jobs[matter](about)
+        job = self._jobs[kind](about)
         awaited = self._awaits.get(asked)
         if job is not None and awaited is not None and awaited.shown is job.shown and self._at_work(awaited):
-            appoint(self._context, asked, about, AGAIN_SECONDS)
+            schedule(self._context, asked, about, AGAIN_SECONDS)
             return
         self._awaits.pop(asked, None)
         if job is not None:
             self._under_way.add(asked)
             if not self._workers.ask(partial(_run, asked, job), partial(self._done, asked, job)):
                 self._under_way.discard(asked)
-                appoint(self._context, asked, about, AGAIN_SECONDS)
+                schedule(self._context, asked, about, AGAIN_SECONDS)
 
     def close(self) -> None:
         self._workers.close()
 
     # -- what came of it --
 
-    def _done(self, asked: Appointment, job: Job, ran: Ran) -> None:
+    def _done(self, asked: Timer, job: Job, ran: Ran) -> None:
         if ran.spoiled is not None:
             self._context.spoiled(ran.spoiled.path, str(ran.spoiled))
         if ran.done is not None:
@@ -124,7 +125,7 @@ class Hooking:
     def _at_work(self, awaited: _Awaited) -> bool:
         return at_work(self._context.world, awaited.names, self._context.session.now())
 
-    def _write(self, asked: Appointment, job: Job, done: Done | None, again_seconds: float) -> None:
+    def _write(self, asked: Timer, job: Job, done: Done | None, again_seconds: float) -> None:
         def impossible(why: str) -> None:
             self._write(asked, job, Done([], why, {}), again_seconds)
 
@@ -134,7 +135,7 @@ class Hooking:
 
     def _send(
         self,
-        asked: Appointment,
+        asked: Timer,
         parts: list[list[Change]],
         again_seconds: float,
         impossible: Callable[[str], None] | None,
@@ -160,7 +161,7 @@ class Hooking:
         self._context.send(first, written, str(asked))
 
     @staticmethod
-    def _changes(asked: Appointment, job: Job, done: Done | None) -> list[Change]:
+    def _changes(asked: Timer, job: Job, done: Done | None) -> list[Change]:
         """The changes that the hook wants; if they cannot be made, it has failed."""
         if done is None:
             return []
@@ -172,13 +173,13 @@ class Hooking:
                 done = Done([], f"{type(error).__name__}: {error}", {})
         return []
 
-    def _ended(self, asked: Appointment, again_seconds: float) -> None:
+    def _ended(self, asked: Timer, again_seconds: float) -> None:
         self._under_way.discard(asked)
-        appoint(self._context, asked, asked.about, again_seconds)  # another hook may wait
+        schedule(self._context, asked, asked.about, again_seconds)  # another hook may wait
         while self._queue and len(self._under_way) < MOST_AT_ONCE:
             following = next(iter(self._queue))
             del self._queue[following]
-            self.due(following.matter, following.about)
+            self.due(following.kind, following.about)
 
 
 class _Awaited(NamedTuple):
@@ -196,7 +197,7 @@ class Ran(NamedTuple):
     spoiled: Spoiled | None = None  # what it met that cannot be read
 
 
-def _run(asked: Appointment, job: Job) -> Ran:
+def _run(asked: Timer, job: Job) -> Ran:
     """In a worker."""
     try:
         return Ran(job.work())

@@ -13,14 +13,14 @@ from nodepool_ocb.jigs.raised import sentence
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, NodeRole, Set
 from nodepool_ocb.store.client import codec
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks.calls import call, system, systems
-from nodepool_ocb_annealer.hooks.context import Context
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
 from nodepool_ocb_annealer.hooks.wanted import wanted
 
 
-def job(context: Context, installation: Installation, name: str) -> Job | None:
+def job(context: AnnealerContext, installation: Installation, name: str) -> Job | None:
     """The next hook of a noderole; None where there is none, or it cannot be run here and now."""
     vertex = context.world.vertex(name)
     if vertex is None or not vertex.record.hooks:
@@ -51,7 +51,7 @@ def job(context: Context, installation: Installation, name: str) -> Job | None:
     return Job(work, write, record)
 
 
-def _changes(context: Context, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
+def _changes(context: AnnealerContext, vertex: Vertex, record: NodeRole, hook: str, done: Done) -> list[Change]:
     here = context.world.vertex(vertex.name)
     if here is not vertex or vertex.record is not record or _unreadable(vertex):
         return []  # it moved on, or is another of the same name: the hook runs again

@@ -20,13 +20,14 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Node, NodeRole, Set
 from nodepool_ocb.store.subtree import judged, subtree
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks.calls import call, systems
-from nodepool_ocb_annealer.hooks.context import Context, appoint
+from nodepool_ocb_annealer.hooks.context import schedule
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
 from nodepool_ocb_annealer.hooks.wanted import wanted
 from nodepool_ocb_annealer.refusals import Refusals
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ ENDLESS: Final = "hooks of on_node_change change the node again and again, each 
 class NodeHooks:
     """Keeps what the hooks are shown: the noderoles of their roles, and the order of the roles."""
 
-    def __init__(self, context: Context, installation: Installation) -> None:
+    def __init__(self, context: AnnealerContext, installation: Installation) -> None:
         self._context, self._installation = context, installation
         self._of_role: dict[str, dict[str, NodeRole]] = {}  # noderoles of the roles that have node hooks
         self._views: dict[str, Mapping[str, NodeRole]] = {}  # of them, that hooks may be looking at: they never change
@@ -77,7 +78,7 @@ class NodeHooks:
         hook = node.hooks[0]
         until = self._rounds.until(fqdn, time.monotonic()) if hook == CHANGE else None
         if until is not None:
-            appoint(self._context, Appointment(Matter.NODE_HOOK, fqdn), fqdn, until - time.monotonic())
+            schedule(self._context, Timer(TimerKind.NODE_HOOK, fqdn), fqdn, until - time.monotonic())
             return None
         roles = self._roles(hook, node)
         if not all(self._installation.has(name, barclamp, hook) for name, barclamp in roles.items()):
@@ -157,7 +158,7 @@ class NodeHooks:
             elsewhere = [vertex for vertex in reversed(nodes.going(view)) if vertex.node is not view]
         except Conflict as refused:
             log.warning("%s cannot be deleted: %s", fqdn, refused)
-            appoint(self._context, Appointment(Matter.NODE_HOOK, fqdn), fqdn, REFUSED_SECONDS)
+            schedule(self._context, Timer(TimerKind.NODE_HOOK, fqdn), fqdn, REFUSED_SECONDS)
             return None
         places = [*(paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere), paths.node(fqdn)]
 

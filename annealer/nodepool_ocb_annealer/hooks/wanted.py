@@ -15,14 +15,14 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.aliveness import Marker
 from nodepool_ocb.model.records import Change, Create, Set, State
 from nodepool_ocb.store.client import codec
-from nodepool_ocb_annealer.hooks.context import Context
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks.job import Done
 from nodepool_ocb_annealer.hooks.wishes import NODE, Wishes, merge
 
 log = logging.getLogger(__name__)
 
 
-def wanted(context: Context, view: NodeView, done: Done) -> dict[str, Change]:
+def wanted(context: AnnealerContext, view: NodeView, done: Done) -> dict[str, Change]:
     """What hooks of one node or noderole asked for, by path: each znode is written once in a transaction."""
     wishes = merge(view.record, done.hooked)
     changes: list[Change] = []
@@ -45,7 +45,7 @@ def at_work(world: World, names: Iterable[str], now: float) -> bool:
     return any(each.node.claim is not None or not why_not(world, each, now) for each in running)
 
 
-def _refreshed(context: Context, wishes: Wishes, moved: Collection[str]) -> Iterator[Change]:
+def _refreshed(context: AnnealerContext, wishes: Wishes, moved: Collection[str]) -> Iterator[Change]:
     """What has died, or waits for what has, runs again anyway."""
     found = map(context.world.vertex, wishes.refresh)
     active = [v for v in found if v is not None and not v.unreadable and v.record.state is State.ACTIVE]

@@ -13,19 +13,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.engine import aside, marks
 from nodepool_ocb.engine.liveness import refuted, suspected
-from nodepool_ocb.engine.world import NodeView, World
+from nodepool_ocb.engine.world import NodeView
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Party
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Daemon, Node
-from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.model.records import Daemon, Node
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.machines.fitness import Fitness
 
 log = logging.getLogger(__name__)
@@ -33,21 +31,10 @@ log = logging.getLogger(__name__)
 MOST_DOUBLINGS: Final = 4  # of the time for which a node is not suspected again
 
 
-class Context(Protocol):
-    """What judging needs of the annealer."""
-
-    world: World
-    settings: AnnealerSettings
-    session: Session
-    identity: str
-
-    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
-
-
 class Judging:
     """Suspicions, ours and those of others."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: AnnealerContext) -> None:
         self._context = context
         self.standing = Fitness()
         self._suspected: dict[str, str] = {}  # nodes that we suspect → why

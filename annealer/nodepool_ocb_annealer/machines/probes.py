@@ -14,28 +14,25 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.daemon.agenda import Agenda
-from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine import aside, marks
 from nodepool_ocb.engine.liveness import died, pinned, revived
-from nodepool_ocb.engine.world import NodeView, World
+from nodepool_ocb.engine.world import NodeView
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.ssh.faults import NO_THREAD
 from nodepool_ocb.jigs.ssh.probe import Alive, NoKey, OwnFault, Prober, Unreachable
-from nodepool_ocb.model.records import Change, Node
-from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.model.records import Node
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.machines.judging import Judging, probed
 from nodepool_ocb_annealer.machines.relapses import Relapses
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
 
@@ -57,26 +54,11 @@ class Unfit(msgspec.Struct, frozen=True):
     certain: bool = False
 
 
-class Context(Protocol):
-    """What probing needs of the annealer."""
-
-    world: World
-    agenda: Agenda[Appointment]
-    ranking: Ranking
-    settings: AnnealerSettings
-    session: Session
-    prober: Prober | None
-    judging: Judging
-
-    def post(self, call: Callable[[], None]) -> None: ...
-    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
-
-
 class Probing:
     """The schedule of probes; everything but the probe itself is on the turn thread."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: AnnealerContext, judging: Judging) -> None:
+        self._context, self._judging = context, judging
         self._workers = WorkerQueue("probe", PROBES_AT_ONCE, context.post)
         self._failures: dict[str, tuple[int, float]] = {}  # how many in a row, and when the newest was (monotonic)
         self._seen: dict[str, str] = {}  # the newest reason of each machine that does not answer
@@ -88,29 +70,29 @@ class Probing:
         """Before anything is begun: what it takes to ask a machine is missed at once, where there is one to be asked."""
         context = self._context
         if context.prober is not None and any(map(self._probed, context.world.nodes.values())):
-            context.judging.standing.lacks(context.prober.lacks())
+            self._judging.standing.lacks(context.prober.lacks())
 
     def plan(self, nodes: Iterable[str]) -> None:
-        """Make an appointment with each of these nodes, if it is ours to ask; suspected and dead ones soon."""
+        """Set a timer for each of these nodes, if it is ours to ask; suspected and dead ones soon."""
         context, now = self._context, time.monotonic()
         for fqdn in nodes:
             view = context.world.nodes.get(fqdn)
-            context.judging.heed(fqdn, view)
+            self._judging.heed(fqdn, view)
             if view is None or fqdn in self._under_way or self._held(view) or not self._ours(view):
                 continue
             node = view.record
             assert node is not None, "only nodes that have a record are ours"
-            if context.judging.asked(node):
+            if self._judging.asked(node):
                 by = node.suspicion.by if node.suspicion else None
                 wait = context.ranking.of(fqdn, without=by) * context.settings.dead_probe_seconds
             elif node.alive and not node.suspicion:
                 wait = context.settings.probe_seconds * random.uniform(0.5, 1.0)
             else:
                 wait = max(context.settings.dead_probe_seconds * random.uniform(0.0, 0.2), self._pause(fqdn, node))
-            context.agenda.at(now + wait, Appointment(Matter.PROBE, fqdn))
+            context.timers.at(now + wait, Timer(TimerKind.PROBE, fqdn))
 
     def probe(self, fqdn: str) -> None:
-        """The appointment: ask now, unless somebody works on the node."""
+        """The timer: ask now, unless somebody works on the node."""
         view = self._context.world.nodes.get(fqdn)
         if view is None or fqdn in self._under_way or self._held(view) or not self._ours(view):
             return
@@ -122,9 +104,9 @@ class Probing:
     def trial(self) -> None:
         """While something is wrong with us: ask any machine, rather one that others call alive."""
         context = self._context
-        if context.prober is None or context.judging.standing.trouble is None:
+        if context.prober is None or self._judging.standing.trouble is None:
             return
-        context.agenda.at(time.monotonic() + context.settings.dead_probe_seconds, Appointment(Matter.TRIAL))
+        context.timers.at(time.monotonic() + context.settings.dead_probe_seconds, Timer(TimerKind.TRIAL))
         context.prober.forget_keys()
         asked = {
             view.name: view
@@ -132,13 +114,13 @@ class Probing:
             if self._probed(view) and view.name not in self._under_way
         }
         alive = [view for view in asked.values() if view.record is not None and view.record.alive]
-        if failing := asked.pop(context.judging.standing.failing or "", None):
+        if failing := asked.pop(self._judging.standing.failing or "", None):
             self._submit(failing, anew=True)
         others = [view for view in alive if view is not failing] or list(asked.values())
         if others:
             self._submit(random.choice(others), anew=True)
         elif failing is None:
-            context.judging.standing.lacks(context.prober.lacks())
+            self._judging.standing.lacks(context.prober.lacks())
 
     def close(self) -> None:
         self._workers.close()
@@ -153,15 +135,15 @@ class Probing:
             return False
         ends = [each.until for each in (node.mark, node.hold) if each is not None and each.until is not None]
         for until in (each for each in ends if each > now):
-            self._context.agenda.at(time.monotonic() + until - now, Appointment(Matter.PROBE, view.name))
+            self._context.timers.at(time.monotonic() + until - now, Timer(TimerKind.PROBE, view.name))
         return True
 
     def _ours(self, view: NodeView) -> bool:
         """Whether we are to ask, as the first in rank, or because somebody wants another opinion."""
         context = self._context
-        if context.prober is None or context.judging.standing.trouble or not self._probed(view):
+        if context.prober is None or self._judging.standing.trouble or not self._probed(view):
             return False
-        return context.ranking.of(view.name) == 0 or (view.record is not None and context.judging.asked(view.record))
+        return context.ranking.of(view.name) == 0 or (view.record is not None and self._judging.asked(view.record))
 
     def _submit(self, view: NodeView, anew: bool = False) -> None:
         assert self._context.prober is not None, "nobody asks without"
@@ -174,7 +156,7 @@ class Probing:
 
     def _answered(self, fqdn: str, asked: Node, answer: Alive | Unreachable | Unfit) -> None:
         began = self._under_way.pop(fqdn)
-        judging = self._context.judging
+        judging = self._judging
         if isinstance(answer, Unfit):
             metrics.PROBES.labels("unknown").inc()
             judging.unfit(fqdn, answer.reason, answer.lacking, answer.certain)
@@ -202,7 +184,7 @@ class Probing:
         context, fqdn = self._context, view.name
         for known in (self._failures, self._seen, self._reasons):
             known.pop(fqdn, None)
-        context.judging.answered(view, answer.fresh)
+        self._judging.answered(view, answer.fresh)
         if not (node.alive or node.dying):
             log.info("%s is alive", fqdn)
             keys, now = [answer.host_key] if answer.host_key else [], context.session.now()
@@ -214,24 +196,22 @@ class Probing:
     def _again(self, view: NodeView, node: Node, began: float) -> bool:
         """Whether it is asked once more first, soon: nobody else has failed at it."""
         failures = self._count(view.name, began)
-        again = node.alive and failures == 1 and not self._context.judging.asked(node)
+        again = node.alive and failures == 1 and not self._judging.asked(node)
         if again:
-            self._context.agenda.at(time.monotonic() + CONFIRM_SECONDS, Appointment(Matter.PROBE, view.name))
+            self._context.timers.at(time.monotonic() + CONFIRM_SECONDS, Timer(TimerKind.PROBE, view.name))
         return again
 
     def _failed(self, view: NodeView, node: Node, answer: Unreachable) -> None:
         context, reason = self._context, answer.why
         if view.claim is not None:
             return
-        if node.alive and not context.judging.agreed(node, answer.party):
-            context.judging.suspect(view, reason)
+        if node.alive and not self._judging.agreed(node, answer.party):
+            self._judging.suspect(view, reason)
             return
-        context.judging.refused(view, reason)
-        if context.judging.own_fault(view, reason) and node.alive:
+        self._judging.refused(view, reason)
+        if self._judging.own_fault(view, reason) and node.alive:
             log.warning("%s does not take the key; others are asked before it is called dead: %s", view.name, reason)
-            context.agenda.at(
-                time.monotonic() + context.settings.dead_probe_seconds, Appointment(Matter.PROBE, view.name)
-            )
+            context.timers.at(time.monotonic() + context.settings.dead_probe_seconds, Timer(TimerKind.PROBE, view.name))
         elif self._is_news(view.name, node, reason):
             log.warning("%s is not alive: %s", view.name, reason)
             self._reasons[view.name] = reason
@@ -260,15 +240,13 @@ class Probing:
         return self._failures[fqdn][0]
 
     def _next(self, view: NodeView) -> None:
-        """The next appointment: in a minute or so, or soon where the machine is dead, or may be."""
+        """The next timer: in a minute or so, or soon where the machine is dead, or may be."""
         assert view.record is not None, "only nodes that have a record are probed"
         settings = self._context.settings
         well = view.record.alive and view.record.suspicion is None
         wait = settings.probe_seconds if well else settings.dead_probe_seconds
         wait = max(wait, self._pause(view.name, view.record))
-        self._context.agenda.at(
-            time.monotonic() + wait * random.uniform(0.9, 1.1), Appointment(Matter.PROBE, view.name)
-        )
+        self._context.timers.at(time.monotonic() + wait * random.uniform(0.9, 1.1), Timer(TimerKind.PROBE, view.name))
 
     def _pause(self, fqdn: str, node: Node) -> float:
         """For how long it is left alone, as it answers probes and runs find it dead."""

@@ -42,8 +42,8 @@ from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.store.world.paths import parse
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.appointments import Matter
 from nodepool_ocb_annealer.driving.work import Move
+from nodepool_ocb_annealer.timer_kinds import TimerKind
 
 
 class Driven(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class Rolling:
     """Rollouts, for those who drive them."""
 
     what = "rollout"
-    matter = Matter.ROLLOUT
+    timer_kind = TimerKind.ROLLOUT
     root = paths.ROLLOUTS
 
     def __init__(self, session: Session) -> None:

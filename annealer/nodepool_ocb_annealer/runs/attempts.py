@@ -47,7 +47,7 @@ class Attempt:
 
     def __init__(self, grant: claim.Grant, role: Role, session: int, jigs: dict[str, Jig]) -> None:
         self.grant = grant
-        self.role = role  # as it was claimed: what becomes of the catalogue meanwhile does not matter
+        self.role = role  # as it was claimed: what becomes of the catalogue meanwhile does not kind
         self.session = session
         self.jig = grant.jig or role.jig  # that the run is asked about by: the one that it was ordered with
         self.state = RunState(

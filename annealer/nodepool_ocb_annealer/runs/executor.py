@@ -14,25 +14,24 @@ from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.engine import claim, instants
 from nodepool_ocb.engine import run as machine
 from nodepool_ocb.engine.noderole import Event as Happened
 from nodepool_ocb.engine.run import Do, Event, Phase
-from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.engine.world import NodeView, Vertex
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale, TooLarge
-from nodepool_ocb.jigs.jig import Jig, Lost, Unreachable
+from nodepool_ocb.jigs.jig import Lost, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, NodeRole
-from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.machines.faults import Faults
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.runs import conclusions
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
-from nodepool_ocb_annealer.runs.slots import Working
+from nodepool_ocb_annealer.runs.slots import SlotPool
 from nodepool_ocb_annealer.runs.tidying import Tidying
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
 
@@ -40,29 +39,11 @@ AGAIN_SECONDS: Final = 1.0  # until the machine, or ZooKeeper, is asked once mor
 COUNT: Final = {event: metrics.TRANSITIONS.labels(event) for event in Happened}
 
 
-class Context(Protocol):
-    """What carrying out needs of the annealer."""
-
-    session: Session
-    world: World
-    agenda: Agenda[Appointment]
-    working: Working
-    tidying: Tidying
-    judging: Judging
-    jigs: dict[str, Jig]
-    identity: str
-
-    @property
-    def resting(self) -> bool: ...
-    def spoiled(self, path: str, reason: str) -> None: ...
-    def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None: ...
-
-
-class Queue(Protocol):
-    """Who says which noderole is next; Claims is one."""
+class ClaimCallbacks(Protocol):
+    """The choice of the next noderole, and the reports of its claim. ``Claims`` implements it."""
 
     def consider(self, fqdn: str) -> None: ...
-    def feed(self) -> None: ...
+    def retry_waiting(self) -> None: ...
     def next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None: ...
     def carry(self, view: NodeView, ended: instants.Ended | None = None) -> instants.Carried | None: ...
     def carried(self, carried: instants.Carried) -> None: ...
@@ -75,8 +56,17 @@ class Queue(Protocol):
 class Executor:
     """The runs on the nodes that are held, one for each node."""
 
-    def __init__(self, context: Context, queue: Queue, faults: Faults) -> None:
-        self._context, self._queue, self._faults = context, queue, faults
+    def __init__(
+        self,
+        context: AnnealerContext,
+        slots: SlotPool,
+        tidying: Tidying,
+        judging: Judging,
+        claims: ClaimCallbacks,
+        faults: Faults,
+    ) -> None:
+        self._context, self._slots, self._tidying, self._judging = context, slots, tidying, judging
+        self._claims, self._faults = claims, faults
         self._attempts: dict[str, Attempt] = {}
         self._recorded: set[str] = set()  # runs that end with a take-over and have their record already
         self._carry_out: Mapping[Do, Callable[[Attempt], None]] = {
@@ -96,17 +86,17 @@ class Executor:
             Do.HAND_OVER: self._hand_over,
             Do.LET_GO: Attempt.let_go,
             Do.QUARANTINE: self._quarantine,
-            Do.SET_ASIDE: queue.set_aside,
+            Do.SET_ASIDE: claims.set_aside,
             Do.BLAME_HOST: self._blame_host,
             Do.BLAME_LINK: self._blame_link,
             Do.PUT_BACK: self._put_back,
             Do.LEAVE: self._leave,
             Do.RELEASE: self._release,
-            Do.VACATE: lambda attempt: context.working.vacate(attempt),
+            Do.VACATE: slots.vacate,
             Do.FORGET: self._forget,
-            Do.FEED: lambda _: queue.feed(),
+            Do.FEED: lambda _: claims.retry_waiting(),
             Do.CLAIM_LATER: self._claim_later,
-            Do.LOOK: lambda attempt: queue.consider(attempt.fqdn),
+            Do.LOOK: lambda attempt: claims.consider(attempt.fqdn),
         }
 
     def __len__(self) -> int:
@@ -124,11 +114,11 @@ class Executor:
     def begin(self, vertex: Vertex) -> None:
         """Claim a noderole; raises Conflict or NotFound where the view is not whole enough to claim from."""
         context, view = self._context, vertex.node
-        run = context.working.name_run(view, vertex.record.check)
+        run = self._slots.name_run(view, vertex.record.check)
         grant = claim.take(context.world, vertex, context.identity, run, context.session.now())
         changes = claim.claiming(context.world, grant, recorded=vertex.record.run in self._recorded)
         attempt = self._attempts[view.name] = self._attempt(grant, context.session.id)
-        context.working.occupy(attempt)
+        self._slots.occupy(attempt)
         context.send(changes, partial(self._claimed, attempt), f"claim of {attempt.name}")
 
     def look(self, fqdn: str) -> None:
@@ -138,7 +128,7 @@ class Executor:
             self._look(attempt)
 
     def due(self, fqdn: str) -> None:
-        """The appointment to write an outcome again has come; the world has been read meanwhile."""
+        """The timer to write an outcome again is due; the world has been read meanwhile."""
         attempt = self._attempts.get(fqdn)
         if attempt is not None:
             self._hear(attempt, Event.DUE)
@@ -199,7 +189,7 @@ class Executor:
         if attempt.state.phase is Phase.OVER:
             return
         if refused is None:
-            self._queue.claimed(attempt.fqdn)
+            self._claims.claimed(attempt.fqdn)
             self._begun(attempt)
             return
         attempt.refused = refused
@@ -218,24 +208,24 @@ class Executor:
 
     def _claim_later(self, attempt: Attempt) -> None:
         assert attempt.refused is not None, "REFUSED is heard of those alone"
-        self._queue.refused(attempt.grant.vertex, attempt.refused)
+        self._claims.refused(attempt.grant.vertex, attempt.refused)
 
     def _hand_over(self, attempt: Attempt) -> None:
         following = attempt.following
         assert isinstance(following, Attempt), "PASSED_ON is heard of those alone"
         following.state = replace(following.state, drained=attempt.state.drained)
         self._attempts[attempt.fqdn] = following
-        self._context.working.pass_on(attempt, following)
+        self._slots.pass_on(attempt, following)
         self._begun(following)
 
     # -- running --
 
     def _start(self, attempt: Attempt, after_seconds: float = 0.0) -> None:
-        self._context.working.start(attempt, partial(self._answered, attempt), after_seconds)
+        self._slots.start(attempt, partial(self._answered, attempt), after_seconds)
 
     def _end(self, attempt: Attempt, after_seconds: float = 0.0) -> None:
         done = partial(self._answered, attempt)
-        self._context.working.end(attempt, attempt.state.cancel_reason, done, after_seconds)
+        self._slots.end(attempt, attempt.state.cancel_reason, done, after_seconds)
 
     def _lose(self, attempt: Attempt) -> None:
         epoch = attempt.grant.epoch if attempt.state.ordered else attempt.grant.previous_epoch
@@ -244,7 +234,7 @@ class Executor:
 
     def _doubted(self, attempt: Attempt) -> bool:
         """Whether it is not known yet if the machine answers others."""
-        view, judging, outcome = attempt.grant.vertex.node, self._context.judging, attempt.answer.outcome
+        view, judging, outcome = attempt.grant.vertex.node, self._judging, attempt.answer.outcome
         node = view.record
         if node is None or not (node.alive and node.available) or not isinstance(outcome, Unreachable):
             return False
@@ -282,16 +272,16 @@ class Executor:
         context, grant, view = self._context, attempt.grant, attempt.grant.vertex.node
         if context.resting or not conclusion.passes_on:
             return None, conclusion.together()
-        vertex = self._queue.next(view, conclusion.moved)
-        if vertex is None or not context.working.room(vertex, instead_of=attempt):
+        vertex = self._claims.next(view, conclusion.moved)
+        if vertex is None or not self._slots.room(vertex, instead_of=attempt):
             return None, conclusion.together()
-        if context.working.instant(vertex):
+        if self._slots.instant(vertex):
             ended = instants.Ended(grant, conclusion.moved[grant.vertex], conclusion.run, conclusion.results)
-            carried = self._queue.carry(view, ended)
+            carried = self._claims.carry(view, ended)
             return (carried, carried.changes) if carried is not None else (None, conclusion.together())
         record = conclusion.moved.get(vertex, vertex.record)
         try:
-            run = context.working.name_run(view, record.check)
+            run = self._slots.name_run(view, record.check)
             following = claim.take_next(context.world, grant, vertex, record, run, context.session.now())
             changes = claim.passing_on(
                 context.world, grant, conclusion.moved, conclusion.run, following, conclusion.results
@@ -322,13 +312,11 @@ class Executor:
         self._write(attempt)
 
     def _read_wall(self, attempt: Attempt) -> None:
-        if not self._context.working.read_wall(attempt, attempt.answer, partial(self._answered, attempt)):
+        if not self._slots.read_wall(attempt, attempt.answer, partial(self._answered, attempt)):
             self._wait(attempt)
 
     def _wait(self, attempt: Attempt) -> None:
-        self._context.agenda.at(
-            time.monotonic() + attempt.state.wait_seconds, Appointment(Matter.WRITE_END, attempt.fqdn)
-        )
+        self._context.timers.at(time.monotonic() + attempt.state.wait_seconds, Timer(TimerKind.WRITE_END, attempt.fqdn))
 
     def _record(self, attempt: Attempt) -> None:
         context, conclusion, outcome = self._context, attempt.conclusion, attempt.answer.outcome
@@ -340,20 +328,20 @@ class Executor:
             log.warning("%s is in ERROR: %s", attempt.name, attempt.answer.reason or "it was to end")
         if conclusion.event is Happened.NODE_DIED:
             log.warning("%s is not alive: %s", attempt.fqdn, conclusion.run.reason)
-        context.tidying.ended(attempt.grant, logs=attempt.slot)
-        self._queue.ended(attempt.grant.vertex)
+        self._tidying.ended(attempt.grant, logs=attempt.slot)
+        self._claims.ended(attempt.grant.vertex)
         if attempt.slot and not isinstance(outcome, Unreachable):
             self._faults.well(attempt.fqdn)
             if context.jigs[attempt.jig].attaches:
-                context.judging.answered(attempt.grant.vertex.node)
+                self._judging.answered(attempt.grant.vertex.node)
         if isinstance(attempt.following, instants.Carried):
-            self._queue.carried(attempt.following)
+            self._claims.carried(attempt.following)
 
     # -- giving back --
 
     def _quarantine(self, attempt: Attempt) -> None:
         self._context.spoiled(attempt.answer.spoiled, attempt.answer.reason)
-        self._context.tidying.ended(attempt.grant, logs=attempt.slot)
+        self._tidying.ended(attempt.grant, logs=attempt.slot)
 
     def _blame_host(self, attempt: Attempt) -> None:
         reason = attempt.answer.reason
@@ -363,7 +351,7 @@ class Executor:
             return
         metrics.HOST_FAULTS.inc()
         if getattr(attempt.answer.outcome, "reaching", False):  # a probe finds that it is over
-            self._context.judging.unfit(attempt.fqdn, reason, lacking=False, certain=True)
+            self._judging.unfit(attempt.fqdn, reason, lacking=False, certain=True)
             self._blame_link(attempt)
         else:
             role = attempt.grant.vertex.role if attempt.answer.recorded else None
@@ -386,7 +374,7 @@ class Executor:
     def _give_back(self, attempt: Attempt, changes: list[Change]) -> None:
         def released(refused: OcbError | None) -> None:
             if refused is not None:  # our claim may stand, with nothing behind it
-                self._context.agenda.at(time.monotonic() + AGAIN_SECONDS, Appointment(Matter.CONSIDER, attempt.fqdn))
+                self._context.timers.at(time.monotonic() + AGAIN_SECONDS, Timer(TimerKind.CONSIDER, attempt.fqdn))
             self._step(attempt, Event.RELEASED)
 
         self._context.send(changes, released, f"giving back {attempt.name}")
@@ -395,4 +383,4 @@ class Executor:
         attempt.let_go()
         if self._attempts.get(attempt.fqdn) is attempt:
             del self._attempts[attempt.fqdn]
-        self._context.working.vacate(attempt)
+        self._slots.vacate(attempt)

@@ -56,7 +56,7 @@ FORMER: Final = (
 )
 
 
-class Running:
+class JigRunner:
     """Runs what is held; any number of threads may call ``run`` and ``end``, which raise nothing."""
 
     def __init__(self, session: Session, settings: AnnealerSettings, jigs: dict[str, Jig], secrets: Secrets) -> None:
@@ -69,12 +69,12 @@ class Running:
         self._await_trust(attempt)
         if attempt.stop.is_set():
             return _left(attempt)
-        given = Given()
+        progress = RunProgress()
         try:
-            answer = self._work(attempt, sources, given)
+            answer = self._work(attempt, sources, progress)
         except BaseException as error:  # a jig may raise anything, and a slot that is not given back is lost
-            answer = _fault(attempt, error, begun=given.ordered)
-        return self._stored(replace(answer, ordered=given.ordered), given.mask) if answer is not None else None
+            answer = _fault(attempt, error, begun=progress.ordered)
+        return self._stored(replace(answer, ordered=progress.ordered), progress.mask) if answer is not None else None
 
     def end(self, attempt: Attempt, reason: str | None, after_seconds: float) -> Answer | None:
         """Have what runs on the machine ended; nothing of ours gives it orders meanwhile. None as from ``run``.
@@ -102,14 +102,14 @@ class Running:
             if attempt.gone.wait(TRUST_SECONDS):
                 return
 
-    def _work(self, attempt: Attempt, sources: inputs.Sources, given: Given) -> Answer | None:
+    def _work(self, attempt: Attempt, sources: inputs.Sources, progress: RunProgress) -> Answer | None:
         try:
             if refusal := self._on_transition(attempt):
                 return Answer(Event.ENDED, refusal)
             blobs = attributes.read(self._session, sources)
             decoded = attributes.decoded(sources, blobs)
             opened = self._secrets.opened(inputs.visible(inputs.layers(sources, decoded)))
-            given.mask = opened.mask
+            progress.mask = opened.mask
             sent = attributes.sent(sources, decoded, opened)
         except Sealed as sealed:  # nobody's failure: others may have what it takes, and it may come
             self._note(attempt, sealed.forbidden, str(sealed))
@@ -130,15 +130,15 @@ class Running:
                 raise
             log.warning("%s: its run cannot be prepared", attempt.name, exc_info=odd)
             return Answer(Event.SEALED, Unknown(f"its run cannot be prepared: {_said(odd)}", begun=False))
-        return self._ordered(attempt, blobs, sent, given)
+        return self._ordered(attempt, blobs, sent, progress)
 
-    def _ordered(self, attempt: Attempt, blobs: attributes.Blobs, sent: Sent, given: Given) -> Answer | None:
+    def _ordered(self, attempt: Attempt, blobs: attributes.Blobs, sent: Sent, progress: RunProgress) -> Answer | None:
         order, jig = self._order(attempt, sent.opened), self._jigs[attempt.jig]
         if order.check and not (isinstance(jig, Checker) and jig.checks):
             return Answer(Event.ENDED, Failed(f"jig {attempt.jig} cannot check"))
         if order.check and (changed := attributes.changed_secrets(attempt.grant, blobs, sent.judged)):
             return Answer(Event.ENDED, Failed(f"{', '.join(changed)}: {FORMER}"))
-        given.ordered = True
+        progress.ordered = True
         started = time.monotonic()
         outcome = foreign.asked(attempt.jig, jig, order, attempt.stop)
         ended = self._session.now()
@@ -225,7 +225,7 @@ class Running:
         return logs.file_of(folder, logs.of_run(grant.vertex.role, grant.fqdn, grant.run)) if folder else None
 
 
-class Given(msgspec.Struct):
+class RunProgress(msgspec.Struct):
     """What a thread has done so far."""
 
     ordered: bool = False  # the jig was given its order

@@ -30,7 +30,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.runs import attributes
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
-from nodepool_ocb_annealer.runs.running import Running
+from nodepool_ocb_annealer.runs.running import JigRunner
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ INSTANT: Final = Succeeded(attributes={}, exit_code=0, tail="", log=None)
 Done = Callable[[Answer], None]
 
 
-class Working:
+class SlotPool:
     """The slots of one annealer. Call everything from the turn thread; ``post`` brings answers back to it."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Working:
     ) -> None:
         self._secrets = secrets
         self._session, self._world, self._settings, self._jigs, self._post = session, world, settings, jigs, post
-        self._running = Running(session, settings, jigs, secrets)
+        self._runner = JigRunner(session, settings, jigs, secrets)
         self._threads = ThreadPoolExecutor(max_workers=settings.slots, thread_name_prefix="slot")
         self._busy = 0
         self._token, self._count_of_runs = token_hex(3), itertools.count(16)
@@ -105,7 +105,7 @@ class Working:
             self._threads.shutdown(wait=False)
             self._threads = ThreadPoolExecutor(max_workers=settings.slots, thread_name_prefix="slot")
         self._settings = settings
-        self._running = Running(self._session, settings, self._jigs, self._secrets)
+        self._runner = JigRunner(self._session, settings, self._jigs, self._secrets)
         metrics.SLOTS.set(settings.slots)
 
     def close(self) -> None:
@@ -135,16 +135,16 @@ class Working:
             done(Answer(Event.ENDED, INSTANT, self._session.now(), nothing))
             return
         sources = inputs.sources(self._world, attempt.grant.vertex, attempt.role)
-        running = self._running
-        self._answer(lambda: running.run(attempt, sources, after_seconds), done)
+        runner = self._runner
+        self._answer(lambda: runner.run(attempt, sources, after_seconds), done)
 
     def end(self, attempt: Attempt, reason: str | None, done: Done, after_seconds: float = 0.0) -> None:
         """Have what runs on the machine ended; as start(). ``reason``: None where its role has another jig now."""
         if self._nothing_to_run(attempt):
             done(Answer(Event.ENDED, Failed(str(reason)), self._session.now()))
             return
-        running = self._running
-        self._answer(lambda: running.end(attempt, reason, after_seconds), done)
+        runner = self._runner
+        self._answer(lambda: runner.end(attempt, reason, after_seconds), done)
 
     def _answer(self, work: Callable[[], Answer | None], done: Done) -> None:
         def answer() -> None:

@@ -11,12 +11,11 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine.claim import Grant
 from nodepool_ocb.engine.drift import CHECK
@@ -24,8 +23,9 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Delete
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.runs import logs as runlogs
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
 
@@ -36,73 +36,55 @@ LOOK_SHARE: Final = 50  # the pause after a look at the logs, in times of what t
 AGES_SECONDS: Final = 3600.0  # a log may become too old though nothing runs
 
 
-class Claims(Protocol):
-    """What it needs of holding."""
-
-    def runs(self) -> set[str]: ...
-
-
-class Context(Protocol):
-    """What tidying needs of the annealer."""
-
-    session: Session
-    agenda: Agenda[Appointment]
-    settings: AnnealerSettings
-
-    @property
-    def claims(self) -> Claims: ...
-    def post(self, call: Callable[[], None]) -> None: ...
-
-
 class Tidying:
     """Call everything on the turn thread."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: AnnealerContext, runs: Callable[[], set[str]]) -> None:
+        self._context, self._runs = context, runs
         self._workers = WorkerQueue("tidy", 1, context.post)
         self._noted: set[str] = set()
         self._under_way = False
         self._look_at = 0.0  # the logs, not before; monotonic
-        self._appoint(TIDY_SECONDS)  # what was left by the process before this one
+        self._schedule(TIDY_SECONDS)  # what was left by the process before this one
 
     def ended(self, grant: Grant, logs: bool = False) -> None:
         """A run has ended, and its record is written; ``logs``: it may have left one."""
         many = grant.record.generation > RUNS_KEPT or grant.previous_epoch is not None
         if many or grant.record.check is not None:  # else there cannot be too many
             self._noted.add(grant.vertex.name)
-            self._appoint(TIDY_SECONDS)
+            self._schedule(TIDY_SECONDS)
         if logs:
-            self._appoint(max(TIDY_SECONDS, self._look_at - time.monotonic()))
+            self._schedule(max(TIDY_SECONDS, self._look_at - time.monotonic()))
 
     def due(self) -> None:
-        """The appointment has come."""
+        """The timer is due."""
         if self._under_way:
             return
         noted, self._noted = self._noted, set()
         self._under_way = True
         look = time.monotonic() >= self._look_at
-        active = self._context.claims.runs() if look else None
+        active = self._runs() if look else None
         tidy = partial(_tidy, self._context.session, self._context.settings, noted, active)
         if not self._workers.ask(tidy, self._tidied):
             self._under_way, self._noted = False, noted
-            self._appoint(TIDY_SECONDS)
+            self._schedule(TIDY_SECONDS)
 
     def close(self) -> None:
         self._workers.close()
 
-    def _appoint(self, after_seconds: float) -> None:
-        self._context.agenda.at(time.monotonic() + after_seconds, Appointment(Matter.TIDY))
+    def _schedule(self, after_seconds: float) -> None:
+        self._context.timers.at(time.monotonic() + after_seconds, Timer(TimerKind.TIDY))
 
     def _tidied(self, look: Look) -> None:
         self._under_way = False
         self._noted |= look.left
         if look.took_seconds is not None:
             self._look_at = time.monotonic() + LOOK_SHARE * look.took_seconds
-            self._appoint(AGES_SECONDS)
-        else:  # it came before the logs may be looked at, and stood in place of the appointment for that
-            self._appoint(max(TIDY_SECONDS, self._look_at - time.monotonic()))
+            self._schedule(AGES_SECONDS)
+        else:  # it came before the logs may be looked at, and stood in place of the timer for that
+            self._schedule(max(TIDY_SECONDS, self._look_at - time.monotonic()))
         if self._noted:
-            self._appoint(TIDY_SECONDS)
+            self._schedule(TIDY_SECONDS)
 
 
 class Look(msgspec.Struct, frozen=True):

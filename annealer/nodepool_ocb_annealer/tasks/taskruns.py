@@ -26,8 +26,8 @@ from nodepool_ocb.tasks.runs.deciding import Decision, decide
 from nodepool_ocb.tasks.runs.records import Running, Table
 from nodepool_ocb.tasks.runs.standing import Look
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.appointments import Matter
 from nodepool_ocb_annealer.driving.work import Move
+from nodepool_ocb_annealer.timer_kinds import TimerKind
 
 READ_AT_ONCE: Final = 2000  # records of runs
 
@@ -70,7 +70,7 @@ class TaskRuns:
     """Runs of tasks, for those who drive them."""
 
     what = "run of tasks"
-    matter = Matter.TASK_RUN
+    timer_kind = TimerKind.TASK_RUN
     root = paths.TASK_RUNS
 
     def __init__(self, session: Session) -> None:

@@ -10,23 +10,19 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from nodepool_ocb.config import AnnealerSettings, WebhookSettings, receiver
-from nodepool_ocb.daemon.agenda import Agenda
-from nodepool_ocb.daemon.registration import Registration
-from nodepool_ocb.daemon.rendezvous import Ranking
+from nodepool_ocb.config import WebhookSettings, receiver
 from nodepool_ocb.daemon.workers import WorkerPool
 from nodepool_ocb.errors import Denied, OcbError, Stale, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import LockOwner
-from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.appointments import Appointment, Matter
+from nodepool_ocb_annealer.context import AnnealerContext
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 from nodepool_ocb_annealer.webhook import batches, delivery
 from nodepool_ocb_annealer.webhook.delivery import Failed, Order, Sent
 
@@ -38,26 +34,10 @@ PATIENT: Final = 5  # failures in a row, before another host may try
 Ended = Sent | Failed | OcbError | None  # None: another has the lock
 
 
-class Context(Protocol):
-    """What posting needs of the annealer."""
-
-    session: Session
-    agenda: Agenda[Appointment]
-    ranking: Ranking
-    identity: str
-    registration: Registration
-    settings: AnnealerSettings
-    cluster: str
-
-    @property
-    def resting(self) -> bool: ...
-    def post(self, call: Callable[[], None]) -> None: ...
-
-
 class Posting:
     """On the turn thread, but for the watch and the worker."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: AnnealerContext) -> None:
         self._context = context
         self._settings: WebhookSettings | None = context.settings.webhook
         self._locks = Locks(context.session)
@@ -89,14 +69,14 @@ class Posting:
             session.watch(paths.JOURNAL, self._event)
             self._watching = True
         self._connection = connection
-        self._appoint(0.0)
+        self._schedule(0.0)
 
     def sweep(self) -> None:
         """As ``look``; a wake-up that was lost is made good here, and where nobody wrote anything there was none."""
         self.look()
         if self._settings is not None and self._zxid != self._context.session.last_zxid:
             self._zxid = self._context.session.last_zxid
-            self._appoint(0.0)
+            self._schedule(0.0)
 
     def _event(self, kind: str, path: str) -> None:
         """On the connection's thread: an entry, for who sends; or a lock that somebody let go."""
@@ -110,10 +90,10 @@ class Posting:
     def wake(self) -> None:
         """Look soon."""
         self._woken = False  # before anything is read: what comes from now on wakes again
-        self._appoint(0.0)
+        self._schedule(0.0)
 
-    def _appoint(self, when: float) -> None:
-        self._context.agenda.at(max(when, time.monotonic()), Appointment(Matter.WEBHOOK))
+    def _schedule(self, when: float) -> None:
+        self._context.timers.at(max(when, time.monotonic()), Timer(TimerKind.WEBHOOK))
 
     # -- what changes its course --
 
@@ -137,7 +117,7 @@ class Posting:
                 self._locks.release(lock)
             self._locks.sweep()
 
-    # -- an appointment --
+    # -- a timer --
 
     def due(self) -> None:
         """Begin an attempt, if there is a webhook and it is our turn."""
@@ -147,11 +127,11 @@ class Posting:
         if self._under_way:
             self._again = True
         elif not context.session.trusted:
-            self._appoint(now + AGAIN_SECONDS)
+            self._schedule(now + AGAIN_SECONDS)
         elif now < self._not_before:
-            self._appoint(self._not_before)
+            self._schedule(self._not_before)
         elif self._lock is None and now < (turn := self._turn(now)):
-            self._appoint(turn)
+            self._schedule(turn)
         else:
             self._begin(settings)
 
@@ -176,7 +156,7 @@ class Posting:
         self._our_turn, self._again, self._under_way = None, False, True
         if not self._workers.start("webhook", partial(self._work, self._order, self._lock)):
             self._under_way = False
-            self._appoint(time.monotonic() + AGAIN_SECONDS)
+            self._schedule(time.monotonic() + AGAIN_SECONDS)
 
     def _work(self, order: Order, lock: Lock | None) -> None:
         """On its thread."""
@@ -203,7 +183,7 @@ class Posting:
         if self._settings is None or self._context.resting:
             self.release()
         elif again or changed:
-            self._appoint(0.0)
+            self._schedule(0.0)
 
     def _take(self, order: Order, ended: Ended) -> bool:
         """Whether there is more to do at once."""
@@ -216,7 +196,7 @@ class Posting:
                 self._failed(order, ended)
             case Stale() | Unavailable():
                 log.info("webhook: %s", ended)
-                self._appoint(time.monotonic() + AGAIN_SECONDS)
+                self._schedule(time.monotonic() + AGAIN_SECONDS)
             case _:
                 self._failed(order, Failed(f"is sent nothing: {ended}"))
                 self.release()  # a person has to mend it, and may not where somebody works
@@ -247,6 +227,6 @@ class Posting:
             log.warning("webhook: %s %s; it is tried again", receiver(order.settings.url), failed.why)
             self._why = failed.why
         self._not_before = time.monotonic() + batches.wait_seconds(self._failures, random.random())
-        self._appoint(self._not_before)
+        self._schedule(self._not_before)
         if self._failures >= PATIENT:
             self.release()

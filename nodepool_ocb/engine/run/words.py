@@ -39,7 +39,7 @@ class Event(StrEnum):
     UNWRITABLE = "UNWRITABLE"  # the outcome has a value that no record may hold
     WALL_CHANGED = "WALL_CHANGED"  # the outcome was refused: somebody wrote the noderole's attributes meanwhile
     READ = "READ"  # those are read, and the outcome goes on top of them
-    DUE = "DUE"  # the appointment to write the outcome again has come
+    DUE = "DUE"  # the timer to write the outcome again is due
     RELEASED = "RELEASED"  # the answer to giving the node back, whatever it is
     DRAINED = "DRAINED"  # the annealer ends, and its time to wait for runs is over
     NOT_ALLOWED = "NOT_ALLOWED"  # the state machine of noderoles refuses the outcome
@@ -60,7 +60,7 @@ class Do(StrEnum):
     WRITE_ALONE = "WRITE_ALONE"  # write the outcome without any neighbour
     WRITE_FAILURE = "WRITE_FAILURE"  # write that what it gave back is too large, or cannot be kept
     READ_WALL = "READ_WALL"  # read the attributes that somebody wrote meanwhile
-    WAIT = "WAIT"  # make an appointment to write again
+    WAIT = "WAIT"  # make a timer to write again
     RECORD = "RECORD"  # count the run, and tidy after it
     HAND_OVER = "HAND_OVER"  # go on with the noderole that was claimed with the outcome, in the same slot
     LET_GO = "LET_GO"  # tell the jig that the node is not ours any more

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.daemon.agenda import Agenda
 from nodepool_ocb.daemon.rendezvous import Ranking
+from nodepool_ocb.daemon.timers import Timers
 from nodepool_ocb.engine.liveness import suspected
 from nodepool_ocb.engine.run import Event
 from nodepool_ocb.engine.world import World
@@ -22,7 +22,7 @@ from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.runs.attempts import Answer
-from nodepool_ocb_annealer.runs.slots import Working
+from nodepool_ocb_annealer.runs.slots import SlotPool
 from tests.engine.worlds import put, world
 
 
@@ -32,20 +32,19 @@ class Context:
     draining = False
     resting = False
     identity = "a"
-    has_code = staticmethod(lambda _: True)
 
     def __init__(self, made: World, outcome: Outcome | None = None) -> None:
-        self.world, self.settings, self.agenda, self.ranking = made, AnnealerSettings(), Agenda(), Ranking("a")
+        self.world, self.settings, self.timers, self.ranking = made, AnnealerSettings(), Timers(), Ranking("a")
         self.session: Any = SimpleNamespace(now=lambda: 1.0, trusted=True, id=1)
         self.tidying: Any = SimpleNamespace(ended=lambda *_, **__: None)
         self.jigs: Any = {"noop": SimpleNamespace(instant=False, attaches=True)}
-        self.working = Working(self.session, made, self.settings, self.jigs, lambda call: call(), Secrets())
+        self.slots = SlotPool(self.session, made, self.settings, self.jigs, lambda call: call(), Secrets())
         if outcome is not None:
             event = Event.UNREACHED if isinstance(outcome, Unreachable) else Event.ENDED
             answer = Answer(event, outcome, 1.0)
-            self.working.start = lambda _, done, __: done(answer)  # type: ignore[method-assign]
+            self.slots.start = lambda _, done, __: done(answer)  # type: ignore[method-assign]
         self.judging = Judging(self)
-        self.claims = Claims(self)
+        self.claims = Claims(self, self.slots, self.tidying, self.judging, lambda _: True)
         self.sent: list[list[Change]] = []
 
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:  # noqa: ARG002

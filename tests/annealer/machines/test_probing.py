@@ -12,9 +12,9 @@ from nodepool_ocb.jigs.jig import Unreachable
 from nodepool_ocb.jigs.ssh.probe import Alive
 from nodepool_ocb.model.aliveness import Mark, Marker
 from nodepool_ocb.model.records import Node, Set
-from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.machines import probes
 from nodepool_ocb_annealer.machines.probes import IN_A_ROW_SECONDS, Probing
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 from tests.annealer.machines.test_judging import Context as Judged
 from tests.engine.worlds import world
 
@@ -30,16 +30,16 @@ class Context(Judged):
         super().__init__(made)
         self.prober = SimpleNamespace(probe=lambda *_: Unreachable("connect", "no answer"))
         self.inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.probing = Probing(self)  # type: ignore[arg-type]
+        self.probing = Probing(self, self.judging)  # type: ignore[arg-type]
         self.probing.plan(["n0"])
 
     def post(self, call: Callable[[], None]) -> None:
         self.inbox.put(call)
 
     def ask(self, after_seconds: float, takes_seconds: float) -> None:
-        """Keep the appointment, as late, and take the answer, after so long: others may be asked first."""
+        """Keep the timer, as late, and take the answer, after so long: others may be asked first."""
         self.now += after_seconds
-        assert list(self.agenda.due(self.now)) == [Appointment(Matter.PROBE, "n0")]
+        assert list(self.timers.due(self.now)) == [Timer(TimerKind.PROBE, "n0")]
         self.probing.probe("n0")
         self.now += takes_seconds
         self.inbox.get(timeout=60.0)()
@@ -80,16 +80,16 @@ def marked(until: float) -> Node:
 
 def test_a_machine_is_not_asked_while_a_mark_holds_and_at_once_when_its_time_is_up(context: Context) -> None:
     """ZooKeeper's clock says when: one that is behind this host's has it looked at again, and nothing is written."""
-    assert list(context.agenda.due(context.now + 3600.0))
+    assert list(context.timers.due(context.now + 3600.0))
     context.world.put_node("n0", marked(until=61.0), 1)
     context.session.now = lambda: 1.0
     context.probing.plan(["n0"])
     context.now += 60.0
-    assert list(context.agenda.due(context.now)) == [Appointment(Matter.PROBE, "n0")]
+    assert list(context.timers.due(context.now)) == [Timer(TimerKind.PROBE, "n0")]
     context.session.now = lambda: 51.0
     context.probing.probe("n0")
     assert context.inbox.empty()
-    assert context.agenda.seconds(context.now, at_most=60.0) == 10.0
+    assert context.timers.seconds(context.now, at_most=60.0) == 10.0
     context.session.now = lambda: 61.0
     context.ask(10.0, 1.0)
     (written,) = [change.data for changes in context.sent for change in changes if isinstance(change, Set)]
@@ -112,9 +112,9 @@ def test_a_well_machine_is_asked_again_in_a_minute_and_a_dead_one_in_seconds(con
         (True, Alive(), settings.probe_seconds),
         (False, Unreachable("connect", "no answer"), settings.dead_probe_seconds),
     ):
-        list(context.agenda.due(context.now + 3600.0))  # the appointment before
+        list(context.timers.due(context.now + 3600.0))  # the timer before
         context.world.put_node("n0", Node(alive=alive, addresses=("192.0.2.1",)), 1)
         context.prober = SimpleNamespace(probe=lambda *_, answer=answer: answer)
         context.probing.probe("n0")
         context.inbox.get(timeout=60.0)()
-        assert context.agenda.seconds(context.now, at_most=3600.0) == pytest.approx(seconds, rel=0.11)
+        assert context.timers.seconds(context.now, at_most=3600.0) == pytest.approx(seconds, rel=0.11)

@@ -16,9 +16,9 @@ from nodepool_ocb.jigs.jig import Failed, Outcome, Succeeded, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.aliveness import Suspicion
 from nodepool_ocb.model.records import Create, Daemon, Former, Given, Node, NodeRole, Set, State
-from nodepool_ocb_annealer.appointments import Appointment, Matter
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
 from nodepool_ocb_annealer.runs.attributes import Results
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 from tests.annealer.test_feeding import Context, among
 
 
@@ -29,9 +29,9 @@ class Story:
         self.world = made or among("a@n")
         self.world.put_daemon("annealer", "b", Daemon(host="h", pid=1, version="0", started=0.0))
         self.context = Context(self.world, instant=False)
-        self.held = self.context.claims.held
+        self.held = self.context.claims.executor
         self.slot: list[Callable[[Answer], None]] = []
-        working: Any = self.context.working
+        working: Any = self.context.slots
         working.start = working.end = lambda *given: self.slot.append(next(each for each in given if callable(each)))
         self.context.claims.consider("n")
         self.attempt: Attempt = self.held._attempts["n"]
@@ -91,7 +91,7 @@ def test_a_run_that_is_to_end_is_left_alone_when_the_session_is_over() -> None:
     story.held.look("n")
     assert story.attempt.state.phase is Phase.CANCELLING
     story.held.stop()
-    working: Any = story.context.working
+    working: Any = story.context.slots
     del working.start, working.end
     working._submit = lambda work: work() or True  # a thread that is done at once
     story.end(Event.LEFT, None)
@@ -130,8 +130,8 @@ def test_a_node_whose_giving_back_has_no_answer_is_looked_at_again(refused: OcbE
     story.context.session.trusted = False
     story.held.release()
     story.answer(refused)
-    due = list(story.context.agenda.due(float("inf")))
-    assert (Appointment(Matter.CONSIDER, "n") in due) is (refused is not None)
+    due = list(story.context.timers.due(float("inf")))
+    assert (Timer(TimerKind.CONSIDER, "n") in due) is (refused is not None)
 
 
 def test_an_outcome_that_is_refused_for_whatever_reason_is_written_later_and_later() -> None:
@@ -139,7 +139,7 @@ def test_an_outcome_that_is_refused_for_whatever_reason_is_written_later_and_lat
     given = Stale("it moved on", paths.given("a", "n"))
     for refused in (Unavailable("the connection broke"), Invalid("it is too large"), Stale("it moved on", wall), given):
         story = Story()
-        story.context.working.read_wall = lambda *_: False  # type: ignore[method-assign]  # no thread can be had
+        story.context.slots.read_wall = lambda *_: False  # type: ignore[method-assign]  # no thread can be had
         story.claim()
         story.end(Event.ENDED, Failed("exit code 1"))
         waits: list[float] = []
@@ -245,7 +245,7 @@ def test_where_there_is_no_room_what_a_run_was_given_is_kept_as_its_number_alone
 def test_what_is_kept_of_what_was_given_and_was_written_meanwhile_is_read_again() -> None:
     story = Story()
     asked: list[str] = []
-    story.context.working.read_wall = lambda *_: bool(asked.append("read") or True)  # type: ignore[method-assign]
+    story.context.slots.read_wall = lambda *_: bool(asked.append("read") or True)  # type: ignore[method-assign]
     story.claim()
     story.end(Event.ENDED, Succeeded({}), results=GIVEN)
     story.answer(Stale("it moved on", paths.given("a", "n")))

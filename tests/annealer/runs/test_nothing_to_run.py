@@ -12,12 +12,12 @@ from nodepool_ocb.jigs.noop import NoopJig
 from nodepool_ocb.model.records import Role
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
-from nodepool_ocb_annealer.runs.slots import Working
+from nodepool_ocb_annealer.runs.slots import SlotPool
 
 
 def test_it_ends_at_once_and_was_given_nothing() -> None:
     session: Any = SimpleNamespace(now=lambda: 5.0)
-    working = Working(
+    working = SlotPool(
         session, cast("Any", None), AnnealerSettings(), {"noop": NoopJig(Settings())}, lambda call: call(), Secrets()
     )
     attempt: Any = SimpleNamespace(checking=False, role=Role(barclamp="b", jig="noop"), jig="noop")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from nodepool_ocb.config import AnnealerSettings
-from nodepool_ocb.daemon.agenda import Agenda
+from nodepool_ocb.daemon.timers import Timers
 from nodepool_ocb_annealer.runs.tidying import RUNS_KEPT, Tidying
 
 
@@ -18,7 +18,7 @@ class Context:
     """An annealer whose noderoles have no records of runs, and whose turn thread is the test."""
 
     def __init__(self, folder: Path) -> None:
-        self.agenda = Agenda()
+        self.timers = Timers()
         self.settings = AnnealerSettings(log_dir=str(folder), log_keep=1)
         self.session: Any = SimpleNamespace(children_many=lambda places: [[] for _ in places])
         self.claims: Any = SimpleNamespace(runs=set)
@@ -28,7 +28,7 @@ class Context:
         self._posted.put(call)
 
     def turn(self, tidying: Tidying) -> None:
-        for _ in self.agenda.due(time.monotonic()):
+        for _ in self.timers.due(time.monotonic()):
             tidying.due()
         while not self._posted.empty():
             self._posted.get()()
@@ -40,7 +40,7 @@ def logs(folder: Path) -> Sequence[Path]:
 
 def test_logs_are_looked_at_though_nothing_runs_after_a_look_that_came_too_early_for_them(tmp_path: Path) -> None:
     context = Context(tmp_path)
-    tidying = Tidying(context)
+    tidying = Tidying(context, set)
     (tmp_path / "n1").mkdir()
     for number in range(3):
         (tmp_path / "n1" / f"role-{number:010d}-a.log").touch()

@@ -111,7 +111,7 @@ class Poster:
     def configure(self, webhook: WebhookSettings | None) -> None:
         """As a reload does."""
         settings = msgspec.structs.replace(self.settings, webhook=webhook)
-        self.annealer.post(lambda: self.annealer.configure(settings))
+        self.annealer.context.post(lambda: self.annealer.configure(settings))
 
     @property
     def sends(self) -> bool:

@@ -95,7 +95,7 @@ def test_what_was_there_before_is_not_sent_and_what_comes_is_once_in_order_by_on
     (lock,) = json.loads(ocb("lock", "list", "-o", "json").stdout)
     where = taker.url.removesuffix("/hook")
     assert (lock["kind"], lock["name"], lock["purpose"]) == ("webhook", "journal", f"sends the journal to {where}")
-    assert lock["owner"] == next(each.annealer.identity for each in both if each.sends)
+    assert lock["owner"] == next(each.annealer.context.identity for each in both if each.sends)
     shown = taker.got[0].document
     assert shown["cluster"] == clusters.current(zk_session).id
     assert shown["missed"] == 0
@@ -417,7 +417,7 @@ def test_a_paused_annealer_does_not_send_and_goes_on_when_it_may(
     path = paths.daemon_pause("annealer", one.annealer.registration.record.host)
     zk_session.ensure(path.rpartition("/")[0])
     zk_session.commit([Create(path, DaemonPause(pause=Aside(by="ann", since=1.0)))])
-    until(lambda: one.annealer.resting and not zk_session.children(paths.WEBHOOK_LOCK))
+    until(lambda: one.annealer.context.resting and not zk_session.children(paths.WEBHOOK_LOCK))
     write(zk_session)
     time.sleep(0.1)
     assert not taker.got
@@ -440,7 +440,7 @@ def test_an_annealer_that_is_paused_while_it_sends_notes_what_was_taken_and_lets
     path = paths.daemon_pause("annealer", one.annealer.registration.record.host)
     zk_session.ensure(path.rpartition("/")[0])
     zk_session.commit([Create(path, DaemonPause(pause=Aside(by="ann", since=1.0)))])
-    until(lambda: one.annealer.resting)
+    until(lambda: one.annealer.context.resting)
     assert zk_session.children(paths.WEBHOOK_LOCK), "nobody else may send that now"
     taker.free.set()
     until(lambda: not zk_session.children(paths.WEBHOOK_LOCK))
@@ -465,7 +465,7 @@ def test_a_reload_adds_changes_and_takes_away_the_webhook(
     start: Start, zk_session: Session, taker: Receiver, until: Until
 ) -> None:
     one = start(has=False)
-    until(lambda: one.annealer.cluster)
+    until(lambda: one.annealer.context.cluster)
     write(zk_session)
     one.configure(WebhookSettings(url=taker.url))
     until(lambda: begun(zk_session))
