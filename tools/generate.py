@@ -320,27 +320,51 @@ def _session_metrics() -> Iterator[tuple[str, str, str, str]]:
 # -- commands.md --
 
 
-ENVIRONMENT = """\
+COMMANDS = """\
+A command is a noun and a verb: `nodepool-ocb NOUN VERB`. Below is the `--help` text of each command.
+
+- Most verbs take many objects: names, a list on stdin, or `-l` with a [selector](selectors.md).
+- Most verbs that write have `--dry-run`, which shows old and new values, and `--reason` for the [journal](history.md).
+- `-o table`, `json`, `yaml` or `name` sets the format. Stdout carries one document; messages for people go to stderr.
+- Control characters in texts of others are shown (`\\x1b`); `-o json` and `yaml` are exact.
+- A table on a narrow terminal leaves out columns with little information.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | failed, or the input is wrong |
+| 2 | wrong usage |
+| 3 | not found |
+| 4 | conflict: another change or a state refuses the command |
+| 5 | timed out; the work may still succeed |
+| 6 | a noderole, rollout, run or build that the command waited for failed |
+| 7 | ZooKeeper cannot be reached |
+| 8 | ZooKeeper refused the access |
+| 9 | ZooKeeper has no cluster at that path, or another cluster |
+| 10 | `--dry-run` found changes, or a check found drift |
+| 141 | the reader of a pipe ended |
+
 ## Options from the environment
 
-An option that a line does not give is taken from the environment: from `NODEPOOL_OCB_`, noun, verb and the option's long name,
-in capitals, with `_` between them and for `-`. `NODEPOOL_OCB_NODE_CREATE_TAG` is `--tag` of `node create`. The manual page of
-each command lists its variables.
+If the command line does not have an option, a variable of the environment may give it. The name of the variable is
+`NODEPOOL_OCB_`, noun, verb and the option's long name, in capitals, with `_` between them and for `-`.
+`NODEPOOL_OCB_NODE_CREATE_TAG` is `--tag` of `node create`. The manual page of each command lists its variables.
 
-- An option without a value is on with `1`, `true`, `yes` or `on`.
-- Several values of an option that may be given again are divided by blanks, several files by colons.
-- The line counts more. A variable that is empty counts as none.
-- `NODEPOOL_OCB_CONFIG`, `NODEPOOL_OCB_ZOOKEEPER` and `NODEPOOL_OCB_OUTPUT` are for all commands; a verb's own, as
-  `NODEPOOL_OCB_NODE_LIST_OUTPUT`, counts more. The daemons take `NODEPOOL_OCB_CONFIG`, `NODEPOOL_OCB_ZOOKEEPER` and
+- `1`, `true`, `yes` or `on` set an option that takes no value.
+- Blanks separate the values of an option that may be repeated; colons separate files.
+- The command line has priority over the environment. An empty variable is ignored.
+- `NODEPOOL_OCB_CONFIG`, `NODEPOOL_OCB_ZOOKEEPER` and `NODEPOOL_OCB_OUTPUT` apply to all commands. The variable of a verb, such as
+  `NODEPOOL_OCB_NODE_LIST_OUTPUT`, has priority. The daemons read `NODEPOOL_OCB_CONFIG`, `NODEPOOL_OCB_ZOOKEEPER` and
   `NODEPOOL_OCB_LISTEN`.
-- `NODEPOOL_OCB_DEBUG=1` shows where an unexpected error comes from.
-- Names and other arguments, `--help` and `--version`, and the keys of the configuration come from no variable.
+- `NODEPOOL_OCB_DEBUG=1` shows the traceback of an unexpected error.
+- Variables give no names or other arguments, no `--help`, no `--version` and no keys of the configuration.
 
 ## Completion and manual pages
 
-`nodepool-ocb completion bash`, `zsh` or `fish` prints what makes a shell complete commands, and names of what exists:
-nodes, noderoles, attributes, deployments, groups, runs. It asks ZooKeeper, and offers nothing where that does not answer within
-two seconds. `nodepool-ocb man` writes the manual pages; then `man nodepool-ocb-node-bind` is that of `node bind`.
+`nodepool-ocb completion bash`, `zsh` or `fish` prints a script for the shell. With it, the shell completes commands, and names
+of existing nodes, noderoles, attributes, deployments, groups and runs. It asks ZooKeeper for them, and offers no names if the
+answer takes more than two seconds. `nodepool-ocb man` writes the manual pages; then `man nodepool-ocb-node-bind` shows the page
+of `node bind`.
 """
 
 
@@ -351,8 +375,7 @@ def commands() -> str:
         [
             "# Commands\n",
             NOTICE.format(source="nodepool_ocb/cli/"),
-            "What `nodepool-ocb COMMAND --help` says, in one page.\n",
-            ENVIRONMENT,
+            COMMANDS,
             *_command(command_line, context),
             *(line for daemon in DAEMONS for line in _command(daemon, _named(daemon, daemon.name))),
         ]

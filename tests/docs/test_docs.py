@@ -61,13 +61,32 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         assert link.startswith("http") or (page.parent / link).exists(), link
 
 
-def test_the_tests_that_the_readme_names_exist() -> None:
+def test_the_tests_that_the_promises_name_exist() -> None:
     written = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
-    readme = (ROOT / "README.md").read_text()
-    for named in re.findall(r"`(test_\w+)`", readme):
+    promises = (ROOT / "docs/promises.md").read_text()
+    names, paths = re.findall(r"`(test_\w+)`", promises), re.findall(r"`(tests/[\w/.]+)`", promises)
+    assert len(names) > 30
+    assert len(paths) > 1
+    for named in names:
         assert f"def {named}(" in written, named
-    for path in re.findall(r"`(tests/[\w/]+\.py)`", readme):
+    for path in paths:
         assert (ROOT / path).exists(), path
+
+
+def test_every_promise_names_a_test() -> None:
+    rows = re.findall(r"^\| (\d+) \| .+ \| (.+) \|$", (ROOT / "docs/promises.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, 19))
+    assert all("`" in tests or tests == "storm" for _, tests in rows)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in index]
+    assert missing == ["README.md"]
 
 
 @pytest.mark.parametrize("code", Code)
@@ -79,5 +98,5 @@ FAMILY = [each for each in vars(errors).values() if isinstance(each, type) and i
 
 
 @pytest.mark.parametrize("error", FAMILY)
-def test_the_readme_names_every_exit_code(error: type[errors.OcbError]) -> None:
-    assert re.search(rf"^\| {error.exit_code} \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_the_page_of_commands_names_every_exit_code(error: type[errors.OcbError]) -> None:
+    assert re.search(rf"^\| {error.exit_code} \|", (ROOT / "docs/commands.md").read_text(), re.MULTILINE)

@@ -21,6 +21,8 @@ BIN = Path(sys.executable).parent
 #: What `pip install` makes, for the tests that have no network.
 INSTALLED = f"mkdir -p /opt/nodepool-ocb\nln -s {shlex.quote(str(BIN))} /opt/nodepool-ocb/bin\n"
 BLOCKS = [block for page in PAGES for block in blocks(page)]
+#: The README and the pages that continue it, in their order.
+FIRSTS = ("README.md", *(f"docs/first-{name}.md" for name in ("deployment", "rollout", "task-list", "image")))
 
 
 def called(block: Block) -> str:
@@ -47,13 +49,14 @@ def follow(text: str, folder: Path, machines: list[str], *, network: bool = Fals
 
 
 @needs_stage
-def test_a_new_user_who_follows_the_readme_has_four_machines_ready(tmp_path: Path) -> None:
+def test_a_new_user_of_the_readme_and_the_first_pages_has_four_machines_ready(tmp_path: Path) -> None:
     ask = "".join(
         f"ssh -i /etc/nodepool-ocb/id_ed25519 root@{machine} 'ls /tmp/try/etc/motd; cat /tmp/try/var/lib/nodepool-ocb/packages'\n"
         for machine in MACHINES[:2]
     )
     ends = f"echo THE END\nnodepool-ocb noderole list --state ACTIVE -o name | sort\n{ask}"
-    printed = follow(INSTALLED + script(ROOT / "README.md") + ends, tmp_path, MACHINES).partition("THE END\n")[2]
+    pages = "".join(script(ROOT / page) for page in FIRSTS)
+    printed = follow(INSTALLED + pages + ends, tmp_path, MACHINES).partition("THE END\n")[2]
     assert {f"crowbar-managed-node@n{n}.example.com" for n in range(1, 5)} < set(printed.split())
     assert printed.endswith("/tmp/try/etc/motd\nvim\ntmux\n" * 2)
 
@@ -94,7 +97,7 @@ def test_what_the_readme_installs_can_be_called(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=called)
 def test_every_block_is_run_or_says_why_not(block: Block) -> None:
-    followed = block.page in ("README.md", "docs/operations.md", "docs/from-fuel.md", "docs/site.md", "docs/day-two.md")
+    followed = block.page in (*FIRSTS, "docs/operations.md", "docs/from-fuel.md", "docs/site.md", "docs/day-two.md")
     followed = followed or block.page == "docs/jigs.md"  # tests/jigs/test_third_parties.py
     assert block.fate in (Fate.CHECKED, Fate.NOT_RUN) or followed, "no test follows this page: mark the block"
     assert block.word or block.fate in (Fate.RUN, Fate.RUNS_ON, Fate.NOT_RUN)
@@ -145,9 +148,9 @@ def test_a_command_that_does_not_exist_is_noticed(words: str) -> None:
     assert unknown(words.split())
 
 
-def test_an_option_comes_from_the_environment_as_the_readme_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_comes_from_the_environment_as_the_page_of_commands_says(monkeypatch: pytest.MonkeyPatch) -> None:
     variable, option = re.findall(
-        r"`(NODEPOOL_OCB_\w+)` is `--(\w+)` of `node create`", (ROOT / "README.md").read_text()
+        r"`(NODEPOOL_OCB_\w+)` is `--(\w+)` of `node create`", (ROOT / "docs/commands.md").read_text()
     )[0]
     monkeypatch.setenv(variable, "web db")
     context = cli.make_context(PROGRAM, ["node", "create", "n1.example.com"])

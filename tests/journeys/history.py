@@ -1,4 +1,4 @@
-"""The history checker: what machines recorded, held against the promises (README) and ZooKeeper's record of runs.
+"""The history checker: what machines recorded, held against the promises (docs/promises.md) and ZooKeeper's record of runs.
 
 Two witnesses on each machine, neither of which an annealer can write: the runner's ``history`` (orders taken, started,
 attached, adopted, refused) and ``work``, which the role's script itself appends to when it begins and when it ends. The
