@@ -12,7 +12,6 @@ from nodepool_ocb.cli.aside import deployment as aside
 from nodepool_ocb.cli.kit import attributes as given
 from nodepool_ocb.cli.kit import completion, output, sealing
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.kit.names import catalogue, deployment_of, role_of
 from nodepool_ocb.cli.kit.options import (
     Noun,
     confirm,
@@ -43,6 +42,7 @@ from nodepool_ocb.model.records import (
     Role,
     Set,
 )
+from nodepool_ocb.operations.names import catalogue, deployment_of, role_of
 from nodepool_ocb.views import deployments as shown
 from nodepool_ocb.views.deployments import Branch
 

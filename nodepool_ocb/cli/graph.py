@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from nodepool_ocb.cli.kit import completion, session
-from nodepool_ocb.cli.kit.names import deployment_of, noderole_of
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.selecting import noderoles_meant, selector_option
 from nodepool_ocb.cli.pictures import drawings
 from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.operations.names import deployment_of, noderole_of
 from nodepool_ocb.views.graphs import graphviz
 from nodepool_ocb.views.graphs import noderoles as graph
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import click
 
 from nodepool_ocb.cli.kit import completion, output, session
-from nodepool_ocb.cli.kit.names import role_of
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
 from nodepool_ocb.engine import roles
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations.names import role_of
 from nodepool_ocb.views import roles as shown
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import click
 
 from nodepool_ocb.cli.kit import completion, session
-from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.engine import deployments, drift
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations.names import deployment_of
 
 
 @click.command(cls=Verb, writes=True)

@@ -10,7 +10,6 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import output, sealing, session
-from nodepool_ocb.cli.kit.names import catalogue
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option
 from nodepool_ocb.cli.noderoles import owners
 from nodepool_ocb.documents.counting import counted
@@ -20,6 +19,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths, secrecy
 from nodepool_ocb.model.records import Change, Json, Role, Set
+from nodepool_ocb.operations.names import catalogue
 from nodepool_ocb.views import cluster as shown
 
 if TYPE_CHECKING:

@@ -101,12 +101,13 @@ def test_every_verb_that_writes_takes_dry_run() -> None:
 def test_no_command_opens_a_session_that_is_not_journaled() -> None:
     opened = [
         str(file.relative_to(ROOT))
-        for file in sorted((ROOT / "nodepool_ocb" / "cli").rglob("*.py"))
+        for folder in ("cli", "operations")
+        for file in sorted((ROOT / "nodepool_ocb" / folder).rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call)
         and getattr(node.func, "id", getattr(node.func, "attr", "")) in ("Session", "Journaled")
     ]
-    assert opened == ["nodepool_ocb/cli/kit/session.py"]
+    assert opened == ["nodepool_ocb/operations/performer.py"]
 
 
 def test_what_every_kind_of_verb_does_is_noted(

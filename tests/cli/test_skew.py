@@ -25,6 +25,7 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Deployment, Json, Node, Role, Set
+from nodepool_ocb.operations import performer
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal_as_judged
 from nodepool_ocb.store.world.load import load_world
@@ -218,7 +219,7 @@ def test_a_transaction_that_forgets_to_raise_the_structure_is_not_sent(lab: Sess
 def test_nothing_comes_or_goes_while_the_structure_cannot_be_read(
     lab: Session, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "LONGEST_PAUSE_SECONDS", 0.02)  # it tries forty times
+    monkeypatch.setattr(performer, "LONGEST_PAUSE_SECONDS", 0.02)  # it tries forty times
     lab.commit([Set(paths.STRUCTURE, {"schema": 9}, _version(lab))])
     result = ocb("node", "bind", N2, "left")
     assert result.exit_code == 4, result.output

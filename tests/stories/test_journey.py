@@ -330,8 +330,9 @@ def test_graph_has_the_edges_of_the_parents(ask: Ask, ocb: Ocb) -> None:
 
 def test_a_stale_decision_is_made_again(world: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     from nodepool_ocb.cli.kit import session as connection
+    from nodepool_ocb.operations import performer
 
-    monkeypatch.setattr(connection, "LONGEST_PAUSE_SECONDS", 0.02)  # it tries forty times
+    monkeypatch.setattr(performer, "LONGEST_PAUSE_SECONDS", 0.02)  # it tries forty times
     path, tries = paths.node(N1), []
 
     def decide(opened: Session, seen: World) -> list[list[Change]]:

@@ -10,10 +10,11 @@ import click
 from nodepool_ocb.cli.aside.options import aside_options, ends, say
 from nodepool_ocb.cli.kit import completion
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.kit.options import Verb, dry_run_option, unknown
+from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.engine import aside
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, DaemonPause, Delete, Set
+from nodepool_ocb.operations.names import unknown
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session

@@ -9,12 +9,12 @@ import click
 from nodepool_ocb.cli.aside.options import aside_options, ends, say
 from nodepool_ocb.cli.kit import completion
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.engine import aside
 from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations.names import deployment_of
 
 names_argument = click.argument(
     "names", nargs=-1, required=True, metavar="NAME...", shell_complete=completion.deployments

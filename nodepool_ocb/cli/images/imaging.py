@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.follow import Following
-from nodepool_ocb.cli.kit.options import unknown
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.images.rules import BuildView, ImageView, UploadView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build
 from nodepool_ocb.model.records import Change, Daemon
+from nodepool_ocb.operations.names import unknown
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.cli.kit import journal, output, session
-from nodepool_ocb.cli.kit.options import confirm, unknown
+from nodepool_ocb.cli.kit.options import confirm
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Unavailable
 from nodepool_ocb.model import paths
+from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.views.images import LeakRow
 
 if TYPE_CHECKING:

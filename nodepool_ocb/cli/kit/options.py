@@ -1,5 +1,5 @@
 """What every command shares: ``--config``, ``--zookeeper`` and ``-o`` before or after the verb, ``--reason`` of the verbs that
-write, and how names are read.
+write.
 
 The values are kept in click's ``meta``, which a command and its groups share: the nearest to the end of the line wins.
 """
@@ -7,13 +7,13 @@ The values are kept in click's ``meta``, which a command and its groups share: t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
 
 from nodepool_ocb.documents.suggest import did_you_mean
-from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.telemetry.visible import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -132,23 +132,6 @@ def asked(name: str, ctx: click.Context | None = None) -> Any:
     """What was given for ``output``, ``config``, ``zookeeper`` or ``reason``; None where nothing was."""
     ctx = ctx or click.get_current_context(silent=True)
     return ctx.meta.get(_META + name) if ctx else None
-
-
-# -- names --
-
-
-def unknown(kind: str, name: str, known: Iterable[str]) -> NotFound:
-    """The error for a name that does not exist."""
-    known = list(known)
-    if set(name) & set("*?[") and kind in ("node", "noderole"):
-        return NotFound(f"{kind} {name} does not exist; a pattern of names is a selector: -l '{name}'")
-    full = [each for each in known if each.startswith(f"{name}.")]  # a host without its domain
-    near = (
-        f"; did you mean {' or '.join(f'`{each}`' for each in full)}?"
-        if 0 < len(full) < 4
-        else did_you_mean(name, known)
-    )
-    return NotFound(f"{kind} {name} does not exist{near or f'; see: nodepool-ocb {kind.split()[0]} list'}")
 
 
 def confirm(what: str, yes: bool) -> None:

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output
-from nodepool_ocb.cli.kit.names import node_of, noderole_of
-from nodepool_ocb.engine import selection
-from nodepool_ocb.engine.deployments import OF_TASKS
+from nodepool_ocb.cli.kit import completion
+from nodepool_ocb.cli.kit.performing import performer
+from nodepool_ocb.engine.selection import Facts
 from nodepool_ocb.engine.world import NodeView, Vertex, World
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.operations import selection
+from nodepool_ocb.operations.operation import Lookup, Steps
+from nodepool_ocb.operations.performer import Reader
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
 STDIN: Final = "-"
+NODES: Final = "names of nodes"
+NODEROLES: Final = "ROLE@FQDN"
 BOM: Final = "\ufeff"  # with which some editors begin a file
-MOST_NAMED: Final = 20  # names that do not exist
 MOST_LETTERS: Final = 16 * 1024 * 1024  # of a list on stdin
 
 nodes_argument = click.argument("fqdns", nargs=-1, metavar="[FQDN...|-]", shell_complete=completion.nodes)
@@ -41,121 +43,114 @@ selector_option = click.option(
 T = TypeVar("T")
 
 
+def names_given(given: Sequence[str], selector: str | None, what: str) -> tuple[str, ...]:
+    """The names of a command line, with the list on stdin in place of ``-``; none with a selector.
+
+    Raises UsageError unless there is one of the two, called ``what``; Invalid for a wrong selector.
+    """
+    if given and selector is not None:
+        raise click.UsageError(f"give {what}, or -l EXPR, not both")
+    if not given and selector is None:
+        raise click.UsageError(f"give {what}, or - for a list of them on stdin, or -l EXPR")
+    if selector is not None:
+        selection.check(selector)
+        return ()
+    return tuple(dict.fromkeys(_with_stdin(given)))
+
+
+def nodes_given(given: Sequence[str], selector: str | None) -> tuple[str, ...]:
+    """``names_given`` of nodes."""
+    return names_given(given, selector, NODES)
+
+
+def noderoles_given(given: Sequence[str], selector: str | None) -> tuple[str, ...]:
+    """``names_given`` of noderoles."""
+    return names_given(given, selector, NODEROLES)
+
+
 class _Asked(Generic[T]):
-    """Names, or a selector; ``scope``: it is a selector, so what the verb has no use for is left alone."""
+    """Names, or a selector, for verbs that are not operations yet; ``operations.selection`` has the rules."""
 
     what: ClassVar[str]  # its names are called so
 
     def __init__(
         self, given: Sequence[str], selector: str | None, sure: Callable[[list[T]], None] | None = None
     ) -> None:
-        """Reads the list on stdin. Raises UsageError unless there is one of the two; Invalid for a wrong selector.
-
-        ``sure`` is called with what is meant when it is chosen, and may end the command.
-        """
-        if given and selector is not None:
-            raise click.UsageError(f"give {self.what}, or -l EXPR, not both")
-        if not given and selector is None:
-            raise click.UsageError(f"give {self.what}, or - for a list of them on stdin, or -l EXPR")
-        self._expression = None if selector is None else selection.parse(selector)
-        self._names: dict[str, None] | None = None if selector is not None else dict.fromkeys(_with_stdin(given))
+        """``sure`` is called with the chosen ones when they are known, and may end the command."""
+        self._given = names_given(given, selector, self.what)
+        self._selector = selector
+        self._kept: dict[object, object] = {}
         self._sure = sure
         self.scope = selector is not None
 
     def of(self, opened: Session, world: World) -> list[T]:
-        """Raises NotFound for a name that does not exist; of what a selector meant, those that are still there."""
-        if self._expression is not None and self._names is None:
-            self._names = dict.fromkeys(self._meant(world, self._expression, facts(opened, world)))
-            if not self._names:
-                output.say("nothing matches the selector")
-        found = self.again(world)
+        """Raises NotFound for a name that does not exist; of a selector, those that still exist."""
+        reader = Reader(performer(), opened, self._kept)
+        reader.world = world
+        found = reader.run(self._steps(world))
         if self._sure is not None:
             self._sure(found)
             self._sure = None
         return found
 
-    def again(self, world: World) -> list[T]:
-        """The same, once they are chosen."""
-        names = [name for name in self._names or () if not self.scope or self._there(world, name)]
-        missing = [name for name in names if not self._there(world, name)]
-        if len(missing) > 1:
-            raise NotFound(self._all_unknown(world, missing))
-        return [self._named(world, name) for name in names]
-
-    def _all_unknown(self, world: World, missing: Sequence[str]) -> str:
-        """The answer of ``_named`` for each of them; raises its exception for a record that cannot be read."""
-        found = []
-        for name in missing[:MOST_NAMED]:
-            try:
-                self._named(world, name)
-            except NotFound as unknown:
-                found.append(str(unknown))
-        left = len(missing) - MOST_NAMED
-        return "\n".join([*found, *([f"and {left} more names that do not exist"] if left > 0 else [])])
-
-    def _meant(self, world: World, expression: selection.Expression, known: selection.Facts) -> Iterator[str]:
-        """The names of what a selector means, without what task lists made."""
+    def _steps(self, world: World) -> Steps[list[T]]:
         raise NotImplementedError
 
-    def _named(self, world: World, name: str) -> T:
-        """Raises NotFound."""
-        raise NotImplementedError
-
-    def _there(self, world: World, name: str) -> bool:
-        raise NotImplementedError
+    @property
+    def _chosen(self) -> Sequence[str]:
+        """The names, once they are known."""
+        resolved: Any = next(iter(self._kept.values()), ())
+        return resolved if self.scope else self._given
 
 
 class Nodes(_Asked["NodeView"]):
     """The nodes that a verb is for."""
 
-    what = "names of nodes"
+    what = NODES
 
-    def _meant(self, world: World, expression: selection.Expression, known: selection.Facts) -> Iterator[str]:
-        return (view.name for view in selection.nodes(world, expression, known) if not _of_tasks(view))
+    def again(self, world: World) -> list[NodeView]:
+        """The same, once they are chosen."""
+        return selection.nodes_again(world, self._chosen, resolved=self.scope)
 
-    def _named(self, world: World, name: str) -> NodeView:
-        return node_of(world, name)
-
-    def _there(self, world: World, name: str) -> bool:
-        view = world.nodes.get(name)
-        return view is not None and view.record is not None
+    def _steps(self, world: World) -> Steps[list[NodeView]]:
+        return selection.nodes(world, self._given, self._selector)
 
 
 class Noderoles(_Asked["Vertex"]):
     """The noderoles that a verb is for."""
 
-    what = "ROLE@FQDN"
+    what = NODEROLES
+
+    def again(self, world: World) -> list[Vertex]:
+        """The same, once they are chosen."""
+        return selection.noderoles_again(world, self._chosen, resolved=self.scope)
 
     def left(self, world: World) -> list[Vertex]:
         """Those that were chosen and are still there."""
-        return [vertex for name in self._names or () if (vertex := world.vertex(name)) is not None]
+        return [vertex for name in self._chosen if (vertex := world.vertex(name)) is not None]
 
     def names(self, _: World) -> list[str]:
-        """What those are called that were chosen, though they may be gone: for who waits for them."""
-        return list(self._names or ())
+        """The names of the chosen ones, also of those that are gone: for a wait."""
+        return list(self._chosen)
 
-    def _meant(self, world: World, expression: selection.Expression, known: selection.Facts) -> Iterator[str]:
-        return (each.name for each in selection.noderoles(world, expression, known) if each.record.task_run is None)
-
-    def _named(self, world: World, name: str) -> Vertex:
-        return noderole_of(world, name)
-
-    def _there(self, world: World, name: str) -> bool:
-        return world.vertex(name) is not None
+    def _steps(self, world: World) -> Steps[list[Vertex]]:
+        return selection.noderoles(world, self._given, self._selector)
 
 
-def nodes_meant(opened: Session, world: World, selector: str | None) -> set[str] | None:
-    """The names of all nodes that a selector means, for those who look; None without one."""
-    if selector is None:
-        return None
-    return {view.name for view in selection.nodes(world, selection.parse(selector), facts(opened, world))}
+def nodes_meant(opened: Session, world: World, selector: str | None) -> frozenset[str] | None:
+    """The names of all nodes that a selector means; None without one."""
+    return _matched(opened, world, selection.MatchNodes(selector))
 
 
-def noderoles_meant(opened: Session, world: World, selector: str | None) -> set[str] | None:
+def noderoles_meant(opened: Session, world: World, selector: str | None) -> frozenset[str] | None:
     """As ``nodes_meant``."""
-    if selector is None:
-        return None
-    return {vertex.name for vertex in selection.noderoles(world, selection.parse(selector), facts(opened, world))}
+    return _matched(opened, world, selection.MatchNoderoles(selector))
+
+
+def _matched(opened: Session, world: World, lookup: Lookup[T]) -> T:
+    reader = Reader(performer(), opened, {})
+    reader.world = world
+    return lookup.answer(reader)
 
 
 def divided(words: Sequence[str], selector: str | None, what: str) -> tuple[Sequence[str], str]:
@@ -167,11 +162,11 @@ def divided(words: Sequence[str], selector: str | None, what: str) -> tuple[Sequ
     return words[:-1], words[-1]
 
 
-def facts(opened: Session, world: World) -> selection.Facts:
-    """What selectors ask beside the records."""
-    from nodepool_ocb.cli.noderoles import outdated
-
-    return selection.Facts(opened.now(), lambda vertices: outdated.find(opened, world, vertices).vertices)
+def facts(opened: Session, world: World) -> Facts:
+    """The facts that selectors ask for beside the records."""
+    reader = Reader(performer(), opened, {})
+    reader.world = world
+    return selection.facts(reader)
 
 
 def listed(lines: Iterable[str]) -> Iterator[str]:
@@ -199,7 +194,3 @@ def _with_stdin(given: Iterable[str]) -> Iterator[str]:
         if len(text) > MOST_LETTERS:
             raise click.UsageError("the list on stdin is longer than 16 MiB")
         yield from listed(text.removeprefix(BOM).splitlines())
-
-
-def _of_tasks(view: NodeView) -> bool:
-    return view.record is not None and view.record.virtual and OF_TASKS in view.record.labels

@@ -1,92 +1,53 @@
-"""How commands reach ZooKeeper: read the world, decide, write; and decide again if somebody was faster.
+"""How commands that are not operations yet reach ZooKeeper, and how every command prints its changes.
 
-The store is imported when a command needs it, and not before.
+``operations.performer`` has the rules of reading and writing.
 """
 
 from __future__ import annotations
 
-import logging
-import random
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import journal
-from nodepool_ocb.cli.kit.journal import me as me
-from nodepool_ocb.cli.kit.options import asked
+from nodepool_ocb.cli.kit.performing import me as me
+from nodepool_ocb.cli.kit.performing import performer
+from nodepool_ocb.cli.kit.performing import settings as settings
 from nodepool_ocb.documents.counting import counted, some
-from nodepool_ocb.engine import structure
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations.operation import Explained, Performed
+from nodepool_ocb.operations.performer import ATTEMPTS as ATTEMPTS
+from nodepool_ocb.operations.performer import CONNECT_SECONDS, Decide
 from nodepool_ocb.views.changes import ChangeRow, ChangesDocument, DetailedRow
 
 if TYPE_CHECKING:
-    from nodepool_ocb.config import Settings
     from nodepool_ocb.store.client.session import Session
 
-CONNECT_SECONDS: Final = 7.0  # a command without ZooKeeper ends within ten, also on a busy machine
-REFUSED_SECONDS: Final = 1.0  # a server that restarts may be back by then
 NOTES: Final = 12  # that are said for people
-ATTEMPTS: Final = 40  # each loses to somebody whose change was written, so many people get on side by side
-LONGEST_PAUSE_SECONDS: Final = 1.0
-
-Decide = Callable[["Session", World], Iterable[Sequence[Change]]]
 
 
-def settings(ctx: click.Context | None = None) -> Settings:
-    """The configuration, with ``--zookeeper`` in its place; raises Invalid."""
-    from nodepool_ocb import config
-
-    loaded = config.load(asked("config", ctx))
-    hosts = asked("zookeeper", ctx)
-    return replace(loaded, zookeeper=replace(loaded.zookeeper, hosts=hosts)) if hosts else loaded
-
-
-@contextmanager
 def session(
     ctx: click.Context | None = None,
     timeout_seconds: float = CONNECT_SECONDS,
     on_connected: Callable[[], None] | None = None,
     founding: bool = False,
-) -> Iterator[Session]:
+) -> AbstractContextManager[Session]:
     """A session that is closed at the end, and notes in the journal what it commits.
 
     Raises Unavailable, Denied, Invalid, or NoCluster unless it is ``founding``.
     """
-    from nodepool_ocb.store import clusters
-    from nodepool_ocb.store.journal import Journaled
-
-    for library in ("kazoo", "nodepool_ocb.store"):  # what matters comes to us as exceptions
-        logging.getLogger(library).setLevel(logging.CRITICAL)
-    made = Journaled(settings(ctx).zookeeper, journal.note, noted=journal.noted, on_connected=on_connected)
-    made.start(timeout_seconds, refused_seconds=REFUSED_SECONDS)
-    try:
-        if not founding:
-            clusters.current(made)
-        yield made
-    finally:
-        made.close()
+    return performer(ctx).session(timeout_seconds, on_connected, founding)
 
 
 def load(opened: Session) -> World:
     """Everything as it is now, and no older than this call; says on stderr what cannot be read."""
-    from nodepool_ocb.cli.kit.output import say
-    from nodepool_ocb.store.world.load import load_world
-
-    opened.sync()
-    world = load_world(opened)
-    journal.declare(world)
-    for reason in world.unreadable.values():
-        say(f"warning: this record cannot be read: {reason}")
-    return world
+    return performer().load(opened)
 
 
 def world() -> World:
@@ -101,54 +62,13 @@ def on_this_host(host: str) -> bool:
 
 
 def change(opened: Session, decide: Decide, dry_run: bool = False) -> list[Change]:
-    """Write what ``decide`` gives, transaction by transaction; gives all changes.
-
-    Where somebody changed the same things meanwhile it reads and decides again, after a pause that grows and differs from
-    theirs; raises Stale after ``ATTEMPTS``.
-    """
-    return decided(opened, lambda: decide(opened, load(opened)), dry_run)
+    """Write what ``decide`` gives, transaction by transaction; gives all changes. Raises Stale after ``ATTEMPTS``."""
+    return performer().change(opened, decide, dry_run)
 
 
 def decided(opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], dry_run: bool = False) -> list[Change]:
     """As ``change``, for decisions that read for themselves."""
-    changes: list[Change] = []
-    try:
-        _write(opened, decide, dry_run, changes)
-    except BaseException:
-        if changes and not dry_run:
-            _say_how_far(changes)
-        raise
-    return changes
-
-
-def _say_how_far(changes: Sequence[Change]) -> None:
-    """Of a change in parts that ends before its end."""
-    from nodepool_ocb.cli.kit.output import say
-
-    done = [row.name for row in journal.rows(changes)]
-    if done:
-        say(f"{counted(len(done), 'change')} written, the last of {done[-1]}; the same command goes on with the rest")
-
-
-def _write(
-    opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], dry_run: bool, changes: list[Change]
-) -> None:
-    """``changes`` grows by each transaction that is written."""
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            for transaction in decide():
-                assert not structure.forgotten(transaction), "what comes or goes raises the structure"
-                if dry_run:
-                    journal.remember(opened, transaction)
-                else:
-                    opened.commit(transaction)
-                changes += transaction
-        except Stale as stale:
-            if attempt == ATTEMPTS:
-                raise Stale(f"others keep changing the same things ({stale}); try again", stale.path) from stale
-            time.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.01 * 2**attempt)))
-        else:
-            break
+    return performer().decided(opened, decide, dry_run)
 
 
 def parts(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
@@ -157,6 +77,19 @@ def parts(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
 
 
 # -- journal what was changed --
+
+
+def report_performed(performed: Performed[Any], **more: Any) -> None:
+    """Print the changes of an operation that answers with ``Explained``; a dry run that found any exits with 10."""
+    found: list[Explained] = [*performed.answers]
+    report_rows(
+        performed.rows,
+        performed.dry_run,
+        [line for answer in found for line in answer.explanations],
+        [line for answer in found for line in answer.notes],
+        [row for answer in found for row in answer.kept],
+        **more,
+    )
 
 
 def report(

@@ -9,7 +9,6 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import completion, output, session
-from nodepool_ocb.cli.kit.names import catalogue, noderole_of
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.sealing import reveal_option
 from nodepool_ocb.cli.noderoles import outdated, runs
@@ -20,6 +19,7 @@ from nodepool_ocb.engine.inputs.layers import Brought
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
+from nodepool_ocb.operations.names import catalogue, noderole_of
 from nodepool_ocb.views.attributes import effective as shown
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool_ocb.cli.kit import output, session
-from nodepool_ocb.cli.kit.names import noderole_of
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.selecting import STDIN, Noderoles, noderoles_argument, selector_option
 from nodepool_ocb.cli.noderoles import outdated, runs
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import State
+from nodepool_ocb.operations.names import noderole_of
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.views import explanation as explaining
 from nodepool_ocb.views.explanation import FailedRun, RolloutPointer, SkippedDocument

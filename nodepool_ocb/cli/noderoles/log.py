@@ -12,13 +12,13 @@ import msgspec
 
 from nodepool_ocb.cli import logs
 from nodepool_ocb.cli.kit import completion, output, session, terminal
-from nodepool_ocb.cli.kit.names import noderole_of
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.noderoles import runs
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import NotFound, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import NodeRole, State
+from nodepool_ocb.operations.names import noderole_of
 from nodepool_ocb.views.noderoles import RunOutput, ended
 
 if TYPE_CHECKING:

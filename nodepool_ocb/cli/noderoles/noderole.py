@@ -9,7 +9,6 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import completion, output, sealing, session
-from nodepool_ocb.cli.kit.names import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, settled_option, timeout_option, wait_options
 from nodepool_ocb.cli.kit.sealing import reveal_option
 from nodepool_ocb.cli.kit.selecting import Noderoles, noderoles_argument, noderoles_meant, selector_option
@@ -29,6 +28,7 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change, State
+from nodepool_ocb.operations.names import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.views import noderoles as shown
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import click
 
 from nodepool_ocb.cli.kit import attributes as given
 from nodepool_ocb.cli.kit import completion, output, sealing, session
-from nodepool_ocb.cli.kit.names import catalogue
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.selecting import Noderoles, selector_option
 from nodepool_ocb.cli.noderoles import runs
@@ -21,6 +20,7 @@ from nodepool_ocb.engine.inputs.references import refuse_unresolvable
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Json, State
+from nodepool_ocb.operations.names import catalogue
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session

@@ -1,54 +1,43 @@
-"""Waiting until noderoles are ACTIVE: woken by ZooKeeper's watches, and over at once when the answer is known."""
+"""Waiting until noderoles are ACTIVE, with its progress on stderr; ``operations.waiting`` has the rules."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import UNSET, UnsetType
 
 from nodepool_ocb.cli.kit import journal, output, session
-from nodepool_ocb.cli.kit.follow import Following
 from nodepool_ocb.cli.kit.options import asked
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.documents.counting import counted
-from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
+from nodepool_ocb.errors import InError, OcbError, TimedOut
 from nodepool_ocb.model.records import State
+from nodepool_ocb.operations import following
+from nodepool_ocb.operations.performer import Decide
+from nodepool_ocb.operations.waiting import Choose, WaitStatus, error, standings
 from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.pictures.matrix import RANK
 from nodepool_ocb.views.pictures.tally import sentence
-from nodepool_ocb.views.progress import AwaitedRow, WaitDocument, WaitProgress, awaited, held_up, of_noderoles, tally
+from nodepool_ocb.views.progress import AwaitedRow, WaitDocument, held_up
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from nodepool_ocb.store.client.session import Session
-    from nodepool_ocb.store.world.cache import Cache
+    from nodepool_ocb.engine.world import World
     from nodepool_ocb.store.world.changeset import ChangeSet
 
 LIVE: Final = 12  # noderoles below the count, on a terminal
 FEW: Final = 4  # that are named to somebody who interrupts
 MOST: Final = 12  # that are named at the end
 
-Choose = Callable[[World], Iterable[str]]
-
 
 def worlds(deadline: float | None, tick_seconds: float | None = None) -> Iterator[tuple[World, ChangeSet]]:
-    """The world at once, after every change, and at every tick, with what changed.
-
-    Raises TimedOut at the deadline (monotonic).
-    """
-    world = World()
-
-    def make(opened: Session, wake: Callable[[], None]) -> Cache:
-        from nodepool_ocb.store.world.cache import Cache
-
-        return Cache(opened, world, wake)
-
-    return ((world, touched) for touched in Following(deadline).changes(make, tick_seconds))
+    """For verbs that are not operations yet: ``operations.following.worlds``."""
+    return following.worlds(performer(), deadline, tick_seconds)
 
 
 def wait(
@@ -57,42 +46,43 @@ def wait(
     changes: tuple[ChangeRow, ...] | UnsetType = UNSET,
     again: str | None = None,
 ) -> None:
-    """Wait until the chosen noderoles are ACTIVE, and print how it ended: one document.
+    """Wait until the chosen noderoles are ACTIVE, and print the end: one document.
 
     Raises InError, NotFound (deleted meanwhile), or TimedOut. ``choose`` is asked again with every change. ``again`` are
     the words of the command that waits again.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     settled = bool(asked("settled"))
-    last: tuple[World, WaitProgress] | None = None
+    last: WaitStatus | None = None
     ended: OcbError | None = None
     begun = time.monotonic()
     try:
         with waits.going_on("what was committed", lambda: again or _again(last)):
-            for world, now in _standings(worlds(deadline, waits.TICK_SECONDS), choose):
-                last = world, now
-                if now.settled if settled else now.outcome:
-                    ended = _error(now)
+            for last in _looks(choose, deadline):
+                if last.progress.settled if settled else last.progress.outcome:
+                    ended = error(last.progress)
                     break
-    except TimedOut as error:
-        ended = error
+    except TimedOut as late:
+        ended = late
     _tell(last, ended, changes, time.monotonic() - begun)
     if isinstance(ended, TimedOut) and last is not None:
-        say_what_holds_up(last[0], last[1].waiting)
-    if isinstance(ended, InError) and last is not None and last[1].failed:
-        _say_next_step(*last, settled=settled)
+        for each in last.held_up():
+            output.say(each)
+    if isinstance(ended, InError) and last is not None and last.progress.failed:
+        _say_next_step(last, settled=settled)
     if ended is not None:
         raise ended
 
 
 def say_what_holds_up(world: World, names: Iterable[str]) -> None:
-    """Say again, to somebody whose time is up, what only a person or a machine's return can end."""
+    """For verbs that are not operations yet: ``WaitStatus.held_up``."""
     for each in held_up(world, names, time.time()):
         output.say(each)
 
 
-def _say_next_step(world: World, now: WaitProgress, *, settled: bool) -> None:
-    deployments = {vertex.record.deployment for name in now.failed if (vertex := world.vertex(name))}
+def _say_next_step(last: WaitStatus, *, settled: bool) -> None:
+    now = last.progress
+    deployments = last.deployments(now.failed)
     of = f" --deployment {deployments.pop()}" if len(deployments) == 1 else ""
     retry = f"--failed{of}" if len(now.failed) > 1 else now.failed[0]
     if now.moving and not settled:
@@ -102,13 +92,19 @@ def _say_next_step(world: World, now: WaitProgress, *, settled: bool) -> None:
     )
 
 
-def _again(last: tuple[World, WaitProgress] | None) -> str:
-    names = [*last[1].ready, *last[1].waiting] if last else []
+def _again(last: WaitStatus | None) -> str:
+    names = [*last.progress.ready, *last.progress.waiting] if last else []
     return f"noderole wait {' '.join(names)}" if 0 < len(names) <= FEW else "status --watch"
 
 
+def refuse_settled_alone(*, wait: bool, dry_run: bool) -> None:
+    """Raises UsageError for ``--settled`` without a wait."""
+    if asked("settled") and (not wait or dry_run):
+        raise click.UsageError("--settled goes with --wait")
+
+
 def change_and_wait(
-    decide: session.Decide,
+    decide: Decide,
     choose: Choose | None,
     timeout_seconds: float | None,
     dry_run: bool = False,
@@ -118,8 +114,7 @@ def change_and_wait(
 
     ``explanations``, which ``decide`` may fill, say why of what a dry run would change.
     """
-    if asked("settled") and (choose is None or dry_run):
-        raise click.UsageError("--settled goes with --wait")
+    refuse_settled_alone(wait=choose is not None, dry_run=dry_run)
     with session.session() as opened:
         changes = session.change(opened, decide, dry_run)
     if choose is None or dry_run:
@@ -128,54 +123,42 @@ def change_and_wait(
         wait(choose, timeout_seconds, changes=journal.rows(changes))
 
 
-def _standings(following: Iterable[tuple[World, ChangeSet]], choose: Choose) -> Iterator[tuple[World, WaitProgress]]:
-    """Whenever something changed; how far it is is told meanwhile."""
-    known: dict[str, None] = {}
-    now: WaitProgress | None = None
+def _looks(choose: Choose, deadline: float | None) -> Iterator[WaitStatus]:
+    """Each look that shows a change, or the end; the progress is shown meanwhile."""
     with waits.Progress() as progress:
-        for world, touched in following:
-            if touched or now is None:
-                known |= dict.fromkeys(choose(world))
-                now = of_noderoles(world, known)
-                progress.note(held_up(world, now.waiting, time.time()))
-            progress.tell(tally(world, known), *_table(progress.width, world, now))
-            if touched or now.outcome:
-                yield world, now
+        for each in standings(performer(), choose, deadline, waits.TICK_SECONDS):
+            if each.changed:
+                progress.note(each.held_up())
+            progress.tell(each.tally(), *_table(progress.width, each))
+            if each.changed or each.progress.outcome:
+                yield each
 
 
-def _table(width: int | None, world: World, now: WaitProgress) -> list[RenderableType]:
-    """What moves and what failed, before what waits."""
-    if width is None or not now.waiting:
+def _table(width: int | None, standing: WaitStatus) -> list[RenderableType]:
+    """Noderoles that move or failed, before those that wait."""
+    if width is None or not standing.progress.waiting:
         return []
-    rows = sorted(awaited(world, now.waiting), key=lambda row: RANK.get(row.state, 0) if row.state else 0)
+    found = standing.rows(standing.progress.waiting)
+    rows = sorted(found, key=lambda row: RANK.get(row.state, 0) if row.state else 0)
     return [output.picture(rows[:LIVE], ("noderole", "state", "since", "reason"), ("since",), width)]
 
 
-def _error(now: WaitProgress) -> OcbError | None:
-    if now.outcome == "deleted":
-        return NotFound(f"{now.gone[0]} was deleted")
-    return InError("\n".join(now.causes)) if now.outcome == "error" else None
-
-
 def _tell(
-    last: tuple[World, WaitProgress] | None,
-    ended: OcbError | None,
-    changes: tuple[ChangeRow, ...] | UnsetType,
-    seconds: float,
+    last: WaitStatus | None, ended: OcbError | None, changes: tuple[ChangeRow, ...] | UnsetType, seconds: float
 ) -> None:
     if last is None:
         return
-    world, now = last
+    now = last.progress
     names = sorted([*now.ready, *now.waiting, *now.gone])
     outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
-    rows = tuple(awaited(world, names))
+    rows = tuple(last.rows(names))
     if output.chosen() == "name":
         output.things(rows, ("noderole",), key="noderole")
         return
     document = WaitDocument(outcome=outcome, stuck=now.stuck, noderoles=rows, changes=changes)
     lacking = rows if outcome == "timeout" else [row for row in rows if row.state in (State.ERROR, None)]
     shown = _failed(lacking) if output.chosen() == "table" else []
-    output.thing(document, "", *shown, sentence(tally(world, names), seconds))
+    output.thing(document, "", *shown, sentence(last.tally(), seconds))
 
 
 def _failed(rows: Sequence[AwaitedRow]) -> list[RenderableType]:

@@ -9,7 +9,6 @@ import click
 
 from nodepool_ocb.cli.kit import completion
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.kit.names import deployment_of, role_of
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.selecting import Nodes, divided, selector_option
 from nodepool_ocb.cli.nodes.creating import active_jigs
@@ -18,6 +17,7 @@ from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations.names import deployment_of, role_of
 from nodepool_ocb.views.changes import ChangeRow, keeps
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from nodepool_ocb.cli.kit import assignments as assigning
 from nodepool_ocb.cli.kit import completion
 from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.kit.assignments import login
-from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.engine import nodes
 from nodepool_ocb.engine.binding import Plan
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Node
+from nodepool_ocb.operations.names import deployment_of
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session

@@ -9,7 +9,6 @@ import click
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.kit.names import node_of
 from nodepool_ocb.cli.kit.options import Verb, confirm, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.selecting import Nodes, nodes_argument, selector_option
 from nodepool_ocb.engine import nodes
@@ -18,6 +17,7 @@ from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Delete
+from nodepool_ocb.operations.names import node_of
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session

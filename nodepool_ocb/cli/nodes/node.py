@@ -12,7 +12,6 @@ from nodepool_ocb.cli.aside import node as aside
 from nodepool_ocb.cli.kit import assignments as assigning
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.kit.names import deployment_of, node_of, record_of
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, wait_options
 from nodepool_ocb.cli.kit.selecting import Nodes, divided, nodes_argument, nodes_meant, selector_option
 from nodepool_ocb.cli.noderoles import waiting
@@ -25,6 +24,7 @@ from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations.names import deployment_of, node_of, record_of
 from nodepool_ocb.views import nodes as shown
 
 if TYPE_CHECKING:

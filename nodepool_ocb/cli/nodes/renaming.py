@@ -10,13 +10,13 @@ import msgspec
 
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.kit.names import node_of
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.engine import renaming
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Json
+from nodepool_ocb.operations.names import node_of
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.frames import Znode

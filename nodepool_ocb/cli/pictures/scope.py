@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable, Sequence
 
 from nodepool_ocb.cli.kit import session
-from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.noderoles import outdated
 from nodepool_ocb.engine import selection
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import NotFound
+from nodepool_ocb.operations.names import deployment_of
 
 
 class Scope:

@@ -10,7 +10,6 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import completion, output
-from nodepool_ocb.cli.kit.options import unknown
 from nodepool_ocb.cli.noderoles import outdated
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine import inputs
@@ -19,6 +18,7 @@ from nodepool_ocb.engine.noderole import refreshable, renewing
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model.records import State
+from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.rollout.observer import Observer
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from nodepool_ocb.cli.kit import completion, output, session
-from nodepool_ocb.cli.kit.options import unknown
 from nodepool_ocb.cli.rollouts import stages
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, LockOwner
+from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.rollout.records import Decision, Rollout
 from nodepool_ocb.views.rollouts import rows as shown
 from nodepool_ocb.views.rollouts import tables

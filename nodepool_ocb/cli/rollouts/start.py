@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import output, session
-from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option, unknown
+from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option
 from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.cli.rollouts import again, rolling, stages, strategy, watch
 from nodepool_ocb.cli.rollouts.stages import Sending
@@ -22,6 +22,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, OcbError
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Check, DeploymentState, State
+from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.views.rollouts.rows import Key, row
 from nodepool_ocb.views.times import age
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool_ocb.cli.kit import completion, output, session
-from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.selecting import nodes_meant, selector_option
 from nodepool_ocb.cli.rollouts import stages
@@ -17,6 +16,7 @@ from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Node
+from nodepool_ocb.operations.names import deployment_of
 
 if TYPE_CHECKING:
     from nodepool_ocb.rollout.plan import Plan

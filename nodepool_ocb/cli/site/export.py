@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool_ocb.cli.kit import completion, output, selecting, session, terminal
-from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.engine import deployments
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.operations.names import deployment_of
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.kit.names import deployment_of
 from nodepool_ocb.cli.kit.selecting import nodes_meant
 from nodepool_ocb.cli.tasks import lists, sources
 from nodepool_ocb.cli.tasks.lists import Loaded, Owner
@@ -21,6 +20,7 @@ from nodepool_ocb.engine import deployments, unreadable
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.operations.names import deployment_of
 from nodepool_ocb.tasks import members as membership
 from nodepool_ocb.tasks.plan import Member, Plan
 from nodepool_ocb.tasks.runs import uniting

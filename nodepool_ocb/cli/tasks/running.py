@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool_ocb.cli.kit import output
-from nodepool_ocb.cli.kit.options import unknown
 from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import LockOwner
+from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.views.tasks import runs as shown
 from nodepool_ocb.views.tasks.histories import InstanceRow
 from nodepool_ocb.views.tasks.runs import Key

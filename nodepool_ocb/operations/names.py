@@ -1,16 +1,32 @@
-"""Finding what a command line names; a name that does not exist gets the nearest one that does. Pure.
+"""Records by name. A name that does not exist is answered with the nearest one that does. Pure.
 
-Each raises NotFound, or Conflict for a record that cannot be read.
+Each function raises NotFound, or Conflict for a record that cannot be read.
 """
 
 from __future__ import annotations
 
-from nodepool_ocb.cli.kit.options import unknown
+from collections.abc import Iterable
+
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Deployment, Node, Role
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> NotFound:
+    """The error for a name that does not exist."""
+    known = list(known)
+    if set(name) & set("*?[") and kind in ("node", "noderole"):
+        return NotFound(f"{kind} {name} does not exist; a pattern of names is a selector: -l '{name}'")
+    full = [each for each in known if each.startswith(f"{name}.")]  # a host without its domain
+    near = (
+        f"; did you mean {' or '.join(f'`{each}`' for each in full)}?"
+        if 0 < len(full) < 4
+        else did_you_mean(name, known)
+    )
+    return NotFound(f"{kind} {name} does not exist{near or f'; see: nodepool-ocb {kind.split()[0]} list'}")
 
 
 def role_of(world: World, name: str) -> Stored[Role]:
@@ -36,13 +52,13 @@ def node_of(world: World, fqdn: str) -> NodeView:
 
 
 def record_of(view: NodeView) -> Node:
-    """The record of a node that was found."""
+    """The record of a node that ``node_of`` gave."""
     assert view.record is not None, "node_of gives only nodes that exist"
     return view.record
 
 
 def noderole_of(world: World, name: str) -> Vertex:
-    """NotFound also for what is not written ``role@fqdn``."""
+    """Raises NotFound also for a name that is not ``ROLE@FQDN``."""
     try:
         key = paths.split_noderole(name)
     except ValueError as wrong:

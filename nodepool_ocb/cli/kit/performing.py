@@ -1,0 +1,99 @@
+"""How commands perform operations: the performer of this command, and the command line as its caller.
+
+A command has one performer, which click's ``meta`` keeps, so that its parts share a journal.
+"""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+from msgspec.structs import replace
+
+from nodepool_ocb.cli.kit.options import asked, confirm
+from nodepool_ocb.operations.operation import Call, Operation, Performed
+from nodepool_ocb.operations.performer import Performer
+
+if TYPE_CHECKING:
+    from nodepool_ocb.config import Settings
+
+_META: Final = "nodepool_ocb.cli.performer"
+
+T = TypeVar("T")
+
+
+class Terminal:
+    """The caller of operations, on a terminal or in a script."""
+
+    def __init__(self, *, yes: bool = False) -> None:
+        self.yes = yes  # agreement is given on the command line
+
+    def note(self, text: str) -> None:
+        """Print it on stderr."""
+        from nodepool_ocb.cli.kit import output
+
+        output.say(text)
+
+    def agree(self, text: str, details: Sequence[str]) -> bool:
+        """Ask on the terminal; raises UsageError without one, and Abort for a no."""
+        if not self.yes:
+            for each in details:
+                self.note(each)
+        confirm(text, self.yes)
+        return not self.yes
+
+
+def me() -> str:
+    """The user noted as the cause of a change; under sudo the user that called it. The environment says so: it is no proof."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+    return os.environ.get("SUDO_USER") or user if user == "root" else user
+
+
+def settings(ctx: click.Context | None = None) -> Settings:
+    """The configuration, with ``--zookeeper`` in its place; raises Invalid."""
+    from nodepool_ocb import config
+
+    loaded = config.load(asked("config", ctx))
+    hosts = asked("zookeeper", ctx)
+    return replace(loaded, zookeeper=replace(loaded.zookeeper, hosts=hosts)) if hosts else loaded
+
+
+def performer(ctx: click.Context | None = None) -> Performer:
+    """The performer of this command."""
+    ctx = ctx or click.get_current_context(silent=True)
+    kept: Performer | None = None if ctx is None else ctx.meta.get(_META)
+    if kept is None:
+        for library in ("kazoo", "nodepool_ocb.store"):  # their faults come to us as exceptions
+            logging.getLogger(library).setLevel(logging.CRITICAL)
+        call = Call(login=me(), host=socket.gethostname(), verb=_verb(), reason=asked("reason", ctx))
+        kept = Performer(call, Terminal(), lambda: settings(ctx))
+        if ctx is not None:
+            ctx.meta[_META] = kept
+    return kept
+
+
+def perform(operation: Operation[T], *, dry_run: bool = False, yes: bool = False) -> Performed[T]:
+    """Perform an operation as this command; raises the errors of the operation and of its session."""
+    used = performer()
+    used.call = replace(used.call, dry_run=dry_run)
+    used.caller = Terminal(yes=yes)
+    return used.perform(operation)
+
+
+def _verb() -> str:
+    """As it is typed: the noun and the verb."""
+    ctx = click.get_current_context(silent=True)
+    typed: list[str] = []
+    while ctx is not None and ctx.parent is not None:
+        if isinstance(ctx.parent.command, click.Group):
+            typed.insert(0, str(ctx.info_name))
+        ctx = ctx.parent
+    return " ".join(typed)

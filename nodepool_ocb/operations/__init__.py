@@ -1,0 +1,1 @@
+"""Operations: each verb as a typed struct with a pure decision; a performer reads, writes, journals, waits and follows."""

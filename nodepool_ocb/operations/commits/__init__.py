@@ -1,0 +1,1 @@
+"""Rules that every verb shares that commits noderoles: outdated noderoles, and reservations of rollouts."""

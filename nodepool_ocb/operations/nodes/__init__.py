@@ -1,0 +1,1 @@
+"""Operations of nodes: create, mark, bind, commit, hold, rename, delete."""

@@ -1,0 +1,164 @@
+"""An operation: the arguments of one verb, typed, and the pure decision that they lead to.
+
+``decide`` is a generator. It yields three kinds of steps:
+
+- a lookup: a read, which the performer carries out;
+- a note: a sentence for the caller;
+- a transaction: changes, which the performer commits, or only reports in a dry run.
+
+Its return value is the answer of the operation: a document of ``views/``, or ``Explained`` for a verb that only writes.
+
+``decide`` does no I/O and has no clock. If a commit is refused because another writer was faster, the performer calls
+``decide`` again from the beginning. An operation is independent of the interface that received it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from nodepool_ocb.model.records import Change
+from nodepool_ocb.views.changes import ChangeRow
+
+if TYPE_CHECKING:
+    from nodepool_ocb.config import Settings
+    from nodepool_ocb.engine.world import World
+    from nodepool_ocb.operations.performer import Reader
+
+T = TypeVar("T")
+
+
+class Right(StrEnum):
+    """The right that a caller needs; each includes those before it."""
+
+    VIEWER = "viewer"  # reads
+    OPERATOR = "operator"  # moves work: binds, commits, retries, pauses
+    ADMIN = "admin"  # deletes records, changes secrets, rights and the cluster itself
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """The circumstances of one call, as the interface knows them; the journal records them.
+
+    ``login`` is stated by the interface: the command line takes it from the environment, which proves nothing.
+    """
+
+    login: str
+    host: str  # from which the call came
+    verb: str = ""  # noun and verb of a command without an operation
+    reason: str | None = None
+    dry_run: bool = False
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """The values beside the records that one attempt of ``decide`` depends on."""
+
+    call: Call
+    now: float  # ZooKeeper's time, in seconds since the epoch
+    local_now: float  # this host's time, for the ages that documents show
+    settings: Settings
+    written: tuple[
+        Change, ...
+    ] = ()  # by this call so far: of rounds and attempts before; in a dry run, of rounds before
+
+    @property
+    def by(self) -> str:
+        """The login that records name as the cause of a change."""
+        return self.call.login
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A sentence for the caller, sent when the step is taken."""
+
+    text: str
+
+
+class Lookup(msgspec.Struct, Generic[T], frozen=True):
+    """A read that a decision needs: ``answer = yield from SomeLookup(...)``.
+
+    ``records`` names the part of the tree, for the table of operations. A lookup that is ``kept`` is answered one time in a
+    call: later attempts get the same answer.
+    """
+
+    records: ClassVar[str]
+    kept: ClassVar[bool] = False
+
+    def __iter__(self) -> Generator[Lookup[T], Any, T]:
+        answer: T = yield self
+        return answer
+
+    @property
+    def key(self) -> object:
+        """Lookups of one key that are ``kept`` have one answer."""
+        return self
+
+    def answer(self, reader: Reader) -> T:
+        """Read it; raises the errors of the session."""
+        raise NotImplementedError
+
+
+Step: TypeAlias = Lookup[Any] | Note | Sequence[Change]
+#: The steps of a decision, and its answer.
+Steps: TypeAlias = Generator[Step, Any, T]
+
+
+class Operation(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One verb of one noun; the fields are its arguments. A field never names a file: the caller reads files.
+
+    The class is named noun and verb: ``NodeBind``. ``reads`` holds each lookup that ``decide`` may ask; ``writes`` holds
+    the kinds of changes, as the journal names them. The performer asserts both.
+    """
+
+    noun: ClassVar[str]
+    verb: ClassVar[str]  # empty for a noun without verbs, such as ``apply``
+    right: ClassVar[Right]
+    reads: ClassVar[tuple[type[Lookup[Any]], ...]]
+    writes: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def title(cls) -> str:
+        """Noun and verb, as the journal records them.
+
+        >>> class LampLight(Operation[None], frozen=True):
+        ...     noun, verb = "lamp", "light"
+        >>> LampLight.title()
+        'lamp light'
+        """
+        return f"{cls.noun} {cls.verb}".strip()
+
+    @property
+    def rounds(self) -> int:
+        """The number of independent decisions: each is retried by itself, and its changes stay if a later one fails."""
+        return 1
+
+    def decide(self, situation: Situation) -> Steps[T]:
+        """The steps, and the answer; raises the errors of ``errors.py``."""
+        raise NotImplementedError
+
+    def awaited(self, world: World, answer: T) -> Iterable[str]:
+        """The noderoles that ``--wait`` waits for, as ``ROLE@FQDN``."""
+        raise NotImplementedError
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a verb that writes: the sentences beside the rows of its changes."""
+
+    explanations: tuple[str, ...] = ()  # reasons of changes; the command line prints them in a dry run
+    notes: tuple[str, ...] = ()  # explanations that people need after the change, too
+    kept: tuple[ChangeRow, ...] = ()  # records that were named and stay as they are
+    after: tuple[str, ...] = ()  # sentences to show after the changes
+
+
+class Performed(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """An operation that was performed: its answers, one for each round, and the rows of its changes."""
+
+    answers: tuple[T, ...]
+    rows: tuple[ChangeRow, ...]
+    dry_run: bool
+
+    @property
+    def answer(self) -> T:
+        """The answer of the last round."""
+        return self.answers[-1]

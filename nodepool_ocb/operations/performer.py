@@ -1,0 +1,258 @@
+"""The performer: reads the answers of an operation's lookups, writes its transactions with their journal entries.
+
+If another writer was faster, it reads and decides again, after a pause that grows and is random. It is the one place where
+operations reach ZooKeeper. ``store`` is imported when a session is opened, not before.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.engine import structure
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import OcbError, Stale
+from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations.journal import Journal
+from nodepool_ocb.operations.operation import Call, Lookup, Note, Operation, Performed, Situation, Steps
+
+if TYPE_CHECKING:
+    from nodepool_ocb.config import Settings
+    from nodepool_ocb.store.client.session import Session
+
+CONNECT_SECONDS: Final = 7.0  # a command without ZooKeeper ends within ten, also on a busy machine
+REFUSED_SECONDS: Final = 1.0  # a server that restarts may be back by then
+ATTEMPTS: Final = (
+    40  # each refused attempt means that another writer succeeded, so many callers make progress side by side
+)
+LONGEST_PAUSE_SECONDS: Final = 1.0
+
+T = TypeVar("T")
+Decide = Callable[["Session", World], Iterable[Sequence[Change]]]
+
+
+class Caller(Protocol):
+    """The interface that calls: the command line, or the API."""
+
+    def note(self, text: str) -> None:
+        """Show a sentence now."""
+
+    def agree(self, text: str, details: Sequence[str]) -> bool:
+        """Ask for agreement to an irreversible change ("delete node n1 ..."), unless the call carries it already.
+
+        True if it was asked for; raises if it is refused.
+        """
+
+
+class Performer:
+    """Performs the operations of one call; not thread-safe."""
+
+    def __init__(self, call: Call, caller: Caller, settings: Callable[[], Settings]) -> None:
+        self.call = call
+        self.caller = caller
+        self.settings = settings  # raises Invalid
+        self.journal = Journal(call)
+
+    # -- reading --
+
+    @contextmanager
+    def session(
+        self,
+        timeout_seconds: float = CONNECT_SECONDS,
+        on_connected: Callable[[], None] | None = None,
+        founding: bool = False,
+    ) -> Iterator[Session]:
+        """A session that is closed at the end; each of its commits carries its journal entry.
+
+        Raises Unavailable, Denied, Invalid, or NoCluster unless it is ``founding``.
+        """
+        from nodepool_ocb.store import clusters
+        from nodepool_ocb.store.journal import Journaled
+
+        made = Journaled(
+            self.settings().zookeeper, self.journal.entry, noted=self.journal.written, on_connected=on_connected
+        )
+        made.start(timeout_seconds, refused_seconds=REFUSED_SECONDS)
+        try:
+            if not founding:
+                clusters.current(made)
+            yield made
+        finally:
+            made.close()
+
+    def load(self, opened: Session) -> World:
+        """The world, no older than this call; a note names each record that cannot be read."""
+        from nodepool_ocb.store.world.load import load_world
+
+        opened.sync()
+        world = load_world(opened)
+        self.journal.declare(world)
+        for reason in world.unreadable.values():
+            self.caller.note(f"warning: this record cannot be read: {reason}")
+        return world
+
+    def read(self, steps: Steps[T], opened: Session | None = None) -> T:
+        """The answer of steps that write nothing, in a session of their own, or in ``opened``."""
+        if opened is None:
+            with self.session() as own:
+                return self.read(steps, own)
+        return Reader(self, opened, {}).run(steps)
+
+    # -- operations --
+
+    def perform(self, operation: Operation[T], opened: Session | None = None) -> Performed[T]:
+        """Perform it in a session of its own, or in ``opened``; raises Stale after ``ATTEMPTS``, and the errors of both."""
+        if opened is None:
+            with self.session() as own:
+                return self.perform(operation, own)
+        self.journal.verb = operation.title()
+        kept: dict[object, Any] = {}
+        changes: list[Change] = []
+        answers: list[T] = []
+        for _ in range(operation.rounds):
+            found: list[T] = []
+            before = len(changes)
+
+            def decide(found: list[T] = found) -> Iterator[Sequence[Change]]:
+                reader = Reader(self, opened, kept, operation.reads)
+                found[:] = [(yield from reader.transactions(operation.decide(self._situation(opened, changes))))]
+
+            self._decided(opened, decide, self.call.dry_run, changes, before)
+            answers += found
+        rows = self.journal.rows(changes)
+        undeclared = {row.kind for row in rows} - {*operation.writes}
+        assert not undeclared, f"`writes` of {operation.title()} lacks {undeclared}"
+        return Performed(answers=tuple(answers), rows=rows, dry_run=self.call.dry_run)
+
+    def _situation(self, opened: Session, changes: Sequence[Change]) -> Situation:
+        return Situation(
+            call=self.call,
+            now=opened.now(),
+            local_now=time.time(),
+            settings=self.settings(),
+            written=tuple(changes),
+        )
+
+    # -- writing --
+
+    def change(self, opened: Session, decide: Decide, dry_run: bool = False) -> list[Change]:
+        """Write the transactions of ``decide``, one after the other; gives all changes. Raises Stale after ``ATTEMPTS``."""
+        return self.decided(opened, lambda: decide(opened, self.load(opened)), dry_run)
+
+    def decided(
+        self, opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], dry_run: bool = False
+    ) -> list[Change]:
+        """As ``change``, for a decision that reads by itself."""
+        changes: list[Change] = []
+        self._decided(opened, decide, dry_run, changes, 0)
+        return changes
+
+    def _decided(
+        self,
+        opened: Session,
+        decide: Callable[[], Iterable[Sequence[Change]]],
+        dry_run: bool,
+        changes: list[Change],
+        before: int,
+    ) -> None:
+        try:
+            self._write(opened, decide, dry_run, changes)
+        except BaseException:
+            if len(changes) > before and not dry_run:
+                self._note_how_far(changes[before:])
+            raise
+
+    def _note_how_far(self, changes: Sequence[Change]) -> None:
+        """Name the last written change of a call that ends before its end."""
+        done = [row.name for row in self.journal.rows(changes)]
+        if done:
+            self.caller.note(
+                f"{counted(len(done), 'change')} written, the last of {done[-1]}; the same command goes on with the rest"
+            )
+
+    def _write(
+        self,
+        opened: Session,
+        decide: Callable[[], Iterable[Sequence[Change]]],
+        dry_run: bool,
+        changes: list[Change],
+    ) -> None:
+        """``changes`` grows by each transaction that is written."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                for transaction in decide():
+                    assert not structure.forgotten(transaction), "what comes or goes raises the structure"
+                    if dry_run:
+                        self.journal.remember(opened, transaction)
+                    else:
+                        opened.commit(transaction)
+                    changes += transaction
+            except Stale as stale:
+                if attempt == ATTEMPTS:
+                    raise Stale(f"others keep changing the same things ({stale}); try again", stale.path) from stale
+                time.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.01 * 2**attempt)))
+            else:
+                break
+
+
+class Reader:
+    """Answers the lookups of one attempt; ``world`` is the world that was read last."""
+
+    def __init__(
+        self,
+        performer: Performer,
+        opened: Session,
+        kept: dict[object, Any],
+        declared: Sequence[type[Lookup[Any]]] | None = None,
+    ) -> None:
+        """``kept`` outlives the attempt; ``declared``: the lookups that may be asked, if that is known."""
+        self.performer = performer
+        self.session = opened
+        self.world = World()
+        self._kept = kept
+        self._declared = declared
+
+    def transactions(self, steps: Steps[T]) -> Generator[Sequence[Change], None, T]:
+        """The transactions of a decision; its lookups are answered and its notes are sent on the way."""
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Note):
+                    self.performer.caller.note(step.text)
+                elif isinstance(step, Lookup):
+                    try:
+                        answer = self._answer(step)
+                    except OcbError as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(answer)
+                    continue
+                else:
+                    yield step
+                step = next(steps)
+        except StopIteration as ended:
+            value: T = ended.value
+            return value
+
+    def run(self, steps: Steps[T]) -> T:
+        """The answer of steps that write nothing."""
+        made = self.transactions(steps)
+        try:
+            next(made)
+        except StopIteration as ended:
+            value: T = ended.value
+            return value
+        raise AssertionError("a read yields no transaction")
+
+    def _answer(self, lookup: Lookup[Any]) -> Any:
+        asked = type(lookup)
+        assert self._declared is None or asked in self._declared, f"`reads` lacks {asked.__name__}"
+        if not lookup.kept:
+            return lookup.answer(self)
+        if lookup.key not in self._kept:
+            self._kept[lookup.key] = lookup.answer(self)
+        return self._kept[lookup.key]

@@ -1,0 +1,101 @@
+"""The world, and the parts of it that no world holds: attributes, and whole branches of the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model.records import Delete, Given, Json
+from nodepool_ocb.operations.operation import Lookup
+
+if TYPE_CHECKING:
+    from nodepool_ocb.operations.performer import Reader
+    from nodepool_ocb.store.client.blobs import Read
+    from nodepool_ocb.store.client.frames import Znode
+
+
+class ReadWorld(Lookup[World], frozen=True):
+    """Everything below ``/ocb``, as it is now; a note names each record that cannot be read."""
+
+    records = "everything below /ocb"
+
+    def answer(self, reader: Reader) -> World:
+        reader.world = reader.performer.load(reader.session)
+        return reader.world
+
+
+class ReadAttributes(Lookup["Read"], frozen=True):
+    """The attributes called ``names`` below the noderoles at the paths ``folders``."""
+
+    records = "attributes of noderoles"
+
+    folders: Sequence[str]
+    names: Sequence[str]
+
+    def answer(self, reader: Reader) -> Read:
+        from nodepool_ocb.store.client import blobs
+
+        return blobs.read(reader.session, self.folders, self.names)
+
+
+class ReadRunInputs(Lookup[Sequence[Given | None]], frozen=True):
+    """The recorded inputs of the newest runs, by path; None where none are recorded."""
+
+    records = "inputs of runs"
+
+    places: Sequence[str]
+
+    def answer(self, reader: Reader) -> Sequence[Given | None]:
+        from nodepool_ocb.store.client import blobs
+
+        return blobs.given(reader.session, self.places)
+
+
+class ReadDeletions(Lookup[list[Delete]], frozen=True):
+    """The deletions of a path and all below it, at the versions of the world that was read last.
+
+    Raises Stale if a record came or changed since that world was read, and Invalid for one that cannot be read.
+    """
+
+    records = "a branch of the tree"
+
+    path: str
+
+    def answer(self, reader: Reader) -> list[Delete]:
+        from nodepool_ocb.store.subtree import removal_as_judged
+
+        return removal_as_judged(reader.session, reader.world, self.path)
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """A path and all below it: the deletions, as ``ReadDeletions`` gives them, and the JSON of each znode."""
+
+    deletions: list[Delete]
+    contents: Mapping[str, Json]
+
+
+class ReadBranch(Lookup[Branch], frozen=True):
+    """A path and all below it; raises as ``ReadDeletions``, and Conflict for content that is not JSON."""
+
+    records = "a branch of the tree"
+
+    path: str
+
+    def answer(self, reader: Reader) -> Branch:
+        from nodepool_ocb.store.subtree import judged, subtree
+
+        znodes = subtree(reader.session, self.path)
+        return Branch(judged(reader.world, znodes), {znode.path: _content(znode) for znode in znodes})
+
+
+def _content(znode: Znode) -> Json:
+    from nodepool_ocb.store.client import codec
+
+    try:
+        return msgspec.json.decode(codec.unsigned(znode.data)) if znode.data else None
+    except msgspec.DecodeError as wrong:
+        raise Conflict(f"{znode.path} cannot be read, and would not get along: {wrong}") from wrong
