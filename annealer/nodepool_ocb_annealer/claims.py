@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from nodepool_ocb.engine import aside, claim, instants
+from nodepool_ocb.engine import aside, claim
 from nodepool_ocb.engine.acting.backoff import backoff_left
-from nodepool_ocb.engine.noderole import Event, apply, claimable
+from nodepool_ocb.engine.inline_runs import EndedRun, InlineBatch, claimables, complete_inline
+from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.readiness import runnable, unsettled_child
 from nodepool_ocb.engine.world import NodeView, Vertex
 from nodepool_ocb.errors import Conflict, NotFound, OcbError
@@ -51,7 +52,7 @@ class Claims:
     ) -> None:
         self._context, self._slots, self._tidying, self._judging = context, slots, tidying, judging
         self._has_code = has_code
-        self._carried: dict[str, instants.Carried] = {}  # nodes whose noderoles are being done at once
+        self._inline: dict[str, InlineBatch] = {}  # node → the batch whose transaction was sent
         self._waiting_for_slot: set[str] = set()  # nodes with work for which there was no slot
         self._checks_waiting: set[str] = set()  # nodes with a check for which there was no spare slot
         self._waiting_for_capacity: set[str] = set()  # nodes with work that came when MOST_IN_FLIGHT were
@@ -67,7 +68,7 @@ class Claims:
         return self._faults.trouble
 
     def __len__(self) -> int:
-        return len(self.executor) + len(self._carried)
+        return len(self.executor) + len(self._inline)
 
     def runs(self) -> set[str]:
         """The runs that go on here."""
@@ -82,7 +83,7 @@ class Claims:
             self.executor.look(fqdn)
             return
         view = context.world.nodes.get(fqdn)
-        if view is None or context.resting or not context.session.trusted or fqdn in self._carried:
+        if view is None or context.resting or not context.session.trusted or fqdn in self._inline:
             return
         if view.claim is not None:
             self._ready_since.pop(fqdn, None)  # ranks count anew from when it is free
@@ -97,14 +98,14 @@ class Claims:
     def void(self) -> None:
         """The session is over: nothing is ours any more."""
         self.executor.void()
-        self._carried.clear()
+        self._inline.clear()
 
     def next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None:
         """The noderole to run next: of the highest rank, then no check, then the least deep in the graph, then by name."""
         context, now = self._context, self._context.session.now()
         planned: Mapping[Vertex, NodeRole] = moved or {}
         candidates: list[Vertex] = []
-        for vertex in _claimables(view, planned):
+        for vertex in claimables(view, planned):
             record = planned.get(vertex, vertex.record)
             if record.state is State.TRANSITION and moved is None and vertex.lacking and not record.cancel_reason:
                 self._let_go(vertex)
@@ -162,63 +163,47 @@ class Claims:
             self._waiting_for_slot.add(fqdn)
             return
         self._ready_since.pop(fqdn, None)
-        if self._at_once(vertex):
+        if self._complete_now(vertex):
             return
         try:
             self.executor.begin(vertex)
         except (Conflict, NotFound) as incomplete:
             self.refused(vertex, incomplete)
 
-    # -- noderoles with nothing to run --
+    # -- inline runs --
 
-    @property
-    def identity(self) -> str:
-        return self._context.identity
-
-    def name_run(self, view: NodeView) -> str:
-        return self._slots.name_run(view)
-
-    def at_once(self, view: NodeView, moved: Mapping[Vertex, NodeRole]) -> list[Vertex]:
-        """The noderoles of a node that may start and have nothing to run, ``moved`` being what is to be written with them.
-
-        Whether the node is free was seen by whoever asks: ``consider`` and ``next``, or the end of a run on it.
-        """
-        context, now = self._context, self._context.session.now()
-        return [
-            vertex
-            for vertex in _claimables(view, moved)
-            if runnable(context.world, vertex, now, context.jigs, moved) and self._slots.instant(vertex)
-        ]
-
-    def _at_once(self, vertex: Vertex) -> bool:
-        """Do all of the node that has nothing to run, if this noderole has nothing to."""
+    def _complete_now(self, vertex: Vertex) -> bool:
+        """Send the inline noderoles of the node in one transaction, if this one is inline; whether it did."""
         context = self._context
-        carried = self.carry(vertex.node) if self._slots.instant(vertex) else None
-        if carried is None:
+        batch = self.complete_inline(vertex.node) if self._slots.instant(vertex) else None
+        if batch is None:
             return False
-        self._carried[carried.node] = carried
-        context.send(carried.changes, partial(self._written_at_once, vertex, carried), f"claim of {vertex.name}")
+        self._inline[batch.node] = batch
+        context.send(batch.changes, partial(self._inline_written, vertex, batch), f"claim of {vertex.name}")
         return True
 
-    def carry(self, view: NodeView, ended: instants.Ended | None = None) -> instants.Carried | None:
-        """All of a node that has nothing to run, behind the run that ``ended`` on it; None where that is nothing."""
-        return instants.carry(self._context.world, view, self, self._context.session.now(), ended)
+    def complete_inline(self, view: NodeView, ended: EndedRun | None = None) -> InlineBatch | None:
+        """One transaction that completes the inline noderoles of a node, behind ``ended`` if given; None if there is none."""
+        context = self._context
+        return complete_inline(
+            context.world, view, self._slots.inline_runner(context.identity), context.session.now(), ended
+        )
 
-    def _written_at_once(self, vertex: Vertex, carried: instants.Carried, refused: OcbError | None) -> None:
-        if self._carried.get(carried.node) is not carried:
+    def _inline_written(self, vertex: Vertex, batch: InlineBatch, refused: OcbError | None) -> None:
+        if self._inline.get(batch.node) is not batch:
             return
-        del self._carried[carried.node]
+        del self._inline[batch.node]
         if refused is not None:
             self.refused(vertex, refused)
         else:
-            self._refusals.well(carried.node)
-            self.carried(carried)
-            self.consider(carried.node)
+            self._refusals.well(batch.node)
+            self.inline_completed(batch)
+            self.consider(batch.node)
         self.retry_waiting()
 
-    def carried(self, carried: instants.Carried) -> None:
-        """Noderoles with nothing to run were done."""
-        for grant in carried.done:
+    def inline_completed(self, batch: InlineBatch) -> None:
+        """A transaction that completed inline noderoles was written."""
+        for grant in batch.done:
             COUNT[Event.CLAIM].inc()
             COUNT[Event.SUCCEED].inc()
             metrics.RUNS.labels(grant.jig or "", "succeeded").inc()
@@ -287,9 +272,3 @@ class Claims:
             account = claim.accounted(vertex, now, "abandoned", "a parent is not well any more")
             changes = claim.settling(moved, (vertex,), list(account))
             context.send(changes, lambda _: None, f"letting go {vertex.name}")
-
-
-def _claimables(view: NodeView, moved: Mapping[Vertex, NodeRole]) -> list[Vertex]:
-    """The noderoles of a node whose own state lets them be claimed, ``moved`` being what is to be written."""
-    turning = [vertex for vertex in moved if vertex.node is view and vertex not in view.ready]
-    return [vertex for vertex in [*view.ready, *turning] if claimable(moved.get(vertex, vertex.record))]

@@ -7,7 +7,7 @@ import threading
 import msgspec
 
 from nodepool_ocb.engine import claim
-from nodepool_ocb.engine.instants import Carried
+from nodepool_ocb.engine.inline_runs import InlineBatch
 from nodepool_ocb.engine.run import Event, RunState
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Jig, Outcome, Unreachable
@@ -64,7 +64,7 @@ class Attempt:
         self.answer = Answer(Event.LEFT)  # the newest that says something
         self.conclusion: Conclusion | None = None  # what is being written
         self.refused: OcbError | None = None  # why the claim, or the newest write of its outcome, was refused
-        self.following: Attempt | Carried | None = None  # what is claimed with it
+        self.following: Attempt | InlineBatch | None = None  # what is claimed with it
 
     @property
     def name(self) -> str:

@@ -14,8 +14,9 @@ from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import claim, instants
+from nodepool_ocb.engine import claim
 from nodepool_ocb.engine import run as machine
+from nodepool_ocb.engine.inline_runs import EndedRun, InlineBatch
 from nodepool_ocb.engine.noderole import Event as Happened
 from nodepool_ocb.engine.run import Do, Event, Phase
 from nodepool_ocb.engine.world import NodeView, Vertex
@@ -45,8 +46,8 @@ class ClaimCallbacks(Protocol):
     def consider(self, fqdn: str) -> None: ...
     def retry_waiting(self) -> None: ...
     def next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None: ...
-    def carry(self, view: NodeView, ended: instants.Ended | None = None) -> instants.Carried | None: ...
-    def carried(self, carried: instants.Carried) -> None: ...
+    def complete_inline(self, view: NodeView, ended: EndedRun | None = None) -> InlineBatch | None: ...
+    def inline_completed(self, batch: InlineBatch) -> None: ...
     def claimed(self, fqdn: str) -> None: ...
     def ended(self, vertex: Vertex) -> None: ...
     def refused(self, vertex: Vertex, refused: OcbError) -> None: ...
@@ -267,7 +268,7 @@ class Executor:
 
     def _follow(
         self, attempt: Attempt, conclusion: conclusions.Conclusion
-    ) -> tuple[Attempt | instants.Carried | None, list[Change]]:
+    ) -> tuple[Attempt | InlineBatch | None, list[Change]]:
         """What comes next on the same node, if anything does, and the transaction that ends this run."""
         context, grant, view = self._context, attempt.grant, attempt.grant.vertex.node
         if context.resting or not conclusion.passes_on:
@@ -276,9 +277,9 @@ class Executor:
         if vertex is None or not self._slots.room(vertex, instead_of=attempt):
             return None, conclusion.together()
         if self._slots.instant(vertex):
-            ended = instants.Ended(grant, conclusion.moved[grant.vertex], conclusion.run, conclusion.results)
-            carried = self._claims.carry(view, ended)
-            return (carried, carried.changes) if carried is not None else (None, conclusion.together())
+            ended = EndedRun(grant, conclusion.moved[grant.vertex], conclusion.run, conclusion.results)
+            batch = self._claims.complete_inline(view, ended)
+            return (batch, batch.changes) if batch is not None else (None, conclusion.together())
         record = conclusion.moved.get(vertex, vertex.record)
         try:
             run = self._slots.name_run(view, record.check)
@@ -334,8 +335,8 @@ class Executor:
             self._faults.well(attempt.fqdn)
             if context.jigs[attempt.jig].attaches:
                 self._judging.answered(attempt.grant.vertex.node)
-        if isinstance(attempt.following, instants.Carried):
-            self._claims.carried(attempt.following)
+        if isinstance(attempt.following, InlineBatch):
+            self._claims.inline_completed(attempt.following)
 
     # -- giving back --
 

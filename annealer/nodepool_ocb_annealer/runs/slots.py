@@ -5,7 +5,6 @@ A jig that acts on a machine takes a slot and runs in a thread of its own; an in
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +18,11 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.workers import submitted
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.drift import CHECK
+from nodepool_ocb.engine.inline_runs import InlineRunner, begins_inline, run_name, runs_inline
 from nodepool_ocb.engine.run import Event
 from nodepool_ocb.engine.world import NodeView, Vertex, World, ordered_with
 from nodepool_ocb.jigs.jig import Failed, Jig, Succeeded, Unknown
-from nodepool_ocb.model import paths
+from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.records import Role, State
 from nodepool_ocb.secrecy.opening import Secrets
@@ -56,7 +56,8 @@ class SlotPool:
         self._runner = JigRunner(session, settings, jigs, secrets)
         self._threads = ThreadPoolExecutor(max_workers=settings.slots, thread_name_prefix="slot")
         self._busy = 0
-        self._token, self._count_of_runs = token_hex(3), itertools.count(16)
+        self._instant_jigs = frozenset(name for name, jig in jigs.items() if jig.instant)
+        self._token, self._next_run = token_hex(3), 16
         metrics.SLOTS.set(settings.slots)
 
     # -- slots --
@@ -79,10 +80,7 @@ class SlotPool:
 
     def instant(self, vertex: Vertex) -> bool:
         """Whether it is to begin, and there is nothing to run for it on any machine."""
-        if vertex.record.state is State.TRANSITION or vertex.record.check is not None:
-            return False
-        role = self._world.role_of(vertex)
-        return self._instant(role, role.jig)
+        return begins_inline(self._world, vertex, self._instant_jigs)
 
     def occupy(self, attempt: Attempt) -> None:
         if not self._nothing_to_run(attempt):
@@ -117,7 +115,7 @@ class SlotPool:
 
     def _instant(self, role: Role, jig: str) -> bool:
         """Whether there is nothing to run; ``jig``: that the run is ordered with, or was."""
-        return self._jigs[jig].instant and jig == role.jig and "on_transition" not in role.hooks
+        return runs_inline(role, jig, self._instant_jigs)
 
     def _nothing_to_run(self, attempt: Attempt) -> bool:
         return not attempt.checking and self._instant(attempt.role, attempt.jig)
@@ -125,8 +123,14 @@ class SlotPool:
     # -- running --
 
     def name_run(self, view: NodeView, check: Checking | None = None) -> str:
-        """A name for a coming run on a node: sorts by epoch, and is a token that no other claim has; it tells a check."""
-        return f"{view.epoch + 1:010d}-{self._token}{next(self._count_of_runs):x}{CHECK if check else ''}"
+        """A name for a coming run on the node that no other run has; it ends with CHECK for a check."""
+        self._next_run += 1
+        return f"{run_name(view, self._token, self._next_run - 1)}{CHECK if check else ''}"
+
+    def inline_runner(self, identity: str) -> InlineRunner:
+        """The annealer ``identity``, for one batch. Its run numbers suffice: each run of a batch is several changes."""
+        first, self._next_run = self._next_run, self._next_run + limits.TRANSACTION_CHANGES
+        return InlineRunner(identity, self._jigs.keys(), self._instant_jigs, self._token, first)
 
     def start(self, attempt: Attempt, done: Done, after_seconds: float = 0.0) -> None:
         """Give the jig its order: ``done`` is called with the answer, at once where there is nothing to run."""

@@ -1,15 +1,14 @@
-"""Noderoles with nothing to run on a machine: claimed and done in one transaction, as many of a node as it has room for.
+"""Inline runs: noderoles with nothing to run on a machine, claimed and completed in one transaction.
 
-Parents are done before their children, so that a chain of milestones costs one transaction and not one for each. The claim
-is made and given back in that same transaction, which raises the fence once: whoever claims the node at the same time is
-refused, or refuses it. Where a run has just ended, its end stands in the transaction, too. What there is no room for goes
-into the next one. Pure.
+One transaction completes as many noderoles of a node as it has room for, parents before children, so a chain of milestones
+costs one transaction. It creates and deletes the claim, and raises the fence once: another claim of the node at the same time
+refuses this transaction, or is refused. If a run has just ended on the node, its end stands in the same transaction.
+Noderoles for which there is no room wait for the next transaction. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -17,15 +16,16 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import claim, inputs
 from nodepool_ocb.engine.claim import Grant
 from nodepool_ocb.engine.hooks.noderole import with_hook
-from nodepool_ocb.engine.noderole import Event, Settling, after
+from nodepool_ocb.engine.noderole import Event, Settling, after, claimable
+from nodepool_ocb.engine.readiness import runnable
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Create, Delete, NodeRole, Run, Set
+from nodepool_ocb.model.records import Change, Create, Delete, NodeRole, Role, Run, Set, State
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """A run that is over: its grant, what becomes of its noderole, and what it leaves."""
+class EndedRun(msgspec.Struct, frozen=True):
+    """A run that has ended on the node: its grant, the record that its noderole gets, its own record, and its results."""
 
     grant: Grant
     record: NodeRole
@@ -33,34 +33,64 @@ class Ended(msgspec.Struct, frozen=True):
     results: Iterable[Change] = ()
 
 
-class Annealer(Protocol):
-    """Who carries the noderoles out."""
+class InlineRunner(msgspec.Struct, frozen=True):
+    """The annealer that completes the noderoles.
 
-    @property
-    def identity(self) -> str: ...
+    ``jigs``: the names of its jigs; ``instant``: those of them that run nothing on a machine. Its runs are named by ``token``
+    and by numbers from ``first_run``; the caller must use no number twice.
+    """
 
-    def name_run(self, view: NodeView) -> str:
-        """A name for a run, given once."""
+    identity: str
+    jigs: Collection[str]
+    instant: Collection[str]
+    token: str
+    first_run: int
 
-    def at_once(self, view: NodeView, moved: Mapping[Vertex, NodeRole]) -> Iterable[Vertex]:
-        """The noderoles of a node that may start and have nothing to run, ``moved`` being what is to be written with them."""
 
-
-class Carried(msgspec.Struct, frozen=True):
-    """The noderoles that one transaction does, each as its claim, and the transaction."""
+class InlineBatch(msgspec.Struct, frozen=True):
+    """The noderoles that one transaction completes, each as its claim, and the transaction."""
 
     node: str
     done: list[Grant]
     changes: list[Change]
 
 
-def carry(world: World, view: NodeView, by: Annealer, now: float, ended: Ended | None = None) -> Carried | None:
-    """All that can be done at once on a free node, or behind the run that ``ended`` on it; None where that is nothing."""
-    return _Carrying(world, view, by, now, ended).carry()
+def run_name(view: NodeView, token: str, number: int) -> str:
+    """The name of a coming run on the node. Names sort by epoch; the pair of token and number makes each unique."""
+    return f"{view.epoch + 1:010d}-{token}{number:x}"
 
 
-class _Carrying:
-    def __init__(self, world: World, view: NodeView, by: Annealer, now: float, ended: Ended | None) -> None:
+def runs_inline(role: Role, jig: str, instant: Collection[str]) -> bool:
+    """Whether a run of the role has nothing to do on a machine; ``jig``: the jig that the run is ordered with, or was."""
+    return jig in instant and jig == role.jig and "on_transition" not in role.hooks
+
+
+def begins_inline(world: World, vertex: Vertex, instant: Collection[str]) -> bool:
+    """Whether the next run of the noderole has nothing to do on a machine. A run that is under way is not inline."""
+    if vertex.record.state is State.TRANSITION or vertex.record.check is not None:
+        return False
+    role = world.role_of(vertex)
+    return runs_inline(role, role.jig, instant)
+
+
+def claimables(view: NodeView, moved: Mapping[Vertex, NodeRole]) -> list[Vertex]:
+    """The noderoles of a node in a state that can be claimed, with the records ``moved`` written."""
+    turning = [vertex for vertex in moved if vertex.node is view and vertex not in view.ready]
+    return [vertex for vertex in [*view.ready, *turning] if claimable(moved.get(vertex, vertex.record))]
+
+
+def complete_inline(
+    world: World, view: NodeView, by: InlineRunner, now: float, ended: EndedRun | None = None
+) -> InlineBatch | None:
+    """One transaction that completes every inline noderole of the node that may start; None if there is none.
+
+    The caller has seen that the node is free, or that ``ended`` has just ended on it.
+    """
+    return _Completing(world, view, by, now, ended).batch()
+
+
+class _Completing:
+    def __init__(self, world: World, view: NodeView, by: InlineRunner, now: float, ended: EndedRun | None) -> None:
         self._world, self._view, self._by, self._now, self._ended = world, view, by, now, ended
         self._room: limits.Room | None = None  # made for the first that can be done
         self._settling: Settling[Vertex] = Settling(now)
@@ -69,20 +99,31 @@ class _Carrying:
         self._checked: set[str] = set()  # paths that the transaction checks already
         self._done: list[Grant] = []
 
-    def carry(self) -> Carried | None:
+    def batch(self) -> InlineBatch | None:
         tried: set[Vertex] = set()
         room = True
         if self._ended is not None:
             self._write(self._ended.grant.vertex, self._ended.record)
-        while room and (ready := [v for v in self._by.at_once(self._view, self._moved) if v not in tried]):
+        while room and (ready := [vertex for vertex in self._startable() if vertex not in tried]):
             tried.update(ready)
             room = all(map(self._add, ready))
         if self._room is None or not self._done:
             return None
         for vertex, record in self._moved.items():
             if vertex not in self._written and not self._take(vertex, record):
-                break  # settled by whoever watches it
-        return Carried(self._view.name, self._done, self._room.changes)
+                break  # an annealer that watches it settles it later
+        return InlineBatch(self._view.name, self._done, self._room.changes)
+
+    def _startable(self) -> list[Vertex]:
+        return [
+            vertex
+            for vertex in claimables(self._view, self._moved)
+            if runnable(self._world, vertex, self._now, self._by.jigs, self._moved)
+            and begins_inline(self._world, vertex, self._by.instant)
+        ]
+
+    def _next_name(self) -> str:
+        return run_name(self._view, self._by.token, self._by.first_run + len(self._done))
 
     def _take(self, vertex: Vertex, record: NodeRole) -> bool:
         """Put in the record of a neighbour; False where there is no room. One that rests on a left-out record is left out."""
@@ -123,13 +164,13 @@ class _Carrying:
         self._moved |= self._settling.move({vertex: record})
 
     def _grant(self, vertex: Vertex) -> Grant:
-        record, run = self._moved.get(vertex, vertex.record), self._by.name_run(self._view)
+        record, run = self._moved.get(vertex, vertex.record), self._next_name()
         if self._ended is not None:
             return claim.take_next(self._world, self._ended.grant, vertex, record, run, self._now)
         return claim.take_as(self._world, vertex, record, self._by.identity, run, self._now)
 
     def _frame(self, first: Grant) -> Iterator[Change]:
-        """What stands around the noderoles: the fence rises, and nobody else holds the node."""
+        """Around the noderoles: raise the fence, and claim and release the node, or release the claim of ``ended``."""
         path = paths.claim(self._view.name)
         yield Set(paths.fence(self._view.name), claim.fence_of(first), first.fence - 1)
         if self._ended is None:

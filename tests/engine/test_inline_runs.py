@@ -1,15 +1,13 @@
-"""Noderoles with nothing to run: what one transaction does of them, and what it checks."""
+"""Inline runs: the noderoles that one transaction completes, and the records that it checks."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from nodepool_ocb.engine.claim import take
-from nodepool_ocb.engine.instants import Carried, Ended, carry
-from nodepool_ocb.engine.noderole import Event, after, claimable
-from nodepool_ocb.engine.readiness import runnable
-from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
+from nodepool_ocb.engine.inline_runs import EndedRun, InlineBatch, InlineRunner, complete_inline
+from nodepool_ocb.engine.noderole import Event, after
+from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import (
     Change,
@@ -31,25 +29,8 @@ NOW = 50.0
 RUN = Run(annealer="a1", started=1.0, ended=2.0, outcome="succeeded", generation=1, epoch=4)
 
 
-class Someone:
-    """An annealer with the jig noop, in the seat of the real one."""
-
-    identity = "a1"
-
-    def __init__(self, world: World) -> None:
-        self._world, self._count = world, itertools.count()
-
-    def name_run(self, _: NodeView) -> str:
-        return f"run-{next(self._count)}"
-
-    def at_once(self, view: NodeView, moved: Mapping[Vertex, NodeRole]) -> list[Vertex]:
-        return [
-            vertex
-            for vertex in sorted(view.noderoles.values(), key=lambda v: v.name)
-            if claimable(moved.get(vertex, vertex.record))
-            and runnable(self._world, vertex, NOW, {"noop", "script"}, moved)
-            and self._world.role_of(vertex).jig == "noop"
-        ]
+ANNEALER = InlineRunner("a1", {"noop", "script"}, {"noop"}, "f00", 0)
+FIRST, SECOND = "0000000007-f000", "0000000007-f001"
 
 
 def world_of(*lines: str, **roles: Role) -> World:
@@ -69,8 +50,8 @@ def world_of(*lines: str, **roles: Role) -> World:
     return world
 
 
-def carried(world: World, fqdn: str = "n1", ended: Ended | None = None) -> Carried | None:
-    return carry(world, world.nodes[fqdn], Someone(world), NOW, ended)
+def completed(world: World, fqdn: str = "n1", ended: EndedRun | None = None) -> InlineBatch | None:
+    return complete_inline(world, world.nodes[fqdn], ANNEALER, NOW, ended)
 
 
 def wrote(changes: Sequence[Change]) -> dict[str, str]:
@@ -84,7 +65,7 @@ def wrote(changes: Sequence[Change]) -> dict[str, str]:
 
 def test_a_chain_on_one_node_is_done_in_one_transaction_that_claims_the_node_and_gives_it_back() -> None:
     world = world_of("a@n1 TODO", "b@n1 BLOCKED a@n1", "c@n1 BLOCKED b@n1", "d@n2 BLOCKED c@n1")
-    result = carried(world)
+    result = completed(world)
     assert result is not None
     assert [grant.vertex.name for grant in result.done] == ["a@n1", "b@n1", "c@n1"]
     fence, held, given = result.changes[:3]
@@ -100,34 +81,34 @@ def test_a_chain_on_one_node_is_done_in_one_transaction_that_claims_the_node_and
 
 def test_each_has_a_run_of_its_own_and_all_are_of_one_epoch() -> None:
     world = world_of("a@n1 TODO", "b@n1 BLOCKED a@n1")
-    result = carried(world)
+    result = completed(world)
     assert result is not None
     runs = [change for change in result.changes if isinstance(change, Create) and isinstance(change.data, Run)]
-    assert [change.path for change in runs] == [paths.run("a", "n1", "run-0"), paths.run("b", "n1", "run-1")]
+    assert [change.path for change in runs] == [paths.run("a", "n1", FIRST), paths.run("b", "n1", SECOND)]
     records = [record for change in result.changes if (record := noderole(change))]
     assert [(record.run, record.epoch, record.generation, record.attempt) for record in records] == [
-        ("run-0", 7, 1, 0),
-        ("run-1", 7, 2, 0),
+        (FIRST, 7, 1, 0),
+        (SECOND, 7, 2, 0),
     ]
 
 
 def test_what_has_something_to_run_or_waits_for_another_node_is_left_and_told_what_changed() -> None:
     script = Role(barclamp="b", jig="script")
     lines = ("a@n1 TODO", "s@n1 BLOCKED a@n1", "z@n1 BLOCKED s@n1", "w@n1 BLOCKED a@n1 x@n2", "x@n2 TODO")
-    result = carried(world_of(*lines, s=script))
+    result = completed(world_of(*lines, s=script))
     assert result is not None
     assert wrote(result.changes) == {"a@n1": "ACTIVE", "s@n1": "TODO"}
 
 
 def test_a_parent_on_another_node_is_checked_at_the_version_that_was_seen() -> None:
-    result = carried(world_of("x@n2 ACTIVE", "a@n1 TODO x@n2"))
+    result = completed(world_of("x@n2 ACTIVE", "a@n1 TODO x@n2"))
     assert result is not None
     assert Check(paths.noderole("x", "n2"), 9) in result.changes
 
 
 def test_a_hook_of_a_state_on_the_way_is_not_jumped_over() -> None:
     hooked = Role(barclamp="b", jig="noop", hooks=("on_todo", "on_active"))
-    result = carried(world_of("a@n1 TODO", "b@n1 BLOCKED a@n1", "c@n1 BLOCKED b@n1", b=hooked))
+    result = completed(world_of("a@n1 TODO", "b@n1 BLOCKED a@n1", "c@n1 BLOCKED b@n1", b=hooked))
     assert result is not None
     assert wrote(result.changes) == {"a@n1": "ACTIVE", "b@n1": "TODO"}
     hooks = {change.path: record.hooks for change in result.changes if (record := noderole(change))}
@@ -141,7 +122,7 @@ def test_behind_a_run_that_has_ended_the_claim_that_stands_is_given_back() -> No
     grant = take(world, vertex, "a1", "run-s", 40.0)
     world.put_noderole("n1", "s", grant.record, version=10)
     world.put_fence("n1", grant.fence)
-    result = carried(world, ended=Ended(grant, after(grant.record, Event.SUCCEED, NOW, by="a1"), RUN))
+    result = completed(world, ended=EndedRun(grant, after(grant.record, Event.SUCCEED, NOW, by="a1"), RUN))
     assert result is not None
     assert [each.vertex.name for each in result.done] == ["a@n1", "b@n1"]
     assert {each.epoch for each in result.done} == {grant.epoch + 1}
@@ -156,7 +137,7 @@ def test_behind_a_run_that_has_ended_the_claim_that_stands_is_given_back() -> No
 def test_what_there_is_no_room_for_waits_for_the_next_transaction() -> None:
     lines = ["r000@n1 TODO", *(f"r{n:03}@n1 BLOCKED r{n - 1:03}@n1" for n in range(1, 400))]
     world = world_of(*lines)
-    result = carried(world)
+    result = completed(world)
     assert result is not None
     assert limits.fits(result.changes)
     assert 100 < len(result.done) < 200
@@ -171,7 +152,7 @@ def test_a_refresh_of_one_with_nothing_to_run_is_done_at_once_and_disturbs_no_ch
     world = world_of("a@n1 ACTIVE", "b@n1 ACTIVE a@n1", a=hooked)
     vertex = world.nodes["n1"].noderoles["a"]
     world.put_noderole("n1", "a", after(vertex.record, Event.REFRESH, 40.0), version=10)
-    result = carried(world)
+    result = completed(world)
     assert result is not None
     assert wrote(result.changes) == {"a@n1": "ACTIVE"}
     records = [record for change in result.changes if (record := noderole(change))]
@@ -179,7 +160,7 @@ def test_a_refresh_of_one_with_nothing_to_run_is_done_at_once_and_disturbs_no_ch
 
 
 def test_where_nothing_can_be_done_at_once_there_is_no_transaction() -> None:
-    assert carried(world_of("a@n1 BLOCKED x@n2", "x@n2 TODO")) is None
+    assert completed(world_of("a@n1 BLOCKED x@n2", "x@n2 TODO")) is None
 
 
 def noderole(change: Change) -> NodeRole | None:
