@@ -126,8 +126,10 @@ class DaemonProcess:
     # -- its life --
 
     def begin(self, **environment: str) -> Self:
-        """Start it, and do not wait."""
+        """Start it, and do not wait. A PYTHONPATH comes before that of this process, as in a shell that prepends to it."""
         arguments, more = [*self._launcher, "--config", str(self.config)], self.environment | environment
+        if "PYTHONPATH" in more and (ours := os.environ.get("PYTHONPATH")):
+            more["PYTHONPATH"] += f"{os.pathsep}{ours}"
         if forkserver.can_fork(arguments, more):
             self._process = forkserver.shared().start(arguments, os.environ | more, self.log)
             return self

@@ -57,11 +57,9 @@ def free(session: Session, identity: str = FIRST) -> bool:
 
 
 def test_a_run_that_has_begun_is_there_with_all_its_parts_and_is_the_newest(session: Session) -> None:
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     before = session.now()
-    identity = beginning.begin(
-        session, wanted(texts=[("a.yaml", "one")]), me(), lambda *progress: told.append(progress)
-    )
+    identity = beginning.begin(session, wanted(texts=[("a.yaml", "one")]), me(), lambda *done: progress.append(done))
     found = runs.read(session, LAB, identity)
     assert found is not None
     running, versions = found
@@ -76,9 +74,9 @@ def test_a_run_that_has_begun_is_there_with_all_its_parts_and_is_the_newest(sess
     assert {record.state for record in noderoles} == {State.PROPOSED}
     assert len(noderoles) == len(running.plan)
     assert free(session)
-    assert [total for _, total in told] == [2 * len(running.plan)] * len(told)
-    assert [written for written, _ in told] == sorted({written for written, _ in told})
-    assert told[0][0] > 0
+    assert [total for _, total in progress] == [2 * len(running.plan)] * len(progress)
+    assert [written for written, _ in progress] == sorted({written for written, _ in progress})
+    assert progress[0][0] > 0
 
 
 @pytest.mark.parametrize(
