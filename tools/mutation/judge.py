@@ -26,6 +26,7 @@ from mutation.tests import First, Reach, Room, is_served, quick, ran
 
 Fate: TypeAlias = Literal["killed", "time-out", "survived", "unreached"]
 LEAST_CPU_SECONDS: Final = 10
+QUICK_SECONDS: Final = 0.3  # of a test that is asked before others
 SLOWER: Final = 10  # times: a test that judges a mutant may take so much longer
 LEAST_CLOCK_SECONDS: Final = 60.0  # for tests with servers
 SLOWER_ON_CLOCK: Final = 4  # times
@@ -51,7 +52,11 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def question(mutant: Mutant, reaches: Sequence[Reach], budget_seconds: float) -> Question:
-    """The tests that reach changed lines, within the budget: of each file the quickest, then of each the second, and so on."""
+    """The tests that reach changed lines, within the budget.
+
+    First those that are quick, for the budget is seldom too small for them; of each file the quickest, then of each the
+    second, and so on.
+    """
     reaching, inside = _reaching(mutant, reaches)
     asked: list[Reach] = []
     seconds, left = 0.0, 0
@@ -66,12 +71,12 @@ def question(mutant: Mutant, reaches: Sequence[Reach], budget_seconds: float) ->
 
 def _in_turn(reaches: Iterable[Reach]) -> list[Reach]:
     ranks: Counter[str] = Counter()
-    ordered: list[tuple[int, float, str, Reach]] = []
+    ordered: list[tuple[bool, int, float, str, Reach]] = []
     for reach in sorted(reaches, key=lambda reach: (reach.seconds, reach.test)):
         file = reach.test.partition("::")[0]
-        ordered.append((ranks[file], reach.seconds, reach.test, reach))
+        ordered.append((reach.seconds >= QUICK_SECONDS, ranks[file], reach.seconds, reach.test, reach))
         ranks[file] += 1
-    return [reach for *_, reach in sorted(ordered, key=lambda each: each[:3])]
+    return [reach for *_, reach in sorted(ordered, key=lambda each: each[:4])]
 
 
 def _reaching(mutant: Mutant, reaches: Sequence[Reach]) -> tuple[list[Reach], bool]:
