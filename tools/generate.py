@@ -23,7 +23,7 @@ import click
 from prometheus_client import Counter, Gauge, Histogram
 
 from nodepool_ocb.cli.main import cli as command_line
-from nodepool_ocb.engine import noderole, run
+from nodepool_ocb.engine import deployments, noderole, run
 from nodepool_ocb.engine.run import words
 from nodepool_ocb.images import states as image_states
 from nodepool_ocb.jigs.ssh.faults import TABLE
@@ -33,6 +33,7 @@ from nodepool_ocb.model.records import State
 from nodepool_ocb.model.statemachines import StateMachine
 from nodepool_ocb.rollout import records as rollout
 from nodepool_ocb.tasks import records as tasks
+from nodepool_ocb.tasks.runs import states as task_run_states
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.main import main as annealer
 from nodepool_ocb_builder.main import main as builder
@@ -469,6 +470,8 @@ PAGES = {
     "states-of-images.md": machines(
         "The states of builds and uploads", image_states, image_states.BUILDS, image_states.UPLOADS
     ),
+    "states-of-deployments.md": machines("The states of a deployment", deployments, deployments.DEPLOYMENTS),
+    "states-of-task-runs.md": machines("The states of a run of tasks", task_run_states, task_run_states.TASK_RUNS),
     "runs.md": runs(),
     "records.md": records(),
     "metrics.md": counted(),

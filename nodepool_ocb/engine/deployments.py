@@ -1,8 +1,14 @@
-"""The deployment tree: proposed and committed at every level."""
+"""The deployment tree, and the state machine of a deployment.
+
+- A deployment begins PROPOSED: annealers do not work in it, and people change it. In COMMITTED, annealers work in it.
+- COMMIT and PROPOSE are requests of people. A request for the state that a deployment has changes nothing.
+- Deployment ``system`` begins and stays COMMITTED. ``turn`` refuses every request to change it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
 from typing import Any, Final, NamedTuple, cast
 
 from msgspec.structs import replace
@@ -14,11 +20,50 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.ranges import is_name
 from nodepool_ocb.model.records import Change, Check, Create, Deployment, DeploymentState, Pointer, Set, State
+from nodepool_ocb.model.statemachines import StateMachine
 
 SYSTEM: Final = "system"
 OF_TASKS: Final = (
     "tasks-of"  # the label of a virtual node that holds the stages of a deployment's tasks: the deployment
 )
+
+
+class DeploymentEvent(StrEnum):
+    """The events of a deployment."""
+
+    INIT = "INIT"  # the cluster is made, and deployment system with it
+    CREATE = "CREATE"  # a person makes it
+    COMMIT = "COMMIT"  # a person lets annealers work in it
+    PROPOSE = "PROPOSE"  # a person takes it back, to change it
+
+
+DEPLOYMENTS: Final = StateMachine(
+    "a deployment",
+    DeploymentState,
+    DeploymentEvent,
+    {
+        (None, DeploymentEvent.INIT): DeploymentState.COMMITTED,
+        (None, DeploymentEvent.CREATE): DeploymentState.PROPOSED,
+        (DeploymentState.PROPOSED, DeploymentEvent.COMMIT): DeploymentState.COMMITTED,
+        (DeploymentState.COMMITTED, DeploymentEvent.PROPOSE): DeploymentState.PROPOSED,
+    },
+)
+
+#: The request that leads to a state.
+_TOWARDS: Final[Mapping[DeploymentState, DeploymentEvent]] = {
+    DeploymentState.COMMITTED: DeploymentEvent.COMMIT,
+    DeploymentState.PROPOSED: DeploymentEvent.PROPOSE,
+}
+
+
+def new_deployment(event: DeploymentEvent, now: float, **fields: Any) -> Deployment:
+    """The record that an event makes. ``fields``: its other keys. Raises Conflict if the event makes none."""
+    return Deployment(state=DEPLOYMENTS.to(None, event), since=now, **fields)
+
+
+def deployment_after(record: Deployment, event: DeploymentEvent, now: float, by: str | None = None) -> Deployment:
+    """The deployment after an event. Raises Conflict if the table has no such pair."""
+    return replace(record, state=DEPLOYMENTS.to(record.state, event), since=now, by=by)
 
 
 def create(world: World, name: str, parent: str, now: float, by: str | None = None) -> list[Change]:
@@ -29,7 +74,7 @@ def create(world: World, name: str, parent: str, now: float, by: str | None = No
     if name in world.deployments:
         raise Conflict(f"deployment {name} exists already; nodepool-ocb deployment show {name}")
     living(world, parent)
-    made = Deployment(parent=parent, since=now, by=by)
+    made = new_deployment(DeploymentEvent.CREATE, now, parent=parent, by=by)
     return structure.raised(world, [Create(paths.deployment(name), made), Create(paths.deployment_roles(name))])
 
 
@@ -40,7 +85,8 @@ def turn(world: World, name: str, state: DeploymentState, now: float, by: str | 
         raise Conflict("deployment system is always COMMITTED; make a deployment of your own below it")
     if stored.record.state is state:
         return []
-    return [Set(paths.deployment(name), replace(stored.record, state=state, since=now, by=by), stored.version)]
+    after = deployment_after(stored.record, _TOWARDS[state], now, by)
+    return [Set(paths.deployment(name), after, stored.version)]
 
 
 def checked_by(world: World, name: str, checks: Checks | None) -> list[Change]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
+from nodepool_ocb.engine.deployments import DeploymentEvent, new_deployment
 from nodepool_ocb.errors import Conflict, Invalid, NoCluster, Stale
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Cluster, Create, Deployment, DeploymentState, Structure
+from nodepool_ocb.model.records import Cluster, Create, Structure
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 
@@ -94,7 +95,7 @@ def founding(session: Session, admin_domain: str | None) -> list[Create]:
 
 def _first(admin_domain: str | None, now: float) -> list[Create]:
     """All that a cluster must have."""
-    system = Deployment(parent=None, state=DeploymentState.COMMITTED, since=now)
+    system = new_deployment(DeploymentEvent.INIT, now, parent=None)
     return [
         Create(paths.CLUSTER, Cluster(id=str(uuid.uuid4()), admin_domain=admin_domain)),
         Create(paths.STRUCTURE, Structure()),

@@ -6,10 +6,15 @@ import itertools
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
+from nodepool_ocb.engine import deployments
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.images import states as images
+from nodepool_ocb.model.records import Deployment, DeploymentState
 from nodepool_ocb.model.statemachines import StateMachine
+from nodepool_ocb.tasks.runs import states as tasks
+from nodepool_ocb.tasks.runs.records import RunState, TaskRun
 
 #: By state ("-" before the record exists): each event that is possible, and the state after it.
 TABLES: Final[list[tuple[StateMachine[Any, Any], str]]] = [
@@ -33,6 +38,27 @@ TABLES: Final[list[tuple[StateMachine[Any, Any], str]]] = [
         delete: SUCCEED delete, FAIL delete, SPOIL delete
         """,
     ),
+    (
+        tasks.TASK_RUNS,
+        """
+        -: BEGIN committing
+        committing: COMMIT running, STOP stopping
+        running: STOP stopping, EXCEED stopping, REST ending
+        stopping: REST ending
+        ending: SUCCEED successful, FAIL failed, HALT stopped
+        successful: REOPEN committing
+        failed: REOPEN committing
+        stopped: REOPEN committing
+        """,
+    ),
+    (
+        deployments.DEPLOYMENTS,
+        """
+        -: CREATE PROPOSED, INIT COMMITTED
+        PROPOSED: COMMIT COMMITTED
+        COMMITTED: PROPOSE PROPOSED
+        """,
+    ),
 ]
 
 
@@ -49,6 +75,34 @@ def test_the_table_has_these_pairs_and_refuses_all_others(machine: StateMachine[
         else:
             with pytest.raises(Conflict, match=f"cannot (begin by )?{event}"):
                 machine.to(before, event)
+
+
+@pytest.mark.parametrize("event", tasks.TaskRunEvent)
+@pytest.mark.parametrize("state", RunState)
+def test_an_event_changes_the_state_of_a_run_of_tasks_and_the_given_fields(
+    state: RunState, event: tasks.TaskRunEvent
+) -> None:
+    before = TaskRun(state=state, virtual="v", reason="before", unknown={"later": 1})
+    if (state, event) in tasks.TASK_RUNS.after:
+        expected = replace(before, state=tasks.TASK_RUNS.after[state, event], reason="why")
+        assert tasks.task_run_after(before, event, reason="why") == expected
+    else:
+        with pytest.raises(Conflict, match=f"a run of tasks in {state} cannot {event}"):
+            tasks.task_run_after(before, event, reason="why")
+
+
+@pytest.mark.parametrize("event", deployments.DeploymentEvent)
+@pytest.mark.parametrize("state", DeploymentState)
+def test_an_event_changes_the_state_of_a_deployment_the_time_and_the_author(
+    state: DeploymentState, event: deployments.DeploymentEvent
+) -> None:
+    before = Deployment(state=state, since=1.0, by="bob", unknown={"later": 1})
+    if (state, event) in deployments.DEPLOYMENTS.after:
+        expected = replace(before, state=deployments.DEPLOYMENTS.after[state, event], since=9.0, by="ann")
+        assert deployments.deployment_after(before, event, 9.0, "ann") == expected
+    else:
+        with pytest.raises(Conflict, match=f"a deployment in {state} cannot {event}"):
+            deployments.deployment_after(before, event, 9.0, "ann")
 
 
 @pytest.mark.parametrize("machine", [machine for machine, _ in TABLES], ids=lambda each: str(each.thing))

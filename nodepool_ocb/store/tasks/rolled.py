@@ -23,13 +23,14 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import lines
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs.records import Running, RunState, TaskRun
+from nodepool_ocb.tasks.runs.records import Running, TaskRun
 from nodepool_ocb.tasks.runs.standing import vertex_of
+from nodepool_ocb.tasks.runs.states import TaskRunEvent, new_task_run, task_run_after
 
 ENDS_SECONDS: Final = 15.0  # in which a run ends after its rollout
 LOOK_SECONDS: Final = 0.05
-#: The fields of a run that say how it fared.
-OF_ITS_COURSE: Final = ("state", "ended", "reason", "counts", "stop", "stopped_by", "away", "aside", "resumed")
+#: The fields of a run that say how it fared, beside its state.
+OF_ITS_COURSE: Final = ("ended", "reason", "counts", "stop", "stopped_by", "away", "aside", "resumed")
 
 
 def rollout_under_way(session: Session, deployment: str) -> str | None:
@@ -89,8 +90,8 @@ def reopened(session: Session, deployment: str, identity: str) -> list[Change]:
     for changes in limits.parts([list(each) for each in waiting_again(load_world(session), found[0])]):
         session.commit([Check(paths.task_runs(deployment), version), *changes])
     znode, head = _read(session, deployment, identity)
-    fresh = TaskRun(state=RunState.COMMITTING, virtual=head.virtual)
-    again = replace(head, **{each: getattr(fresh, each) for each in OF_ITS_COURSE})
+    fresh = new_task_run(TaskRunEvent.BEGIN, virtual=head.virtual)
+    again = task_run_after(head, TaskRunEvent.REOPEN, **{each: getattr(fresh, each) for each in OF_ITS_COURSE})
     return [
         Set(paths.task_runs(deployment), replace(known, over=False, driver=None, since=session.now()), version),
         Set(znode.path, again, znode.version),

@@ -30,6 +30,7 @@ from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import NodeRole, State
 from nodepool_ocb.tasks.runs.records import Running, RunState, TaskRun
 from nodepool_ocb.tasks.runs.standing import WAITING, Look, hidden, vertex_of
+from nodepool_ocb.tasks.runs.states import TaskRunEvent, task_run_after
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ def _paused(look: Look, now: float) -> TaskRun:
 def _commit(world: World, running: Running, start: int) -> Decision:
     head = running.head
     if head.stop:
-        return Decision(head=replace(head, state=RunState.STOPPING, reason=_stopped(head)))
+        return Decision(head=task_run_after(head, TaskRunEvent.STOP, reason=_stopped(head)))
     left = list[Vertex]()
     for at in range(start, len(running.plan)):
         vertex = vertex_of(world, running, at)
@@ -97,20 +98,20 @@ def _commit(world: World, running: Running, start: int) -> Decision:
         return Decision(head=head, moves=[Move(Event.COMMIT, left)], start=start)
     if any(hidden(world, running, at) for at in range(len(running.plan))):
         return Decision(head=head)  # it may be PROPOSED
-    return Decision(head=replace(head, state=RunState.RUNNING))
+    return Decision(head=task_run_after(head, TaskRunEvent.COMMIT))
 
 
 def _go_on(look: Look) -> Decision:
     head = look.running.head
     if head.stop:
-        return Decision(head=replace(head, state=RunState.STOPPING, reason=_stopped(head)))
+        return Decision(head=task_run_after(head, TaskRunEvent.STOP, reason=_stopped(head)))
     head = replace(head, away=look.away)
     if not head.held and (exceeded := look.exceeded()):
-        return Decision(head=replace(head, state=RunState.STOPPING, reason=exceeded))
+        return Decision(head=task_run_after(head, TaskRunEvent.EXCEED, reason=exceeded))
     moves = [*_allowed(look), *(_of_failed_nodes(look) if not look.sending else ())]
     rewritten = _excused(look)
     if not (moves or rewritten or look.unread or look.moves()):
-        return Decision(head=replace(head, state=RunState.ENDING))
+        return Decision(head=task_run_after(head, TaskRunEvent.REST))
     return Decision(head=head, moves=moves, rewritten=rewritten, due=look.due)
 
 
@@ -156,7 +157,7 @@ def _stop(look: Look) -> Decision:
         moves.append(Move(Event.CANCEL, ended, _stopped(head)))
     if moves or look.unread or any(vertex.node.name not in look.failures for vertex in under_way):
         return Decision(head=head, moves=moves, due=look.due)
-    return Decision(head=replace(head, state=RunState.ENDING))
+    return Decision(head=task_run_after(head, TaskRunEvent.REST))
 
 
 def _end(look: Look) -> Decision:

@@ -13,6 +13,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Run, State
 from nodepool_ocb.tasks.runs.records import Outcome, Running, RunState, TaskRun
 from nodepool_ocb.tasks.runs.standing import GONE, Look
+from nodepool_ocb.tasks.runs.states import TaskRunEvent, task_run_after
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
@@ -105,13 +106,14 @@ def ended(running: Running, look: Look, history: Sequence[Row], now: float) -> T
     bad = [row for row in history if row.outcome in (Outcome.FAILED, Outcome.NOT_RUN)]
     borne = [row for row in bad if row.node in look.tolerated]
     if head.stop and bad:
-        state, reason = RunState.STOPPED, head.reason
+        event, reason = TaskRunEvent.HALT, head.reason
     elif len(bad) > len(borne):
-        state, reason = RunState.FAILED, head.reason or _failed(bad)
+        event, reason = TaskRunEvent.FAIL, head.reason or _failed(bad)
     else:
         nodes = sorted({row.node for row in borne})
-        state, reason = RunState.SUCCESSFUL, f"failed, as their groups tolerate: {', '.join(nodes)}" if nodes else None
-    return replace(head, state=state, reason=reason, ended=now, counts=dict(counts))
+        event = TaskRunEvent.SUCCEED
+        reason = f"failed, as their groups tolerate: {', '.join(nodes)}" if nodes else None
+    return task_run_after(head, event, reason=reason, ended=now, counts=dict(counts))
 
 
 def _failed(bad: Iterable[Row]) -> str:

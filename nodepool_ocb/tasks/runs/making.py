@@ -13,7 +13,8 @@ from nodepool_ocb.tasks.compiling.contraction import contracted
 from nodepool_ocb.tasks.compiling.election import Selectors, selector
 from nodepool_ocb.tasks.plan import VIRTUAL, Plan
 from nodepool_ocb.tasks.runs import roles
-from nodepool_ocb.tasks.runs.records import Running, RunState, TaskRun, Tolerance
+from nodepool_ocb.tasks.runs.records import Running, Tolerance
+from nodepool_ocb.tasks.runs.states import TaskRunEvent, new_task_run
 from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
 
 FACTS: Final = "facts"  # the task that each node does first: it writes the file of facts
@@ -48,8 +49,8 @@ def run(
         left = with_first(left, facts.id)
         by_id[facts.id] = facts
     defined = roles.definitions(left, by_id, deployment)
-    record = TaskRun(
-        state=RunState.COMMITTING,
+    record = new_task_run(
+        TaskRunEvent.BEGIN,
         virtual=virtual,
         vertices=sum(task not in left.barriers for task in left.task_of),
         skipped=len(skipped),

@@ -30,11 +30,11 @@ class RunState(StrEnum):
 
     COMMITTING = "committing"  # its noderoles are being committed
     RUNNING = "running"  # annealers work through them
-    STOPPING = "stopping"  # nothing more begins; what runs ends, or is ended
-    ENDING = "ending"  # nothing moves any more: what did not run is taken back, and the history is written
-    SUCCESSFUL = "successful"  # over: all that was to run did, and did well
+    STOPPING = "stopping"  # no further task begins; running tasks end, or are ended
+    ENDING = "ending"  # no task moves any more: tasks that did not run are taken back, and the history is written
+    SUCCESSFUL = "successful"  # over: the tasks that were to run succeeded, or their failures are tolerated
     FAILED = "failed"  # over: a task failed, and no tolerance allowed it
-    STOPPED = "stopped"  # over: somebody stopped it before its end
+    STOPPED = "stopped"  # over: a person stopped it before its end
 
 
 OVER: Final = frozenset({RunState.SUCCESSFUL, RunState.FAILED, RunState.STOPPED})
