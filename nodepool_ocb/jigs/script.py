@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.config import Settings, SshSettings
@@ -37,6 +38,13 @@ NO_CHECK: Final = "its role has no check any more"
 BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """An order that was sent, and whose run may go on: this jig has not learnt the end of it."""
+
+    epoch: int  # of the first such order for the same role and generation
+    run: str  # of the newest
+
+
 class ScriptJig:
     name = "script"
     instant = False
@@ -45,7 +53,7 @@ class ScriptJig:
 
     def __init__(self, settings: Settings) -> None:
         self._pool = pool(settings.ssh)
-        self._asked: OrderedDict[tuple[str, str], int] = OrderedDict()  # (node, role@generation) → first epoch asked
+        self._asked: OrderedDict[tuple[str, str], Asked] = OrderedDict()  # by node, and role@generation
 
     def configure(self, settings: Settings) -> None:
         self._pool.configure(settings.ssh)
@@ -71,15 +79,15 @@ class ScriptJig:
     def _do(self, order: Order, stop: threading.Event) -> Outcome:
         key = (order.node, protocol.name(order))
         with Output(order.log, order.log_bytes, order.mask) as output:
-            before = self._asked.get(key, order.previous_epoch)
-            errand = Errand(order, stop, output, self._pool, before, partial(self.beside, order))
+            asked = self._asked.get(key)
+            errand = Errand(order, stop, output, self._pool, asked, partial(self.beside, order))
             outcome = errand.outcome()
-        if errand.sent and isinstance(outcome, Unreachable | Unknown | Detached):
-            self._asked.setdefault(key, order.epoch)  # asked again, a destructive role is not taken for a new one
+        if not isinstance(outcome, Unreachable | Unknown | Detached):
+            self._asked.pop(key, None)
+        elif errand.sent:  # if it was not sent, an earlier order of the same may still run
+            self._asked[key] = Asked(asked.epoch if asked else order.epoch, order.run)
             while len(self._asked) > REMEMBERED:
                 self._asked.popitem(last=False)
-        else:
-            self._asked.pop(key, None)
         return outcome
 
     def cancel(self, order: Order) -> Unreachable | Fenced | None:
@@ -128,12 +136,15 @@ class Errand:
         stop: threading.Event,
         output: Output,
         links: Pool,
-        before: int | None,
+        asked: Asked | None,
         beside: Callable[[Link], AbstractContextManager[object]],
     ) -> None:
+        """``asked``: the order of the same role and generation that an earlier errand sent without learning its end."""
         self.sent = False  # the machine may know of it
         self._order, self._stop, self._output, self._pool = order, stop, output, links
-        self._before, self._beside = before, beside
+        self._before = asked.epoch if asked else order.previous_epoch
+        self._repeated = asked is not None and asked.run == order.run  # a machine without memory must not start it
+        self._beside = beside
         self._deadline = time.monotonic() + order.timeout_seconds + GRACE_SECONDS
         self._lost_at: float | None = None  # when the connection broke after which none has held
         self._losses = 0
@@ -177,7 +188,7 @@ class Errand:
         settings = self._pool.settings
         try:
             runner = borrow(link, settings.state_dir, settings.connect_timeout_seconds)
-            first = not self.sent
+            first = not (self.sent or self._repeated)
             known = None if first else self._output.position
             runner.send(protocol.run(self._order, runner.token, self._before, known))
             self.sent = True

@@ -103,6 +103,12 @@ def test_of_a_machine_that_cannot_write_nothing_is_asked_but_that_it_does_one_th
     assert not found([], work, mute=["m0"])
 
 
+def test_a_run_that_is_started_again_is_found_though_its_machine_lost_its_state_directory_in_between() -> None:
+    before = GOOD[0]._replace(lost=1)
+    assert found([before, *(each._replace(time=each.time + 9) for each in GOOD)]) >= {"started_twice"}
+    assert "started_twice" not in found([before._replace(run="r0"), *GOOD])
+
+
 def test_a_machine_that_lost_its_state_directory_need_not_remember_and_destroys_nothing_twice() -> None:
     before = [each._replace(lost=1) for each in GOOD[:3]]
     anew = [line(4.0, Event.STARTED, epoch=3, run="r3"), line(5.0, Event.ENDED, epoch=3, run="r3")]
