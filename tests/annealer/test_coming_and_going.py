@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.cli.nodes.deleting import transactions as deletion_of_node
 from nodepool_ocb.engine import nodes
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Node, Role
 from nodepool_ocb.store.world.load import load_world
+from tests.fixtures.deletions import deletion_of_node
 from tests.journeys.fleet import DEPLOYMENT, Fleet
 from tests.stories.test_annealer import package
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.nodes.deleting import transactions as deletion_of_node
 from nodepool_ocb.engine import binding
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Node, Role, Run, State
 from nodepool_ocb.store.world.load import load_world
+from tests.fixtures.deletions import deletion_of_node
 from tests.journeys.fleet import DEPLOYMENT, Fleet
 
 

@@ -115,7 +115,7 @@ def test_tables_have_local_time_and_sentences_that_are_kept_have_utc(ask: Ask, o
 @pytest.mark.usefixtures("committed")
 def test_another_persons_reason_is_a_conflict_and_stays(ask: Ask, ocb: Ocb, monkeypatch: pytest.MonkeyPatch) -> None:
     ask("node", "hold", N1, "--reason", "new disk", *FOR_LONG)
-    monkeypatch.setattr("nodepool_ocb.cli.kit.session.me", lambda: "somebody-else")
+    monkeypatch.setattr("nodepool_ocb.cli.kit.performing.me", lambda: "somebody-else")
     refused = ocb("node", "hold", N1, "--reason", "cables")
     assert (refused.exit_code, SENTENCE in refused.stderr) == (4, True)
     assert ask("node", "show", N1)["hold"]["reason"] == "new disk"

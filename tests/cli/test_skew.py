@@ -18,7 +18,6 @@ from click.testing import Result
 from nodepool_ocb.catalogue import barclamp, importing
 from nodepool_ocb.cli.deployment import _deletion as deletion_of_deployment
 from nodepool_ocb.cli.kit import session as connection
-from nodepool_ocb.cli.nodes.deleting import transactions as deletion_of_node
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import binding, deployments, liveness, nodes, structure
 from nodepool_ocb.engine.world import Vertex, World
@@ -29,6 +28,7 @@ from nodepool_ocb.operations import performer
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal_as_judged
 from nodepool_ocb.store.world.load import load_world
+from tests.fixtures.deletions import deletion_of_node
 
 Ask = Callable[..., Json]
 Ocb = Callable[..., Result]

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Final
 
 import click
 
-from nodepool_ocb.cli.aside.options import aside_options, ends, say
-from nodepool_ocb.cli.kit import output
-from nodepool_ocb.cli.kit import session as connection
+from nodepool_ocb.cli.aside.options import aside_options, refuse_both, say
+from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
-from nodepool_ocb.cli.kit.selecting import Nodes, nodes_argument, selector_option
-from nodepool_ocb.cli.nodes.changing import change
-from nodepool_ocb.engine import aside, nodes
-from nodepool_ocb.engine.selection import together
-from nodepool_ocb.engine.world import NodeView, World
-from nodepool_ocb.model.records import Change, State
-
-if TYPE_CHECKING:
-    from nodepool_ocb.store.client.session import Session
-
-NAMED: Final = 12  # nodes in a command
+from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.cli.kit.selecting import nodes_argument, nodes_given, selector_option
+from nodepool_ocb.operations.nodes.changing import NodeRelease
+from nodepool_ocb.operations.nodes.holding import NodeHold, NodesHeld
 
 
-@click.command(cls=Verb, writes=True)
+@click.command(cls=Verb, operation=NodeHold)
 @nodes_argument
 @selector_option
 @aside_options
@@ -39,41 +29,28 @@ def hold(
 
     Their noderoles stay as they are. Refused where somebody else holds one.
     """
-    chosen = Nodes(fqdns, selector)
-    with connection.session() as opened:
-        now, by = opened.now(), connection.me()
-        end = ends(now, until, seconds)
-
-        def decide(opened: Session, world: World) -> Sequence[Sequence[Change]]:
-            def one(view: NodeView) -> list[Change]:
-                return list(chain(*nodes.hold(world, view.name, by, reason, now, end, end=force)))
-
-            return together.decided(world, chosen.of(opened, world), one)
-
-        connection.report(connection.change(opened, decide, dry_run), dry_run)
-        held = chosen.again(connection.load(opened))
-        _say_how_it_ends([view.name for view in held], end)
-        _say_what_runs([] if force else held)
+    names = nodes_given(fqdns, selector)
+    refuse_both(until, seconds)
+    operation = NodeHold(nodes=names, selector=selector, reason=reason, until=until, seconds=seconds, force=force)
+    performed = perform(operation, dry_run=dry_run)
+    session.report_performed(performed)
+    _say_how_it_ends(performed.answer)
+    for name in performed.answer.running:
+        output.say(f"{name} goes on to its end; to end it now: nodepool-ocb noderole cancel {name}")
 
 
-def _say_how_it_ends(held: Sequence[str], end: float | None) -> None:
-    if held:
+def _say_how_it_ends(answer: NodesHeld) -> None:
+    if answer.held:
+        held = answer.held
         what = f"node {held[0]} is held" if len(held) == 1 else f"{len(held)} nodes are held"
-        lift = aside.releasing(" ".join(held) if len(held) <= NAMED else "FQDN...")
-        say(f"{what}: nothing new begins there", end, lift)
+        say(f"{what}: nothing new begins there", answer.until, answer.release)
 
 
-def _say_what_runs(views: Sequence[NodeView]) -> None:
-    for vertex in (view.busy for view in views if view.busy is not None):
-        if vertex.record.state is State.TRANSITION and vertex.record.cancel_reason is None:
-            output.say(f"{vertex.name} goes on to its end; to end it now: nodepool-ocb noderole cancel {vertex.name}")
-
-
-@click.command(cls=Verb, writes=True)
+@click.command(cls=Verb, operation=NodeRelease)
 @nodes_argument
 @selector_option
 @dry_run_option
 def release(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """Let annealers work on nodes again that were held, and probe them."""
-
-    change(Nodes(fqdns, selector), lambda *_: {"hold": None}, dry_run)
+    operation = NodeRelease(nodes=nodes_given(fqdns, selector), selector=selector)
+    session.report_performed(perform(operation, dry_run=dry_run))

@@ -31,8 +31,13 @@ def say(what: str, until: float | None, lift: str) -> None:
     output.say(f"{what}, {end}: {lift}")
 
 
-def ends(now: float, until: float | None, seconds: float | None) -> float | None:
-    """When it is over by itself; None where only somebody ends it. Both at once are wrong usage."""
+def refuse_both(until: float | None, seconds: float | None) -> None:
+    """Raises UsageError for two ends of one time."""
     if until is not None and seconds is not None:
         raise click.UsageError("--until and --for contradict each other")
+
+
+def ends(now: float, until: float | None, seconds: float | None) -> float | None:
+    """When it is over by itself; None where only somebody ends it. Both at once are wrong usage."""
+    refuse_both(until, seconds)
     return now + seconds if seconds is not None else until

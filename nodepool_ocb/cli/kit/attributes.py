@@ -9,13 +9,13 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from nodepool_ocb.cli.kit.assignments import pairs
-from nodepool_ocb.cli.kit.values import strict_json
 from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import attributes
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.model.secrecy import hidden
+from nodepool_ocb.operations.assignments import pairs
+from nodepool_ocb.operations.values import strict_json
 
 SHOWN: Final = 60  # letters of a value in a sentence
 NAMED: Final = 12  # paths in a sentence

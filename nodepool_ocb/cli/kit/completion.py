@@ -172,7 +172,7 @@ def selectors(opened: Session, _: Given, incomplete: str) -> list[str]:
 
 def node_fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """``FIELD=`` of ``node set``."""
-    from nodepool_ocb.cli.kit.assignments import FIELDS
+    from nodepool_ocb.operations.assignments import FIELDS
 
     known = [*(f"{field}=" for field in FIELDS), "labels.", "hints."]
     return [each for each in known if each.startswith(incomplete)]

@@ -14,6 +14,7 @@ import click
 
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.telemetry.visible import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,11 +82,22 @@ def _reason() -> click.Option:
 
 
 class Verb(click.Command):
-    """A command that takes the common options too, and ``--reason`` if it ``writes``: others write nothing."""
+    """A command that takes the common options too, and ``--reason`` if it ``writes``: others write nothing.
 
-    def __init__(self, *args: Any, writes: bool = False, **kwargs: Any) -> None:
+    ``operation``: the operation that it performs, or several of which it performs one. A command without one is local
+    (tests/operations/local_commands.py).
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        operation: type[Operation[Any]] | tuple[type[Operation[Any]], ...] = (),
+        writes: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.writes = writes
+        self.operations = operation if isinstance(operation, tuple) else (operation,)
+        self.writes = writes = writes or any(each.writes for each in self.operations)
         if writes and "reason" not in {param.name for param in self.params}:
             self.params.append(_reason())
         self.params.extend(_common())

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from nodepool_ocb.cli.kit import output, session
-from nodepool_ocb.cli.kit.assignments import pairs
 from nodepool_ocb.documents import files
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import attributes
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Json, Role
+from nodepool_ocb.operations.assignments import pairs
 from nodepool_ocb.views.noderoles import Layers
 
 if TYPE_CHECKING:

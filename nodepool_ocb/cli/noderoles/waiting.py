@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 from msgspec import UNSET, UnsetType
 
 from nodepool_ocb.cli.kit import journal, output, session
 from nodepool_ocb.cli.kit.options import asked
-from nodepool_ocb.cli.kit.performing import performer
+from nodepool_ocb.cli.kit.performing import perform, performer
+from nodepool_ocb.cli.noderoles.committing import say_what_is_left
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import InError, OcbError, TimedOut
 from nodepool_ocb.model.records import State
 from nodepool_ocb.operations import following
+from nodepool_ocb.operations.commits.committing import Committed
+from nodepool_ocb.operations.operation import Operation, Performed
 from nodepool_ocb.operations.performer import Decide
 from nodepool_ocb.operations.waiting import Choose, WaitStatus, error, standings
 from nodepool_ocb.views.changes import ChangeRow
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 LIVE: Final = 12  # noderoles below the count, on a terminal
 FEW: Final = 4  # that are named to somebody who interrupts
 MOST: Final = 12  # that are named at the end
+
+T = TypeVar("T")
 
 
 def worlds(deadline: float | None, tick_seconds: float | None = None) -> Iterator[tuple[World, ChangeSet]]:
@@ -121,6 +126,27 @@ def change_and_wait(
         session.report(changes, dry_run, explanations)
     else:
         wait(choose, timeout_seconds, changes=journal.rows(changes))
+
+
+def perform_and_wait(
+    operation: Operation[T], wait_too: bool, timeout_seconds: float | None, dry_run: bool = False, yes: bool = False
+) -> Performed[T]:
+    """Perform an operation that answers with ``Explained``; then print its changes, or wait and print the end."""
+    refuse_settled_alone(wait=wait_too, dry_run=dry_run)
+    performed = perform(operation, dry_run=dry_run, yes=yes)
+    if not wait_too or dry_run:
+        session.report_performed(performed)
+    else:
+        wait(lambda world: operation.awaited(world, performed.answer), timeout_seconds, changes=performed.rows)
+    return performed
+
+
+def commit_and_wait(
+    operation: Operation[Committed], wait_too: bool, timeout_seconds: float | None, dry_run: bool
+) -> None:
+    """``perform_and_wait``; then say which noderoles stay outdated, or became so while others ran."""
+    performed = perform_and_wait(operation, wait_too, timeout_seconds, dry_run)
+    say_what_is_left(performed.answer, waited=wait_too and not dry_run)
 
 
 def _looks(choose: Choose, deadline: float | None) -> Iterator[WaitStatus]:

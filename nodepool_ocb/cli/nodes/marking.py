@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
-from nodepool_ocb.cli.kit import times
-from nodepool_ocb.cli.kit.options import Verb, confirm, dry_run_option, yes_option
-from nodepool_ocb.cli.kit.selecting import Nodes, nodes_argument, selector_option
-from nodepool_ocb.cli.nodes.changing import change
-from nodepool_ocb.engine.world import NodeView
-from nodepool_ocb.model.aliveness import Marker
+from nodepool_ocb.cli.kit import session, times
+from nodepool_ocb.cli.kit.options import Verb, dry_run_option, yes_option
+from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.cli.kit.selecting import nodes_argument, nodes_given, selector_option
+from nodepool_ocb.operations.nodes.changing import NodeAlive, NodeDead
 
 as_machine_option = click.option(
     "--as-machine", is_flag=True, help="The machine says so itself, as it starts or stops: a person's mark stays."
 )
 
 
-@click.command(cls=Verb, writes=True)
+@click.command(cls=Verb, operation=NodeDead)
 @nodes_argument
 @selector_option
 @click.option("--reason", help="Why; `node show` and `noderole explain` have it.")
@@ -44,26 +42,23 @@ def dead(
     """
     if until is not None and hold_seconds is not None:
         raise click.UsageError("--until and --for contradict each other")
+    operation = NodeDead(
+        nodes=nodes_given(fqdns, selector),
+        selector=selector,
+        reason=reason,
+        until=until,
+        hold_seconds=hold_seconds,
+        as_machine=as_machine,
+    )
+    session.report_performed(perform(operation, dry_run=dry_run, yes=yes))
 
-    def sure(views: Sequence[NodeView]) -> None:
-        if len(views) > 1:
-            names = ", ".join(view.name for view in views)
-            confirm(f"mark {len(views)} nodes as not alive, and set their noderoles back: {names}", yes)
 
-    chosen = Nodes(fqdns, selector, sure=None if dry_run else sure)
-    _say(chosen, as_machine, dry_run, alive=False, reason=reason, until=until, hold_seconds=hold_seconds)
-
-
-@click.command(cls=Verb, writes=True)
+@click.command(cls=Verb, operation=NodeAlive)
 @nodes_argument
 @selector_option
 @as_machine_option
 @dry_run_option
 def alive(fqdns: Sequence[str], selector: str | None, as_machine: bool, dry_run: bool) -> None:
     """Lift marks of nodes: they are alive, and probed from now on."""
-    _say(Nodes(fqdns, selector), as_machine, dry_run, alive=True)
-
-
-def _say(chosen: Nodes, as_machine: bool, dry_run: bool, **word: Any) -> None:
-    marker = Marker.MACHINE if as_machine else Marker.PERSON
-    change(chosen, lambda *_: {"marker": marker, **word}, dry_run)
+    operation = NodeAlive(nodes=nodes_given(fqdns, selector), selector=selector, as_machine=as_machine)
+    session.report_performed(perform(operation, dry_run=dry_run))

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodepool_ocb.cli.kit import output, session
-from nodepool_ocb.cli.kit.assignments import wrong_hint
 from nodepool_ocb.cli.kit.options import confirm
 from nodepool_ocb.cli.noderoles import outdated
-from nodepool_ocb.cli.nodes.creating import active_jigs
 from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine.world import World
@@ -21,6 +19,8 @@ from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.ranges import is_login
 from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations.assignments import wrong_hint
+from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.site import plan as plans
 from nodepool_ocb.site.steps import Step
 from nodepool_ocb.site.wanted import Circumstances, Kept, Wanted

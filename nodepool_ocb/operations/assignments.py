@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Interface
 from typing import Any, Final
 
-from nodepool_ocb.cli.kit.values import strict_json
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import is_login
 from nodepool_ocb.model.records import Json, Node
+from nodepool_ocb.operations.values import strict_json
 
 
 def pairs(assignments: Iterable[str]) -> list[tuple[str, str]]:

@@ -1,0 +1,138 @@
+"""Verbs that change fields of nodes: set, move, available, unavailable, alive, dead, release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from nodepool_ocb.engine import liveness
+from nodepool_ocb.engine.selection import together
+from nodepool_ocb.engine.world import NodeView, World
+from nodepool_ocb.model.aliveness import Marker
+from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations import assignments as assigning
+from nodepool_ocb.operations import selection
+from nodepool_ocb.operations.names import deployment_of, record_of
+from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.agreement import Agreement
+from nodepool_ocb.operations.reads.world import ReadWorld
+
+
+class NodeChange(Operation[Explained], frozen=True, kw_only=True):
+    """The base of these verbs: ``fields`` gives the fields of one node that change."""
+
+    noun = "node"
+    right = Right.OPERATOR
+    reads: ClassVar[tuple[type[Lookup[Any]], ...]] = (ReadWorld, selection.ResolveNodes)
+    writes = ("node", "noderole")
+
+    nodes: tuple[str, ...] = ()
+    selector: str | None = None
+
+    def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:
+        """The arguments of ``liveness.changed``."""
+        raise NotImplementedError
+
+    def decide(self, situation: Situation) -> Steps[Explained]:
+        """Raises the errors of ``fields`` and of ``liveness.changed``."""
+        world = yield from ReadWorld()
+        chosen = yield from selection.nodes(world, self.nodes, self.selector)
+        yield from self.agreed(chosen, situation)
+
+        def one(view: NodeView) -> list[Change]:
+            return liveness.changed(world, view, situation.now, situation.by, **self.fields(world, view))
+
+        yield from together.decided(world, chosen, one)
+        return Explained()
+
+    def agreed(self, chosen: list[NodeView], situation: Situation) -> Steps[None]:
+        """Ask for agreement, if the verb needs one."""
+        del chosen, situation
+        yield from ()
+
+
+class NodeSet(NodeChange, frozen=True, kw_only=True):
+    """Set fields of nodes."""
+
+    verb = "set"
+
+    assignments: tuple[str, ...]  # KEY=VALUE, as ``assignments.node_fields`` reads them
+
+    def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
+        return assigning.node_fields(record_of(view), self.assignments)
+
+
+class NodeMove(NodeChange, frozen=True, kw_only=True):
+    """Move nodes to another deployment; their noderoles stay in theirs."""
+
+    verb = "move"
+
+    deployment: str
+
+    def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
+        deployment_of(world, self.deployment)
+        return {"deployment": self.deployment}
+
+
+class NodeAvailable(NodeChange, frozen=True, kw_only=True):
+    """Let annealers work on nodes."""
+
+    verb = "available"
+
+    def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
+        return {"available": True}
+
+
+class NodeUnavailable(NodeChange, frozen=True, kw_only=True):
+    """Keep annealers away from nodes; their noderoles stay as they are."""
+
+    verb = "unavailable"
+
+    def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
+        return {"available": False}
+
+
+class NodeRelease(NodeChange, frozen=True, kw_only=True):
+    """Let annealers work again on nodes that were held, and probe them."""
+
+    verb = "release"
+
+    def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
+        return {"hold": None}
+
+
+class NodeAlive(NodeChange, frozen=True, kw_only=True):
+    """Lift marks of nodes: they are alive, and probed from now on."""
+
+    verb = "alive"
+
+    as_machine: bool = False  # the machine says so itself: a person's mark stays
+
+    def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
+        return {"marker": Marker.MACHINE if self.as_machine else Marker.PERSON, "alive": True}
+
+
+class NodeDead(NodeChange, frozen=True, kw_only=True):
+    """Mark nodes as not alive: their noderoles are set back. More than one node needs the caller's agreement."""
+
+    verb = "dead"
+    reads = (*NodeChange.reads, Agreement)
+
+    reason: str | None = None  # of the mark
+    until: float | None = None  # seconds since the epoch
+    hold_seconds: float | None = None
+    as_machine: bool = False  # the machine says so itself: a person's mark stays
+
+    def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
+        return {
+            "marker": Marker.MACHINE if self.as_machine else Marker.PERSON,
+            "alive": False,
+            "reason": self.reason,
+            "until": self.until,
+            "hold_seconds": self.hold_seconds,
+        }
+
+    def agreed(self, chosen: list[NodeView], situation: Situation) -> Steps[None]:
+        if len(chosen) > 1 and not situation.call.dry_run:
+            names = ", ".join(view.name for view in chosen)
+            yield from Agreement(f"mark {len(chosen)} nodes as not alive, and set their noderoles back: {names}")

@@ -1,0 +1,48 @@
+"""``node commit``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine.hooks import deployment as deploymentroles
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.operations import selection
+from nodepool_ocb.operations.commits import committing
+from nodepool_ocb.operations.commits.committing import Committed
+from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.world import ReadWorld
+
+
+class NodeCommit(Operation[Committed], frozen=True, kw_only=True):
+    """Commit the PROPOSED noderoles of nodes, and run their outdated ones again in place.
+
+    Refused without ``force`` if a rollout under way reserves one of them.
+    """
+
+    noun = "node"
+    verb = "commit"
+    right = Right.OPERATOR
+    reads = (*committing.READS, selection.ResolveNodes)
+    writes = committing.WRITES
+
+    nodes: tuple[str, ...] = ()
+    selector: str | None = None
+    force: bool = False
+
+    def decide(self, situation: Situation) -> Steps[Committed]:
+        world = yield from ReadWorld()
+        views = yield from selection.nodes(world, self.nodes, self.selector)
+        names = tuple(view.name for view in views)
+        bound = [vertex for view in views for vertex in view.noderoles.values()]
+        deploymentroles.refuse_noderoles(world, bound)
+        unreadable.refuse_commit(world, bound, [view.name for view in views])
+        answer = yield from committing.commit(world, situation, bound, self.force)
+        return replace(answer, chosen=names)
+
+    def awaited(self, world: World, answer: Committed) -> Iterable[str]:
+        """The noderoles of the chosen nodes; raises NotFound for a named node that is gone."""
+        views = selection.nodes_again(world, answer.chosen, resolved=self.selector is not None)
+        return [vertex.name for view in views for vertex in view.noderoles.values()]

@@ -1,0 +1,34 @@
+"""``node rename``."""
+
+from __future__ import annotations
+
+from nodepool_ocb.engine import renaming
+from nodepool_ocb.model import paths
+from nodepool_ocb.operations.names import node_of
+from nodepool_ocb.operations.nodes.domain import admin_domain
+from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.world import ReadBranch, ReadWorld
+
+
+class NodeRename(Operation[Explained], frozen=True, kw_only=True):
+    """Give a node another name, with its noderoles; nothing runs again because of that.
+
+    Refused while a run is under way on the node, or while a rollout or a run of tasks may start one.
+    """
+
+    noun = "node"
+    verb = "rename"
+    right = Right.OPERATOR
+    reads = (ReadWorld, ReadBranch)
+    writes = ("node", "noderole", "attributes")
+
+    node: str
+    name: str
+
+    def decide(self, situation: Situation) -> Steps[Explained]:
+        world = yield from ReadWorld()
+        node_of(world, self.node)
+        branch = yield from ReadBranch(paths.node(self.node))
+        domain = admin_domain(world, situation.settings)
+        yield renaming.rename(world, self.node, self.name, branch.deletions, branch.contents, admin_domain=domain)
+        return Explained()

@@ -1,0 +1,87 @@
+"""Every command of the command line names its operation, and reaches nothing below operations by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import grimp
+import pytest
+
+from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.main import cli
+from nodepool_ocb.operations import registry
+from nodepool_ocb.operations.operation import Operation, Right
+from tests.operations.local_commands import LOCAL
+
+LISTS: Final = sorted((Path(__file__).parent / "not_yet_moved").glob("*.txt"))
+#: The rooms that the command line may import: the ground, operations, views, and itself.
+ALLOWED: Final = frozenset(
+    f"nodepool_ocb.{room}"
+    for room in ("cli", "config", "documents", "errors", "model", "operations", "telemetry", "views", "extensions")
+)
+
+
+def listed(kind: str) -> set[str]:
+    lines = (line.split(":", 1) for file in LISTS for line in file.read_text().splitlines() if line)
+    return {rest.strip() for each, rest in lines if each == kind}
+
+
+def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    with click.Context(command) as ctx:
+        for each in command.list_commands(ctx):
+            below = command.get_command(ctx, each)
+            assert below is not None
+            yield from commands(below, f"{name} {each}".strip())
+
+
+COMMANDS: Final = dict(commands(cli))
+OPERATIONS: Final = registry.every()
+
+
+def operations_of(command: click.Command) -> tuple[type[Operation[Any]], ...]:
+    return command.operations if isinstance(command, Verb) else ()
+
+
+def test_every_command_names_its_operation_or_is_listed() -> None:
+    lacking = {name for name, command in COMMANDS.items() if not operations_of(command)}
+    assert lacking == listed("command") | LOCAL.keys()
+    assert not listed("command") & LOCAL.keys()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_and_its_operations_have_one_title(name: str) -> None:
+    assert {each.title() for each in operations_of(COMMANDS[name])} <= {name}
+
+
+def test_every_operation_is_the_operation_of_a_command() -> None:
+    assert {*OPERATIONS} == {each for command in COMMANDS.values() for each in operations_of(command)}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.__name__)
+def test_an_operation_is_named_after_its_noun_and_verb(operation: type[Operation[Any]]) -> None:
+    words = operation.title().replace("-", " ").replace("noderole", "node-role").split()
+    assert operation.__name__.lower().startswith("".join(words).replace("-", ""))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.__name__)
+def test_an_operation_declares_its_right_and_a_viewer_writes_nothing(operation: type[Operation[Any]]) -> None:
+    assert isinstance(operation.right, Right)
+    assert (operation.right is Right.VIEWER) == (not operation.writes)
+
+
+def test_the_command_line_imports_only_operations_views_and_the_ground() -> None:
+    graph = grimp.build_graph("nodepool_ocb")
+    found = {
+        module
+        for module in graph.modules
+        if module.startswith("nodepool_ocb.cli")
+        for imported in graph.find_modules_directly_imported_by(module)
+        if ".".join(imported.split(".")[:2]) not in ALLOWED
+    }
+    assert found == listed("module")
