@@ -32,6 +32,10 @@ from nodepool_ocb.model import records as model
 from nodepool_ocb.model.records import State
 from nodepool_ocb.model.statemachines import StateMachine
 from nodepool_ocb.rollout import records as rollout
+from nodepool_ocb.rollout import states as rollout_states
+from nodepool_ocb.rollout.states.groups import GROUPS
+from nodepool_ocb.rollout.states.members import MEMBERS
+from nodepool_ocb.rollout.states.rollouts import ROLLOUTS
 from nodepool_ocb.tasks import records as tasks
 from nodepool_ocb.tasks.runs import states as task_run_states
 from nodepool_ocb.telemetry import metrics
@@ -127,7 +131,7 @@ def _moves(event: noderole.Event) -> Iterator[str]:
 
 def machines(title: str, rules: ModuleType, *of: StateMachine[Any, Any]) -> str:
     """The page of the state machines of a module: its prose; for each machine a diagram, its states and its events."""
-    source = str(Path(inspect.getfile(rules)).relative_to(ROOT))
+    source = str(Path(inspect.getfile(rules)).relative_to(ROOT)).replace("__init__.py", "")
     parts = [f"# {title}\n", NOTICE.format(source=source), prose(inspect.getdoc(rules)) + "\n"]
     for machine in of:
         parts += [f"## States of {machine.thing}\n", "```mermaid\nstateDiagram-v2", *_arrows_of(machine), "```\n"]
@@ -138,7 +142,7 @@ def machines(title: str, rules: ModuleType, *of: StateMachine[Any, Any]) -> str:
             (f"`{event}`", said[machine.events.__name__, event.name], ", ".join(_moves_of(machine, event)))
             for event in machine.events
         )
-        parts.append(table(("event", "what happened", "from → to"), rows))
+        parts.append(table(("event", "meaning", "from → to"), rows))
     parts.append("A pair of state and event that is not here is refused.")
     return "\n".join(parts) + "\n"
 
@@ -471,6 +475,9 @@ PAGES = {
         "The states of builds and uploads", image_states, image_states.BUILDS, image_states.UPLOADS
     ),
     "states-of-deployments.md": machines("The states of a deployment", deployments, deployments.DEPLOYMENTS),
+    "states-of-rollouts.md": machines(
+        "The states of rollouts, groups and members", rollout_states, ROLLOUTS, GROUPS, MEMBERS
+    ),
     "states-of-task-runs.md": machines("The states of a run of tasks", task_run_states, task_run_states.TASK_RUNS),
     "runs.md": runs(),
     "records.md": records(),

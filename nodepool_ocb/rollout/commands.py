@@ -23,6 +23,7 @@ from nodepool_ocb.rollout.records import (
     RolloutState,
     brief,
 )
+from nodepool_ocb.rollout.states.rollouts import RolloutEvent, rollout_after
 
 RS = RolloutState
 
@@ -34,7 +35,7 @@ def cancel(rollout: Rollout, now: float, by: str | None = None, reason: str | No
     if rollout.head.state is RS.CANCELLING and rollout.head.by_person:
         return []
     message = brief(f"cancelled by {by or 'somebody'}" + (f": {reason}" if reason else ""))
-    return [_headed(rollout, message, state=RS.CANCELLING, since=now, by_person=True, by=by)]
+    return [_headed(rollout, RolloutEvent.CANCEL, now, message, by_person=True, by=by)]
 
 
 def resume(rollout: Rollout, now: float, by: str | None = None, attempt: int | None = None) -> list[Decision]:
@@ -45,7 +46,7 @@ def resume(rollout: Rollout, now: float, by: str | None = None, attempt: int | N
         hint = "; a group that pauses is promoted" if rollout.head.state is RS.RUNNING else ""
         raise Conflict(f"the rollout cannot be resumed: it is {rollout.head.state}{hint}")
     _same_attempt("the rollout", rollout.head.attempt, attempt)
-    return [_resumed(rollout, now, by, f"resumed by {by or 'somebody'}")]
+    return [_resumed(rollout, RolloutEvent.RESUME, now, by, f"resumed by {by or 'somebody'}")]
 
 
 def retry(rollout: Rollout, now: float, by: str | None = None, attempt: int | None = None) -> list[Decision]:
@@ -59,7 +60,8 @@ def retry(rollout: Rollout, now: float, by: str | None = None, attempt: int | No
     if nothing_failed(rollout):
         raise Conflict("nothing failed in this rollout")
     _same_attempt("the rollout", rollout.head.attempt, attempt)
-    return [_again(rollout, now, by, f"retried by {by or 'somebody'}", retrying=True, ignored_failures=())]
+    message = f"retried by {by or 'somebody'}"
+    return [_again(rollout, RolloutEvent.RETRY, now, by, message, retrying=True, ignored_failures=())]
 
 
 def nothing_failed(rollout: Rollout) -> bool:
@@ -105,19 +107,20 @@ def accept(
     made = [Decision(group, replace(record, accepted=reason, by=by), f"accepted by {by or 'somebody'}: {reason}")]
     left_out = any(record.reason == DEPENDENCY and failed(record) for record in rollout.groups.values())
     if rollout.head.state is RS.FAILED or (rollout.head.state is RS.SUCCESS and left_out):
-        made.append(_resumed(rollout, now, by, f"failure of group {group} accepted: {reason}"))
+        message = f"failure of group {group} accepted: {reason}"
+        made.append(_resumed(rollout, RolloutEvent.ACCEPT, now, by, message))
     return made
 
 
-def _resumed(rollout: Rollout, now: float, by: str | None, message: str) -> Decision:
+def _resumed(rollout: Rollout, event: RolloutEvent, now: float, by: str | None, message: str) -> Decision:
     ignored_failures = tuple(name for name, record in rollout.groups.items() if failed(record))
     breaker_offset = sum(progress.state in LOST for progress in rollout.nodes.values())
-    return _again(rollout, now, by, message, ignored_failures=ignored_failures, breaker_offset=breaker_offset)
+    return _again(rollout, event, now, by, message, ignored_failures=ignored_failures, breaker_offset=breaker_offset)
 
 
-def _again(rollout: Rollout, now: float, by: str | None, message: str, **fields: Any) -> Decision:
+def _again(rollout: Rollout, event: RolloutEvent, now: float, by: str | None, message: str, **fields: Any) -> Decision:
     attempt = rollout.head.attempt + 1
-    return _headed(rollout, message, state=RS.RUNNING, since=now, by_person=False, by=by, attempt=attempt, **fields)
+    return _headed(rollout, event, now, message, by_person=False, by=by, attempt=attempt, **fields)
 
 
 def _same_attempt(what: str, now: int, seen: int | None) -> None:
@@ -128,8 +131,8 @@ def _same_attempt(what: str, now: int, seen: int | None) -> None:
         )
 
 
-def _headed(rollout: Rollout, message: str, **fields: Any) -> Decision:
-    return Decision("", replace(rollout.head, reason=brief(message), **fields), message)
+def _headed(rollout: Rollout, event: RolloutEvent, now: float, message: str, **fields: Any) -> Decision:
+    return Decision("", rollout_after(rollout.head, event, now, reason=brief(message), **fields), message)
 
 
 def _group(rollout: Rollout, name: str) -> GroupRecord:

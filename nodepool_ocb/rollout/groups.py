@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from nodepool_ocb.rollout import criteria
 from nodepool_ocb.rollout.criteria import Count
@@ -19,6 +18,7 @@ from nodepool_ocb.rollout.records import (
     Rollout,
     RolloutRecord,
 )
+from nodepool_ocb.rollout.states.groups import GroupEvent, group_after
 from nodepool_ocb.rollout.strategy import Group, Phase
 
 
@@ -149,9 +149,9 @@ def in_last_batch(rollout: Rollout, record: GroupRecord) -> bool:
     return reach(record, members) == members
 
 
-def waiting_again(record: GroupRecord) -> GroupRecord:
-    """A group that is to begin once more."""
-    return replace(
-        record, state=GroupState.NOT_STARTED, phase=0, batch=0, promoted=0, turn=0, reason=None, detail=None, unmet=(),
+def waiting_again(record: GroupRecord, event: GroupEvent, now: float) -> GroupRecord:
+    """A group that is to begin once more, by REOPEN or RETRY."""
+    return group_after(
+        record, event, now, phase=0, batch=0, promoted=0, turn=0, reason=None, detail=None, unmet=(),
         accepted=None,
     )  # fmt: skip

@@ -13,8 +13,11 @@ from nodepool_ocb.engine.selection.bits import positions
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.rollout import selectors
-from nodepool_ocb.rollout.records import GroupRecord, Progress, Rollout, RolloutRecord, ranges, split
+from nodepool_ocb.rollout.records import Rollout, ranges, split
 from nodepool_ocb.rollout.selectors import Index
+from nodepool_ocb.rollout.states.groups import GroupEvent, new_group
+from nodepool_ocb.rollout.states.members import MemberEvent, new_member
+from nodepool_ocb.rollout.states.rollouts import RolloutEvent, new_rollout
 from nodepool_ocb.rollout.strategy import Criteria, InFlight, Strategy
 
 
@@ -110,20 +113,23 @@ def begin(
     for group in strategy.groups:
         chosen = sorted(place[index.names[position]] for position in positions(index.mask(group.selectors)))
         members[group.name] = tuple(order[position] for position in chosen)
-        groups[group.name] = GroupRecord(group=replace(group, selectors=()), members=ranges(chosen), since=now)
+        groups[group.name] = new_group(GroupEvent.PLAN, now, group=replace(group, selectors=()), members=ranges(chosen))
     progress = {
-        name: Progress(
-            since=now, domains=tuple(_domains(strategy.max_in_flight, nodes[name])), again=dict(roles.get(name, {}))
+        name: new_member(
+            MemberEvent.ENTER,
+            now,
+            domains=tuple(_domains(strategy.max_in_flight, nodes[name])),
+            again=dict(roles.get(name, {})),
         )
         for name in order
     }
-    head = RolloutRecord(
+    head = new_rollout(
+        RolloutEvent.BEGIN,
+        now,
         strategy=replace(strategy, groups=()),
         groups=tuple(groups),
         nodes=len(nodes),
         inventory=selectors.version(nodes),
-        since=now,
-        started=now,
         by=by,
         again=again.words if again else None,
     )

@@ -44,8 +44,8 @@ class NodeState(StrEnum):
     SENT = "sent"  # in flight: they have been
     PREPARED = "prepared"  # it has passed a phase, and not the last
     SUCCESS = "success"  # it has passed the last phase
-    FAILURE = "failure"  # a phase of it failed; it is not sent again, unless somebody retries
-    UNKNOWN = "unknown"  # its phase ran out of time, and something is still at work on it
+    FAILURE = "failure"  # a phase of it failed; it is sent again only if a person retries the rollout
+    UNKNOWN = "unknown"  # its phase ran out of time, and a noderole of it may still be at work
 
 
 class GroupState(StrEnum):
@@ -53,7 +53,7 @@ class GroupState(StrEnum):
 
     NOT_STARTED = "not started"  # waits for groups that it depends on, or for its turn
     RUNNING = "running"  # at work in a phase
-    PAUSED = "paused"  # after a batch, until somebody promotes it
+    PAUSED = "paused"  # after a batch, until a person promotes it
     SUCCESS = "success"  # its criteria were met in every phase
     FAILED = "failed"  # see its reason
 
@@ -63,10 +63,10 @@ class RolloutState(StrEnum):
 
     RUNNING = "running"  # groups are sent as their turn comes
     STOPPING = "stopping"  # no further group begins; those at work finish
-    CANCELLING = "cancelling"  # nothing more is sent, and what has not begun is taken back
+    CANCELLING = "cancelling"  # no further node is sent, and nodes that have not begun are taken back
     SUCCESS = "success"  # over: no critical group failed
     FAILED = "failed"  # over: a critical group failed, or the breaker tripped
-    CANCELLED = "cancelled"  # over: somebody cancelled it
+    CANCELLED = "cancelled"  # over: a person cancelled it
 
 
 IN_FLIGHT: Final = frozenset({NodeState.SENDING, NodeState.SENT})
@@ -94,11 +94,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors_left_out: Times = 0  # how many more there were
     domains: tuple[str, ...] = ()  # "rack r1", "label zone:a": where the strategy limits nodes in flight
     again: Mapping[str, Count] = {}  # what is to run again, by its role → the epoch of its newest run when this began
-
-    @property
-    def idle(self) -> NodeState:
-        """What it is when it is neither in flight nor lost, and has not passed all."""
-        return NodeState.PREPARED if self.passed else NodeState.NOT_STARTED
 
     def noting(self, errors: Mapping[str, int]) -> Progress:
         """With these as the noderoles in ERROR: role → generation. Of too many, the last by name are only counted."""

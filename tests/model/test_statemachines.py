@@ -13,6 +13,9 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.images import states as images
 from nodepool_ocb.model.records import Deployment, DeploymentState
 from nodepool_ocb.model.statemachines import StateMachine
+from nodepool_ocb.rollout.records import GroupRecord, GroupState, NodeState, Progress, RolloutRecord, RolloutState
+from nodepool_ocb.rollout.states import groups, members, rollouts
+from nodepool_ocb.rollout.strategy import Group, Strategy
 from nodepool_ocb.tasks.runs import states as tasks
 from nodepool_ocb.tasks.runs.records import RunState, TaskRun
 
@@ -49,6 +52,42 @@ TABLES: Final[list[tuple[StateMachine[Any, Any], str]]] = [
         successful: REOPEN committing
         failed: REOPEN committing
         stopped: REOPEN committing
+        """,
+    ),
+    (
+        rollouts.ROLLOUTS,
+        """
+        -: BEGIN running
+        running: STOP stopping, GIVE_UP cancelling, TRIP cancelling, CANCEL cancelling, SUCCEED success, FAIL failed
+        stopping: GIVE_UP cancelling, TRIP cancelling, CANCEL cancelling, SUCCEED success, FAIL failed, RESUME running
+        cancelling: CANCEL cancelling, FAIL failed, CANCELLED cancelled
+        success: RETRY running, ACCEPT running
+        failed: RESUME running, RETRY running, ACCEPT running
+        cancelled: RESUME running, RETRY running
+        """,
+    ),
+    (
+        groups.GROUPS,
+        """
+        -: PLAN not started
+        not started: START running, FAIL failed
+        running: PAUSE paused, NEXT running, SUCCEED success, FAIL failed
+        paused: NEXT running, FAIL failed
+        success: RETRY not started
+        failed: REOPEN not started, RETRY not started
+        """,
+    ),
+    (
+        members.MEMBERS,
+        """
+        -: ENTER not started
+        not started: SEND sending
+        sending: SENT sent, PASS prepared, FINISH success, FAIL failure, TIME_OUT unknown
+        sending: RECALL not started, RECALL_PREPARED prepared
+        sent: PASS prepared, FINISH success, FAIL failure, TIME_OUT unknown, RECALL not started, RECALL_PREPARED prepared
+        prepared: SEND sending
+        failure: RETRY not started, RETRY_PREPARED prepared
+        unknown: PASS prepared, FINISH success, FAIL failure
         """,
     ),
     (
@@ -89,6 +128,46 @@ def test_an_event_changes_the_state_of_a_run_of_tasks_and_the_given_fields(
     else:
         with pytest.raises(Conflict, match=f"a run of tasks in {state} cannot {event}"):
             tasks.task_run_after(before, event, reason="why")
+
+
+@pytest.mark.parametrize(("state", "event"), [pair for pair in rollouts.ROLLOUTS.after if pair[0] is not None])
+def test_an_event_changes_the_state_of_a_rollout_the_time_and_the_given_fields(
+    state: RolloutState, event: rollouts.RolloutEvent
+) -> None:
+    before = RolloutRecord(
+        strategy=Strategy(groups=()), groups=(), nodes=0, inventory="", state=state, since=1.0, started=1.0
+    )
+    expected = replace(before, state=rollouts.ROLLOUTS.after[state, event], since=9.0, by="ann")
+    assert rollouts.rollout_after(before, event, 9.0, by="ann") == expected
+
+
+@pytest.mark.parametrize(("state", "event"), [pair for pair in groups.GROUPS.after if pair[0] is not None])
+def test_an_event_changes_the_state_of_a_group_and_the_time_with_it(
+    state: GroupState, event: groups.GroupEvent
+) -> None:
+    before = GroupRecord(group=Group(name="g"), state=state, since=1.0)
+    then = groups.GROUPS.after[state, event]
+    expected = replace(before, state=then, since=1.0 if then is state else 9.0, detail="why")
+    assert groups.group_after(before, event, 9.0, detail="why") == expected
+
+
+@pytest.mark.parametrize(("state", "event"), [pair for pair in members.MEMBERS.after if pair[0] is not None])
+def test_an_event_changes_the_state_of_a_member_and_the_time_unless_it_was_sent(
+    state: NodeState, event: members.MemberEvent
+) -> None:
+    before = Progress(state=state, since=1.0, passed=1)
+    time = 1.0 if event is members.MemberEvent.SENT else 9.0
+    expected = replace(before, state=members.MEMBERS.after[state, event], since=time, reason="why")
+    assert members.member_after(before, event, 9.0, reason="why") == expected
+
+
+def test_a_member_is_put_back_to_the_phases_that_it_has_passed() -> None:
+    sent, lost = Progress(state=NodeState.SENT), Progress(state=NodeState.FAILURE)
+    recall, retry = members.MemberEvent.RECALL, members.MemberEvent.RETRY
+    assert members.put_back(sent, recall, 9.0).state is NodeState.NOT_STARTED
+    assert members.put_back(replace(sent, passed=1), recall, 9.0).state is NodeState.PREPARED
+    assert members.put_back(lost, retry, 9.0).state is NodeState.NOT_STARTED
+    assert members.put_back(replace(lost, passed=1), retry, 9.0).state is NodeState.PREPARED
 
 
 @pytest.mark.parametrize("event", deployments.DeploymentEvent)

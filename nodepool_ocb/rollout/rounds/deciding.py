@@ -43,6 +43,8 @@ from nodepool_ocb.rollout.records import (
     brief,
     cancelled,
 )
+from nodepool_ocb.rollout.states.groups import GroupEvent, group_after
+from nodepool_ocb.rollout.states.rollouts import RolloutEvent, rollout_after
 from nodepool_ocb.rollout.strategy import OnTimeout, Reaction
 
 GS, RS = GroupState, RolloutState
@@ -97,13 +99,13 @@ class _Deciding:
                 return
         bad = [name for name, record in self._groups.items() if record.group.critical and groups.failed(record)]
         if by_person:
-            self._turn(RS.CANCELLED, self._head.reason or "cancelled")
+            self._turn(RolloutEvent.CANCELLED, self._head.reason or "cancelled")
         elif bad:
-            self._turn(RS.FAILED, self._cause(bad))
+            self._turn(RolloutEvent.FAIL, self._cause(bad))
         elif self._head.state is RS.CANCELLING:
-            self._turn(RS.FAILED, self._head.reason or "the breaker tripped")
+            self._turn(RolloutEvent.FAIL, self._head.reason or "the breaker tripped")
         else:
-            self._turn(RS.SUCCESS, "every critical group succeeded")
+            self._turn(RolloutEvent.SUCCEED, "every critical group succeeded")
 
     def _cause(self, bad: Sequence[str]) -> str:
         """What these critical groups failed of: the group that failed first, of them and of those that they depend on."""
@@ -121,9 +123,9 @@ class _Deciding:
 
     # -- the rollout --
 
-    def _turn(self, state: RolloutState, reason: str) -> None:
-        self._head = replace(self._head, state=state, since=self._now, reason=reason)
-        self.made.append(Decision("", self._head, f"{state}: {reason}"))
+    def _turn(self, event: RolloutEvent, reason: str) -> None:
+        self._head = rollout_after(self._head, event, self._now, reason=reason)
+        self.made.append(Decision("", self._head, f"{self._head.state}: {reason}"))
 
     def _trip(self) -> None:
         """The breaker."""
@@ -134,9 +136,9 @@ class _Deciding:
         count = sum(progress.state in LOST for progress in self._rollout.nodes.values()) - self._head.breaker_offset
         message = f"the breaker tripped: {count} of {counted(self._head.nodes, 'node')} failed, and no more than"
         if allowed is not None and count > allowed:
-            self._turn(RS.CANCELLING, f"{message} {allowed} may")
+            self._turn(RolloutEvent.TRIP, f"{message} {allowed} may")
         elif percent is not None and count * 100 > percent * self._head.nodes:
-            self._turn(RS.CANCELLING, f"{message} {percent} percent may")
+            self._turn(RolloutEvent.TRIP, f"{message} {percent} percent may")
 
     def _react(self) -> None:
         """Stop or cancel, where a critical group failed that asks for it."""
@@ -145,9 +147,9 @@ class _Deciding:
                 continue
             reaction = record.group.on_critical_failure or self._head.strategy.on_critical_failure
             if reaction is Reaction.CANCEL and self._head.state in (RS.RUNNING, RS.STOPPING):
-                self._turn(RS.CANCELLING, f"critical group {name} failed")
+                self._turn(RolloutEvent.GIVE_UP, f"critical group {name} failed")
             elif reaction is Reaction.STOP and self._head.state is RS.RUNNING:
-                self._turn(RS.STOPPING, f"critical group {name} failed")
+                self._turn(RolloutEvent.STOP, f"critical group {name} failed")
 
     # -- a group --
 
@@ -167,8 +169,6 @@ class _Deciding:
 
     def _put(self, name: str, record: GroupRecord, reason: str) -> bool:
         before = self._groups[name]
-        if record.state is not before.state:
-            record = replace(record, since=self._now)
         self._busy += (record.state in AT_WORK) - (before.state in AT_WORK)
         self._groups[name] = record
         self.made.append(Decision(name, record, reason))
@@ -178,8 +178,11 @@ class _Deciding:
 
     def _fail(self, name: str, record: GroupRecord, reason: str, detail: str, unmet: tuple[str, ...] = ()) -> bool:
         turn = {} if record.turn else self._next_turn()
-        after = replace(record, state=GS.FAILED, reason=reason, detail=detail, unmet=unmet, accepted=None, **turn)
+        after = self._after(record, GroupEvent.FAIL, reason=reason, detail=detail, unmet=unmet, accepted=None, **turn)
         return self._put(name, after, f"failed ({reason}): {detail}")
+
+    def _after(self, record: GroupRecord, event: GroupEvent, **fields: Any) -> GroupRecord:
+        return group_after(record, event, self._now, **fields)
 
     def _next_turn(self) -> dict[str, Any]:
         self._turns += 1
@@ -210,8 +213,8 @@ class _Deciding:
             return False
         if groups.awaited(record.group, self._groups) or self._busy >= self._head.strategy.parallel_groups:
             return False
-        begun = replace(
-            record, state=GS.RUNNING, batch=0, attempt=record.attempt + 1, **self._phase(record, 0), **self._next_turn()
+        begun = self._after(
+            record, GroupEvent.START, batch=0, attempt=record.attempt + 1, **self._phase(record, 0), **self._next_turn()
         )  # fmt: skip
         members = len(self._rollout.members[name])
         return self._put(name, begun, f"begins {self._phases[0].name}: {_many(members)}")
@@ -225,7 +228,8 @@ class _Deciding:
         }
         if record.accepted is not None or not freed.get(record.reason or "", False):
             return False
-        return self._put(name, groups.waiting_again(record), f"waits again: {record.reason} does not hold any more")
+        after = groups.waiting_again(record, GroupEvent.REOPEN, self._now)
+        return self._put(name, after, f"waits again: {record.reason} does not hold any more")
 
     def _pause(self, name: str, record: GroupRecord) -> bool:
         if self._head.state is RS.STOPPING:
@@ -269,19 +273,19 @@ class _Deciding:
             after = replace(record, **self._phase(record, record.phase + 1))
             return self._put(name, after, f"{phase} succeeded: {count}; begins {self._phases[after.phase].name}")
         if groups.in_last_batch(self._rollout, record):
-            done = replace(record, state=GS.SUCCESS, reason=None, detail=f"{phase} succeeded: {count}", unmet=())
+            done = self._after(record, GroupEvent.SUCCEED, reason=None, detail=f"{phase} succeeded: {count}", unmet=())
             return self._put(name, done, f"succeeded: {count}")
         batch = record.group.batches[record.batch]
         if batch.pause and record.promoted <= record.batch:
             message = f"pauses after batch {record.batch + 1}: {count}; it goes on when somebody promotes it"
-            return self._put(name, replace(record, state=GS.PAUSED, detail=message), message)
+            return self._put(name, self._after(record, GroupEvent.PAUSE, detail=message), message)
         return self._next_batch(name, record)
 
     def _next_batch(self, name: str, record: GroupRecord) -> bool:
         """The next batch that is larger than this one; a percentage of few nodes may be the same number again."""
         members = len(self._rollout.members[name])
         reached, batch = groups.reach(record, members), record.batch + 1
-        after = replace(record, state=GS.RUNNING, batch=batch, detail=None, **self._phase(record, 0))
+        after = self._after(record, GroupEvent.NEXT, batch=batch, detail=None, **self._phase(record, 0))
         while groups.reach(after, members) <= reached:
             after = replace(after, batch=after.batch + 1)
         more = groups.reach(after, members) - reached

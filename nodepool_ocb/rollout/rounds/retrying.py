@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from nodepool_ocb.rollout.groups import failed, passed_over, waiting_again
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.records import LOST, Decision, NodeState, Progress, Rollout
+from nodepool_ocb.rollout.states.groups import GroupEvent
+from nodepool_ocb.rollout.states.members import MemberEvent, put_back
 
 
 def decide(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decision]:
@@ -32,7 +34,7 @@ def _nodes(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decis
 
 def _put_back(progress: Progress, there: Seen | None, now: float) -> Progress:
     """What is in ERROR by now is old, also what failed after the node was given up."""
-    back = replace(progress, state=progress.idle, attempt=progress.attempt + 1, since=now, reason=None)
+    back = put_back(progress, MemberEvent.RETRY, now, attempt=progress.attempt + 1, reason=None)
     return back if there is None else back.noting(there.errors)
 
 
@@ -44,7 +46,7 @@ def _groups(rollout: Rollout, now: float) -> list[Decision]:
         if progress.attempt > 1 and progress.state in (NodeState.NOT_STARTED, NodeState.PREPARED)
     }
     return [
-        Decision(name, replace(waiting_again(record), since=now), "put back, to begin once more")
+        Decision(name, waiting_again(record, GroupEvent.RETRY, now), "put back, to begin once more")
         for name, record in rollout.groups.items()
         if failed(record) or (passed_over(record) and not back.isdisjoint(rollout.members[name]))
     ]

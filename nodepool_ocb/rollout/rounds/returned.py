@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from msgspec.structs import replace
-
 from nodepool_ocb.rollout import groups
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.records import (
@@ -18,6 +16,7 @@ from nodepool_ocb.rollout.records import (
     RolloutState,
     brief,
 )
+from nodepool_ocb.rollout.states.members import MemberEvent, member_after, put_back
 
 NS = NodeState
 
@@ -34,7 +33,7 @@ def decide(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decis
         after = _after(rollout, progress, there, back(progress), now) if there is not None else None
         if after is None and progress.group in late and _at_work_for(rollout, progress):
             begun = rollout.groups[progress.group].begun if progress.group else 0
-            after = replace(progress, state=NS.UNKNOWN, since=now, late=begun, reason=late[progress.group])
+            after = member_after(progress, MemberEvent.TIME_OUT, now, late=begun, reason=late[progress.group])
         if after is not None:
             found.append(Decision(name, after, _message(after)))
     return found
@@ -80,17 +79,18 @@ def _after(rollout: Rollout, progress: Progress, there: Seen, back: bool, now: f
     if there.done:
         passed = progress.passed + 1
         last = passed == len(rollout.head.strategy.phases)
-        return replace(progress, state=NS.SUCCESS if last else NS.PREPARED, passed=passed, since=now, reason=None)
+        event = MemberEvent.FINISH if last else MemberEvent.PASS
+        return member_after(progress, event, now, passed=passed, reason=None)
     if progress.state is NS.UNKNOWN:
         why = "; ".join(filter(None, [progress.reason or "ran out of time", there.reason if there.unread else ""]))
         return _failed(progress, there, why, now) if there.at_rest else None
     if back and there.at_rest and there.unread:
         return _failed(progress, there, there.reason, now)
     if back and there.at_rest:
-        return replace(progress, state=progress.idle, since=now, reason="taken back before it was done")
+        return put_back(progress, MemberEvent.RECALL, now, reason="taken back before it was done")
     if progress.state is NS.SENDING:
         sent = not (there.proposed or there.outdated or there.lost or there.unread)
-        return replace(progress, state=NS.SENT) if sent and not back else None
+        return member_after(progress, MemberEvent.SENT, now) if sent and not back else None
     if there.unread:
         return None  # what is at rest for now may go on when it can be read
     if there.proposed and there.at_rest:
@@ -108,7 +108,7 @@ def _lost(progress: Progress, there: Seen, back: bool) -> bool:
 
 
 def _failed(progress: Progress, there: Seen, reason: str, now: float) -> Progress:
-    return replace(progress, state=NS.FAILURE, since=now, reason=brief(reason)).noting(there.errors)
+    return member_after(progress, MemberEvent.FAIL, now, reason=brief(reason)).noting(there.errors)
 
 
 def _message(progress: Progress) -> str:

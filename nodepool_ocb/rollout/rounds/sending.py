@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.rollout import groups
 from nodepool_ocb.rollout.records import (
@@ -23,6 +21,7 @@ from nodepool_ocb.rollout.records import (
     Rollout,
     RolloutState,
 )
+from nodepool_ocb.rollout.states.members import MemberEvent, member_after
 from nodepool_ocb.rollout.strategy import InFlight
 
 
@@ -43,7 +42,7 @@ def decide(rollout: Rollout, now: float) -> list[Decision]:
             progress = rollout.nodes[node]
             if node not in taken and room.take(record, progress):
                 taken.add(node)
-                sent = replace(progress, state=NodeState.SENDING, group=name, since=now, reason=None)
+                sent = member_after(progress, MemberEvent.SEND, now, group=name, reason=None)
                 found.append(Decision(node, sent, f"sent: {phase} of group {name}"))
     return found
 
