@@ -427,7 +427,7 @@ def folders() -> str:
             place = ROOT / LAUNCHED.get(name, "") / name.replace(".", "/")
             shown = name.removeprefix("nodepool_ocb.") + ("/" if place.is_dir() else "")
             rows.append((str(floor), f"`{shown}`", "pure" if name in pure else "", _task(place), _modules(place)))
-    return table(("floor", "folder", "", "what is in it", "modules"), rows)
+    return table(("floor", "folder", "", "content", "modules"), rows)
 
 
 def _task(place: Path) -> str:

@@ -1,1 +1,1 @@
-"""The annealer: takes the noderoles that may start, makes machines as they say, and writes down what came of it."""
+"""The annealer: claims the noderoles that may start, runs them on their machines, and records the results."""

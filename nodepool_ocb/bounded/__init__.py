@@ -1,1 +1,1 @@
-"""What may run for ever runs in a process of its own, which the kernel bounds: CPU time, memory. Today that is YAQL."""
+"""Code that may run for ever runs in a process of its own, with limits of CPU time and memory by the kernel: YAQL."""

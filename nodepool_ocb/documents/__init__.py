@@ -1,3 +1,3 @@
-"""Files to values: YAML is read with suspicion and checked against ``schemas/``. Every fault has its file, line and
+"""Files to values: YAML is not trusted, and is checked against ``schemas/``. Every fault has its file, line and
 path.
 """

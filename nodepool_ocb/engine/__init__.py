@@ -1,4 +1,4 @@
-"""What decides about noderoles: the state machine, the graph, claims, binding, what people ask for.
+"""Decisions about noderoles: the state machine, the graph, claims, binding, requests of people.
 
 Pure: values and ``now`` go in, changes and sentences come out.
 """

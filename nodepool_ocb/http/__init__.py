@@ -1,1 +1,1 @@
-"""A daemon's pages over HTTP: the server, what a page is, logs."""
+"""A daemon's pages over HTTP: the server, the type of a page, logs."""

@@ -1,1 +1,1 @@
-"""Builds and uploads of images: a nodepool.yaml, when a build is due, what is kept."""
+"""Builds and uploads of images: a nodepool.yaml, the time of the next build, the builds to keep."""

@@ -1,4 +1,4 @@
-"""What acts on machines. A jig takes an Order and gives an Outcome; ``installed`` finds them."""
+"""The jigs, which act on machines. A jig takes an Order and returns an Outcome; ``installed`` finds them."""
 
 from nodepool_ocb.jigs.jig import (
     Detached,

@@ -1,4 +1,4 @@
-"""What lives in ZooKeeper, and where: records, paths, the ranges of their values, who may write them.
+"""The contents of ZooKeeper: records, paths, the ranges of their values, the rights to write them.
 
 Pure.
 """

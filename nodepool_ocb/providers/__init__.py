@@ -1,4 +1,4 @@
-"""Where images go. A provider's Uploader takes an Item and gives Sent or Refused; ``open`` finds its driver."""
+"""The destinations of images. A provider's Uploader takes an Item and returns Sent or Refused; ``open`` finds its driver."""
 
 from nodepool_ocb.providers.provider import (
     Item,

@@ -1,1 +1,1 @@
-"""Secrets: key files, encryption, references, and what is done with the secrets of one run."""
+"""Secrets: key files, encryption, references, and the handling of the secrets of one run."""

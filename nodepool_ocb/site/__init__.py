@@ -1,1 +1,1 @@
-"""Site files: what a cluster is to be like, as documents say it; the plan from what it is to that; and a cluster written down."""
+"""Site files: the description of a cluster in documents, the plan to reach it, and the export of a cluster."""

@@ -1,1 +1,1 @@
-"""What a process tells of its work: log lines, counters, and texts of others made harmless."""
+"""Reports of a process about its work: log lines, counters, and foreign texts made harmless."""

@@ -1,1 +1,1 @@
-"""What tests, demonstrations and measurements run against: real servers on this machine, started and stopped here."""
+"""Real servers on this machine for tests, demonstrations and measurements, with their start and stop."""

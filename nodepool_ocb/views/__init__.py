@@ -1,4 +1,4 @@
-"""What people are shown, as typed values: rows, documents, explanations, progress, and the commands to go on with.
+"""The output for people, as typed values: rows, documents, explanations, progress, and the next commands.
 
 Pure; the command line prints it.
 """
