@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import asdict, replace
 
-import nodepool_ocb
-import nodepool_ocb_annealer
-from nodepool_ocb.engine import noderole
 from nodepool_ocb.engine.noderole import Event, after, renewing
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.drift import Checked, Checking, Drift
 from nodepool_ocb.model.records import NodeRole, State
-
-ROOTS = [Path(nodepool_ocb.__file__).parent, Path(nodepool_ocb_annealer.__file__).parent]
 
 #: Before each event: everything has a value that is not the default, but for ``refresh``, ``check`` and ``cancel_reason``.
 FOUND = Checked(drift=Drift.DRIFTED, at=0.5, run="r6-check", epoch=2)
@@ -217,18 +210,6 @@ def test_only_the_end_of_a_run_that_is_to_be_ended_takes_that_away() -> None:
     assert changes(before, Event.NODE_DIED) == {
         **TOLD, "state": "TODO", "checked": None, "generation": 8, "not_before": 0.0, "cancel_reason": None
     }  # fmt: skip
-
-
-def test_nobody_else_gives_a_noderole_a_state() -> None:
-    odd = [
-        f"{path.name}:{node.value.lineno}"
-        for root in ROOTS
-        for path in sorted(root.rglob("*.py"))
-        if path != Path(noderole.__file__) and "testing" not in path.parts
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.keyword) and node.arg == "state" and ast.unparse(node.value).startswith("State.")
-    ]
-    assert odd == []
 
 
 def changes(before: NodeRole, event: Event) -> dict[str, Any]:
