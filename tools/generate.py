@@ -22,6 +22,7 @@ from typing import Any
 import click
 from prometheus_client import Counter, Gauge, Histogram
 
+from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.main import cli as command_line
 from nodepool_ocb.engine import deployments, noderole, run
 from nodepool_ocb.engine.run import words
@@ -31,6 +32,7 @@ from nodepool_ocb.model import aliveness, aside, images, journal
 from nodepool_ocb.model import records as model
 from nodepool_ocb.model.records import State
 from nodepool_ocb.model.statemachines import StateMachine
+from nodepool_ocb.operations import registry
 from nodepool_ocb.rollout import records as rollout
 from nodepool_ocb.rollout import states as rollout_states
 from nodepool_ocb.rollout.states.groups import GROUPS
@@ -401,6 +403,52 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
                 yield from _command(each, click.Context(each, info_name=name, parent=context, terminal_width=100))
 
 
+# -- operations-table.md --
+
+
+OPERATIONS = """\
+An operation is one verb as a typed value ([how to add one](adding-operations.md)). The command line performs each by its noun and
+verb. The right is the least that a caller needs: a viewer reads, an operator moves work, an admin changes the cluster itself.
+"""
+
+
+def operations_table() -> str:
+    """Every operation with its fields, its right and its records; and the commands that are local to a host."""
+    rows = (
+        (
+            f"`{each.title()}`",
+            f"`{each.__name__}`",
+            ", ".join(f"`{field}`" for field in each.__struct_fields__) or "(none)",
+            str(each.right),
+            ", ".join(sorted({read.records for read in each.reads} - {""})) or "(nothing)",
+            ", ".join(each.writes) or "(nothing)",
+        )
+        for each in registry.every()
+    )
+    local = ((f"`{name}`", each.local) for name, each in _verbs(command_line) if isinstance(each, Verb) and each.local)
+    return "\n".join(
+        [
+            "# Operations\n",
+            NOTICE.format(source="nodepool_ocb/operations/"),
+            OPERATIONS,
+            table(("command", "operation", "fields", "right", "reads", "writes"), rows),
+            "## Local commands\n",
+            table(("command", "reason"), local),
+        ]
+    )
+
+
+def _verbs(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    with click.Context(command) as context:
+        for each in command.list_commands(context):
+            below = command.get_command(context, each)
+            assert below is not None
+            yield from _verbs(below, f"{name} {each}".strip())
+
+
 # -- the table of folders in ARCHITECTURE.md --
 
 LAUNCHED = {"nodepool_ocb_annealer": "annealer/", "nodepool_ocb_builder": "builder/"}
@@ -484,6 +532,7 @@ PAGES = {
     "metrics.md": counted(),
     "reaching.md": reaching(),
     "commands.md": commands(),
+    "operations-table.md": operations_table(),
 }
 
 if __name__ == "__main__":

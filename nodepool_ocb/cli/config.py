@@ -23,7 +23,7 @@ def command() -> None:
     """Check the configuration."""
 
 
-@command.command()
+@command.command(local="It checks the configuration file of this host.")
 @click.option("--offline", is_flag=True, help="Do not try to reach ZooKeeper.")
 @click.option(
     "--nodepool",

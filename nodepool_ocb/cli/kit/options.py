@@ -84,19 +84,21 @@ def _reason() -> click.Option:
 class Verb(click.Command):
     """A command that takes the common options too, and ``--reason`` if it ``writes``: others write nothing.
 
-    ``operation``: the operation that it performs, or several of which it performs one. A command without one is local
-    (tests/operations/local_commands.py).
+    ``operation``: the operation that it performs, or several of which it performs one. A command without one is ``local``: it
+    concerns this host, and the text says how.
     """
 
     def __init__(
         self,
         *args: Any,
         operation: type[Operation[Any]] | tuple[type[Operation[Any]], ...] = (),
+        local: str = "",
         writes: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.operations = operation if isinstance(operation, tuple) else (operation,)
+        self.local = local
         self.writes = writes = writes or any(each.writes for each in self.operations)
         if writes and "reason" not in {param.name for param in self.params}:
             self.params.append(_reason())

@@ -27,7 +27,7 @@ class Written(View, frozen=True):
     pages: tuple[str, ...]
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, local="It writes manual pages on this host.")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default="/usr/local/share/man/man1")
 def command(directory: Path) -> None:
     """Write the manual pages: of all commands, and of the daemons that are installed here.

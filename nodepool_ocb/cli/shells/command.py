@@ -15,7 +15,7 @@ class Script(View, frozen=True):
     script: str
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, local="It prints a script for the shell of this host.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
     """Print the completion script of a shell.

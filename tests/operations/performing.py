@@ -1,0 +1,53 @@
+"""A performer without a command line: the caller is a list of notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nodepool_ocb.config import Settings, ZooKeeperSettings
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.operations.operation import Call
+from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.store.client.session import Session
+
+
+class ListeningCaller:
+    """Keeps its notes; agrees to everything, or to nothing."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.agreed: list[str] = []
+        self.agrees = True
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def agree(self, text: str, details: Sequence[str]) -> bool:
+        self.agreed += [*details, text]
+        if not self.agrees:
+            raise Conflict(f"refused: {text}")
+        return True
+
+
+class InterruptedPerformer(Performer):
+    """A performer; another writer acts after its first read of the world, and before its first commit."""
+
+    def __init__(self, settings: ZooKeeperSettings, meanwhile: Callable[[], object], **call: object) -> None:
+        self.heard = ListeningCaller()
+        super().__init__(Call(login="ann", host="desk", **call), self.heard, lambda: Settings(zookeeper=settings))  # type: ignore[arg-type]
+        self._meanwhile: Callable[[], object] | None = meanwhile
+        self.reads = 0
+
+    def load(self, opened: Session) -> World:
+        world = super().load(opened)
+        self.reads += 1
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return world
+
+
+def calm(settings: ZooKeeperSettings, **call: object) -> InterruptedPerformer:
+    """A performer that is alone."""
+    return InterruptedPerformer(settings, lambda: None, **call)
