@@ -135,7 +135,7 @@ def test_attributes_that_cannot_be_read_are_told_and_the_hook_waits_long(desk: D
     desk.write(path, {"old": 1})
     desk.session._client.set(path, b"garbage")
     desk.run()
-    assert [told for told, _ in desk.unread] == [path]
+    assert [spoken for spoken, _ in desk.unread] == [path]
     assert path in desk.unread[0][1]
     assert 55.0 < desk.waits()[TIMER] <= 60.0
     assert (record(desk).hooks, desk.sent) == (("on_todo",), [])

@@ -190,12 +190,12 @@ def test_the_party_at_fault_is_noted(fields: dict[str, Any], faults: int, row: d
 
 def test_a_fault_of_reaching_machines_is_told_to_the_judge_of_this_host() -> None:
     stage = Stage().claimed()
-    told: list[tuple[Any, ...]] = []
+    noted: list[tuple[Any, ...]] = []
     judging: Any = stage.context.judging
-    judging.unfit = lambda fqdn, reason, lacking, certain: told.append((fqdn, reason, lacking, certain))
+    judging.unfit = lambda fqdn, reason, lacking, certain: noted.append((fqdn, reason, lacking, certain))
     for _ in range(2):
         stage.end(Event.FAULT, Unknown("no descriptors", reaching=True), begun=True)
-    assert told == [("n", "no descriptors", False, True)]
+    assert noted == [("n", "no descriptors", False, True)]
     assert stage.context.claims._faults._row == {}
     assert 1.9 < (stage.left_alone() or 0.0) <= 2.0
 
@@ -439,10 +439,10 @@ def test_a_run_that_was_not_begun_goes_back_with_a_reason_where_its_annealer_end
 
 def test_attributes_that_cannot_be_read_are_told_and_the_run_goes_back() -> None:
     stage = Stage().claimed()
-    told: list[tuple[str, str]] = []
-    stage.context.spoiled = lambda path, reason: told.append((path, reason))  # type: ignore[method-assign]
+    noted: list[tuple[str, str]] = []
+    stage.context.spoiled = lambda path, reason: noted.append((path, reason))  # type: ignore[method-assign]
     stage.end(Event.SPOILED, Unknown("no JSON"), spoiled=paths.user("a", "n"))
-    assert told == [(paths.user("a", "n"), "no JSON")]
+    assert noted == [(paths.user("a", "n"), "no JSON")]
     assert stage.tidied == [("a@n", True)]
     assert stage.asked == ["giving back a@n"]
 
