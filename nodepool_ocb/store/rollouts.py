@@ -13,47 +13,24 @@ lives of a deployment: those of one that is made again are above ``id_base``, wh
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale, Unknown
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Check, Create, LockOwner, Record, RolloutPointer, Set
+from nodepool_ocb.model.records import Change, Check, Create, LockOwner, Record, RolloutPointer
 from nodepool_ocb.rollout import records
 from nodepool_ocb.rollout.records import Decision, GroupRecord, NodesRecord, Rollout, RolloutRecord
 from nodepool_ocb.store.client import codec
-from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.driven import lines, pointers
-from nodepool_ocb.store.driven.pointers import ATTEMPTS, ID, pause
+from nodepool_ocb.store.driven import executions, lines, pointers
+from nodepool_ocb.store.driven.executions import ROLLOUTS, again, decoded_or_none
+from nodepool_ocb.store.driven.pointers import ATTEMPTS
 from nodepool_ocb.store.locks import holders
 
-R = TypeVar("R", bound=Record)
-
-
-class Versions(msgspec.Struct, frozen=True):
-    """What was read: the deployment's own record, and the version of each znode of the rollout by its relative path."""
-
-    rollouts: RolloutPointer
-    version: int  # of that
-    parts: Mapping[str, int]
-
-    def after(self, changes: Iterable[Change], deployment: str, identity: str) -> Versions:
-        """The same once these changes are written."""
-        own = paths.rollouts(deployment)
-        prefix = paths.rollout(deployment, identity)
-        parts, rollouts, version = dict(self.parts), self.rollouts, self.version
-        for change in changes:
-            if not isinstance(change, Set):
-                continue
-            if change.path == own and isinstance(change.data, RolloutPointer):
-                rollouts, version = change.data, change.version + 1
-            elif change.path.startswith(prefix):
-                parts[change.path[len(prefix) + 1 :]] = change.version + 1
-        return Versions(rollouts, version, parts)
+Versions: TypeAlias = executions.Versions[RolloutPointer]
 
 
 class Listed(NamedTuple):
@@ -71,7 +48,7 @@ class Listed(NamedTuple):
 
 def newest(session: Session, deployment: str) -> str | None:
     """The id of a deployment's newest rollout, which is the only one that may be under way."""
-    return _standing(session, deployment)[0].newest
+    return ROLLOUTS.pointer(session, deployment)[0].newest
 
 
 def read(session: Session, deployment: str, identity: str) -> tuple[Rollout, Versions] | None:
@@ -80,9 +57,9 @@ def read(session: Session, deployment: str, identity: str) -> tuple[Rollout, Ver
     While a driver works on it, groups may be newer than nodes, by one write. Raises Invalid where a part of it is broken.
     """
     for _ in range(ATTEMPTS):
-        rollouts, version = _standing(session, deployment)
+        rollouts, version = ROLLOUTS.pointer(session, deployment)
         found = _parts(session, deployment, identity)
-        if _standing(session, deployment)[1] != version:
+        if ROLLOUTS.pointer(session, deployment)[1] != version:
             continue
         if found is None:
             return None
@@ -119,43 +96,18 @@ def _parts(
 
 def list_(session: Session) -> list[Listed]:
     """Every rollout that there is, by deployment, the oldest first; what cannot be decoded is left out."""
-    deployments = sorted(session.children(paths.ROLLOUTS) or ())
-    named = session.children_many([paths.rollouts(deployment) for deployment in deployments])
-    found = [
-        (deployment, identity)
-        for deployment, names in zip(deployments, named, strict=True)
-        for identity in sorted(names or ())
-        if ID.fullmatch(identity)
-    ]
-    heads = session.get_many([paths.rollout(*each) for each in found])
-    whole = [
-        (*each, record)
-        for each, znode in zip(found, heads, strict=True)
-        if (record := _decoded(RolloutRecord, znode)) is not None
-    ]
-    held = holders(session, [paths.rollout_lock(deployment, identity) for deployment, identity, _ in whole])
+    found = ROLLOUTS.listed(session)
+    held = holders(session, [paths.rollout_lock(deployment, identity) for deployment, identity, _ in found])
     return [
         Listed(*each, holder, {} if each[-1].state in records.OVER else _groups(session, *each))
-        for each, holder in zip(whole, held, strict=True)
+        for each, holder in zip(found, held, strict=True)
     ]
 
 
 def _groups(session: Session, deployment: str, identity: str, head: RolloutRecord) -> dict[str, GroupRecord]:
     znodes = session.get_many([paths.rollout(deployment, identity, f"groups/{name}") for name in head.groups])
-    found = {name: _decoded(GroupRecord, znode) for name, znode in zip(head.groups, znodes, strict=True)}
+    found = {name: decoded_or_none(GroupRecord, znode) for name, znode in zip(head.groups, znodes, strict=True)}
     return {name: record for name, record in found.items() if record is not None}
-
-
-def _decoded(kind: type[R], znode: Znode | None) -> R | None:
-    if znode is not None and znode.data:
-        with contextlib.suppress(Invalid):
-            return codec.decode(kind, znode)
-    return None
-
-
-def _standing(session: Session, deployment: str) -> tuple[RolloutPointer, int]:
-    """The deployment's own record; as if nothing were there, and version -1, before its first rollout."""
-    return pointers.read(session, paths.rollouts(deployment), RolloutPointer)
 
 
 # -- beginning --
@@ -178,7 +130,7 @@ def begin(
     where what was ``judged`` has moved on.
     """
     pointers.opened(session, paths.rollouts(deployment), RolloutPointer)
-    _refuse_another(session, deployment, _standing(session, deployment)[0])
+    _refuse_another(session, deployment, ROLLOUTS.pointer(session, deployment)[0])
     lines.entered(session, deployment)  # nothing is written for one that cannot begin
     identity = _next(session, deployment)
     path = paths.rollout(deployment, identity)
@@ -192,7 +144,7 @@ def begin(
     except (Stale, Conflict, NotFound):  # else it may have begun
         with contextlib.suppress(Stale, Unknown):  # another that has begun removes it, too
             pointers.remove(session, path)
-        _refuse_another(session, deployment, _standing(session, deployment)[0])
+        _refuse_another(session, deployment, ROLLOUTS.pointer(session, deployment)[0])
         raise
     pointers.forget(session, paths.rollouts(deployment), identity)
     return identity
@@ -200,18 +152,14 @@ def begin(
 
 def _next(session: Session, deployment: str) -> str:
     """Take the next id, with an empty znode; raises Stale where the deployment's own record is gone."""
-    for attempt in range(ATTEMPTS):
-        standing, _ = _standing(session, deployment)
-        identity = pointers.next_id(session, paths.rollouts(deployment), standing)
-        try:
-            session.commit([Create(paths.rollout(deployment, identity))])
-        except (Stale, Unknown):  # another took it, or may have: an empty znode does not say whose it is
-            if attempt + 1 == ATTEMPTS:
-                raise
-            pause(attempt)
-        else:
-            return identity
-    raise AssertionError("it returns or raises")
+
+    def take() -> str:
+        known, _ = ROLLOUTS.pointer(session, deployment)
+        identity = pointers.next_id(session, paths.rollouts(deployment), known)
+        session.commit([Create(paths.rollout(deployment, identity))])
+        return identity
+
+    return again(take, (Stale, Unknown))  # another took it, or may have: an empty znode does not say whose it is
 
 
 def _enter(
@@ -223,20 +171,17 @@ def _enter(
     joined: Joined,
 ) -> None:
     """Let a rollout be under way that is written but for its own record; again where others write meanwhile."""
-    for attempt in range(ATTEMPTS):
-        rollouts, version = _standing(session, deployment)
-        _refuse_another(session, deployment, rollouts)
+
+    def enter() -> None:
+        known, version = ROLLOUTS.pointer(session, deployment)
+        _refuse_another(session, deployment, known)
         alone = lines.entered(session, deployment)
-        counts = replace(rollouts, newest=identity, over=False, driver=None, since=head.started)
-        own = [Set(paths.rollouts(deployment), counts, version), Set(paths.rollout(deployment, identity), head, 0)]
-        try:
-            session.commit([*judged, *own, *alone, *joined(identity)])
-        except Stale as stale:
-            if attempt + 1 == ATTEMPTS or stale.path in {check.path for check in judged}:
-                raise
-            pause(attempt)
-        else:
-            return
+        counts = replace(known, newest=identity, over=False, driver=None, since=head.started)
+        begun = Versions(known, version, {"": 0})
+        own = ROLLOUTS.asked(deployment, identity, {"": head}, counts, begun)
+        session.commit([*judged, *own, *alone, *joined(identity)])
+
+    again(enter, final=pointers.among(judged))
 
 
 def _refuse_another(session: Session, deployment: str, rollouts: RolloutPointer) -> None:
@@ -269,17 +214,13 @@ def steer(
     Raises NotFound where there is none, Conflict as ``steered``, ``ask`` and ``joined`` do, and where it would go on while one
     of a deployment above or below is under way.
     """
-    for attempt in range(ATTEMPTS):
+
+    def write() -> Rollout:
         after, changes = proposal(session, deployment, identity, ask, now, joined)
-        try:
-            session.commit(changes)
-        except Stale:
-            if attempt + 1 == ATTEMPTS:
-                raise
-            pause(attempt)
-        else:
-            return after
-    raise AssertionError("it returns or raises")
+        session.commit(changes)
+        return after
+
+    return again(write)
 
 
 def proposal(
@@ -308,16 +249,16 @@ def steered(
 
     Raises Conflict where a rollout that is over would go on although there is a newer one.
     """
-    if versions.rollouts.newest != identity and not after.over:
+    if versions.pointer.newest != identity and not after.over:
         raise Conflict(
-            f"rollout {identity} is not the newest of deployment {deployment}; that is {versions.rollouts.newest}"
+            f"rollout {identity} is not the newest of deployment {deployment}; that is {versions.pointer.newest}"
         )
     parts = records.changed(before, after)
     if not parts:
         return []
-    known = versions.rollouts
+    known = versions.pointer
     counts = replace(known, over=after.over, since=now) if known.newest == identity else known
-    return [Set(paths.rollouts(deployment), counts, versions.version), *_sets(deployment, identity, parts, versions)]
+    return ROLLOUTS.asked(deployment, identity, parts, counts, versions)
 
 
 # -- what a driver writes --
@@ -327,10 +268,4 @@ def changes(
     deployment: str, identity: str, before: Rollout, after: Rollout, versions: Versions, now: float
 ) -> list[Change]:
     """The transaction of what a driver decided; refused where another drives, or somebody asked for something meanwhile."""
-    first = pointers.held(paths.rollouts(deployment), versions.rollouts, versions.version, after.over, now)
-    return [first, *_sets(deployment, identity, records.changed(before, after), versions)]
-
-
-def _sets(deployment: str, identity: str, parts: Mapping[str, Record], versions: Versions) -> Iterator[Change]:
-    for part, record in parts.items():
-        yield Set(paths.rollout(deployment, identity, part), record, versions.parts[part])
+    return ROLLOUTS.driven(deployment, identity, records.changed(before, after), after.over, versions, now)

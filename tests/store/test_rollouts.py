@@ -23,6 +23,7 @@ from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import lines, pointers
+from nodepool_ocb.store.driven.executions import ROLLOUTS
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.subtree import removal
@@ -212,11 +213,11 @@ def test_a_driver_goes_on_from_what_it_wrote_without_reading(session: Session) -
     after = decided(before)
     written = rollouts.changes("lab", identity, before, after, versions, 9.0)
     session.commit(written)
-    versions = versions.after(written, "lab", identity)
+    versions = ROLLOUTS.written("lab", identity, versions, written)
     assert (after, versions) == read(session, identity)
     written = rollouts.changes("lab", identity, after, over(after), versions, 9.0)
     session.commit(written)
-    assert (over(after), versions.after(written, "lab", identity)) == read(session, identity)
+    assert (over(after), ROLLOUTS.written("lab", identity, versions, written)) == read(session, identity)
 
 
 def test_a_driver_that_was_replaced_writes_nothing(session: Session) -> None:
@@ -305,7 +306,7 @@ def test_none_begins_or_goes_on_while_one_above_or_below_is_under_way(session: S
     with pytest.raises(Conflict, match=f"rollout {other}/{second} is under way"):
         go_on()
     assert read(session, first)[0].over
-    assert read(session, first)[1].rollouts.newest == first
+    assert read(session, first)[1].pointer.newest == first
     end(session, second, other)
     go_on()
     assert not load_world(session).rollouts["lab"].record.over

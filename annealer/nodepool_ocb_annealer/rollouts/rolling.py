@@ -38,6 +38,7 @@ from nodepool_ocb.rollout.records import (
 from nodepool_ocb.rollout.step import Action, Directive, Step, step, watched
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.driven.executions import ROLLOUTS
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.store.world.paths import parse
@@ -64,7 +65,7 @@ class Driven(msgspec.Struct, frozen=True):
 
     @property
     def pointer(self) -> RolloutPointer:
-        return self.versions.rollouts
+        return self.versions.pointer
 
     @property
     def version(self) -> int:
@@ -124,7 +125,7 @@ def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = 
     )  # what has no room begins in the next one
     if not decisions and changes == record:
         return Move((), driven, due, quiet=True)
-    versions = driven.versions.after(changes, driven.deployment, driven.id)
+    versions = ROLLOUTS.written(driven.deployment, driven.id, driven.versions, changes)
     known = Driven(driven.deployment, driven.id, after, versions)
     quiet = last is not None and not actions and all(map(_came_back, decisions))
     return Move(changes, known, due, quiet, list(_lines(known, decisions)))

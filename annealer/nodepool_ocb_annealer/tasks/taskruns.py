@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import claim, commands
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Run, Set, TaskRunPointer
+from nodepool_ocb.model.records import Change, Run, TaskRunPointer
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.driven.executions import TASK_RUNS
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.tasks.runs import Versions
 from nodepool_ocb.store.world.changeset import ChangeSet
@@ -161,12 +162,7 @@ def _moved(
 
 def _written(after: Driven, changes: Sequence[Change]) -> Driven:
     """It, with the versions that hold once the changes are written."""
-    versions, own = after.versions, paths.task_runs(after.deployment)
-    for change in changes:
-        if isinstance(change, Set) and change.path == own and isinstance(change.data, TaskRunPointer):
-            versions = replace(versions, pointer=change.data, version=change.version + 1)
-        elif isinstance(change, Set) and change.path == paths.task_run(after.deployment, after.id):
-            versions = replace(versions, head=change.version + 1)
+    versions = TASK_RUNS.written(after.deployment, after.id, after.versions, changes)
     return replace(after, versions=versions)
 
 

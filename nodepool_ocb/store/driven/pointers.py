@@ -9,7 +9,7 @@ import contextlib
 import random
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -60,6 +60,12 @@ def next_id(session: Session, path: str, known: Pointer) -> str:
     """An id above all that were ever given below the pointer."""
     there = [int(name) for name in session.children(path) or () if ID.fullmatch(name)]
     return f"{max([known.id_base, int(known.newest or -1), *there]) + 1:010}"
+
+
+def among(judged: Sequence[Check]) -> Callable[[Exception], bool]:
+    """Tells whether a refusal is that of one of these checks."""
+    judged_paths = {check.path for check in judged}
+    return lambda refusal: isinstance(refusal, Stale) and refusal.path in judged_paths
 
 
 def pause(attempt: int) -> None:

@@ -32,6 +32,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
+from nodepool_ocb.store.driven.executions import again
 from nodepool_ocb.store.driven.pointers import ATTEMPTS, pause
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.tasks.rolled import refuse_rollout
@@ -212,17 +213,13 @@ def _enter(session: Session, deployment: str, identity: str, head: TaskRun, vers
     known = pointer(session, deployment)[0]
     counts = replace(known, newest=identity, over=False, driver=None, preparing=None, since=head.started)
     own = [Set(paths.task_runs(deployment), counts, version), Set(paths.task_run(deployment, identity), head, 0)]
-    for attempt in range(ATTEMPTS):
+
+    def enter() -> None:
         structure = session.get(paths.STRUCTURE)
         refuse_rollout(session, deployment)
-        try:
-            session.commit([Check(paths.STRUCTURE, structure.version if structure is not None else -1), *own])
-        except Stale as stale:
-            if stale.path != paths.STRUCTURE or attempt + 1 == ATTEMPTS:
-                raise
-            pause(attempt)
-        else:
-            return
+        session.commit([Check(paths.STRUCTURE, structure.version if structure is not None else -1), *own])
+
+    again(enter, final=lambda refusal: isinstance(refusal, Stale) and refusal.path != paths.STRUCTURE)
 
 
 def _give_up(session: Session, deployment: str, identity: str) -> None:

@@ -17,10 +17,10 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Set, State
-from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import lines
+from nodepool_ocb.store.driven.executions import TASK_RUNS
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.records import Running, TaskRun
@@ -124,10 +124,10 @@ def _await_end(session: Session, deployment: str, identity: str) -> None:
 
 
 def _read(session: Session, deployment: str, identity: str) -> tuple[Znode, TaskRun]:
-    znode = session.get(paths.task_run(deployment, identity))
-    if znode is None or not znode.data:
+    found = TASK_RUNS.head(session, deployment, identity)
+    if found is None:
         raise NotFound(f"tasks run {deployment}/{identity} is gone; begin another rollout: nodepool-ocb rollout start")
-    return znode, codec.decode(TaskRun, znode)
+    return found
 
 
 def _written(session: Session, deployment: str, znode: Znode, head: TaskRun) -> list[Change]:

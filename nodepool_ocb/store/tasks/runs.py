@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -22,15 +22,16 @@ from nodepool_ocb.model.records import (
     Create,
     Json,
     LockOwner,
-    RolloutPointer,
     Run,
     Set,
     TaskRunPointer,
 )
 from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.driven import pointers
-from nodepool_ocb.store.driven.pointers import ATTEMPTS, ID, pause
+from nodepool_ocb.store.driven import executions
+from nodepool_ocb.store.driven.executions import ROLLOUTS, TASK_RUNS, again
+from nodepool_ocb.store.driven.pointers import ATTEMPTS, pause
 from nodepool_ocb.store.locks import holders
 from nodepool_ocb.tasks.runs import history, records, roles
 from nodepool_ocb.tasks.runs.history import Row
@@ -46,12 +47,7 @@ class Listed(NamedTuple):
     head: TaskRun
 
 
-class Versions(msgspec.Struct, frozen=True):
-    """What was read of a run: the deployment's pointer, and the versions of both."""
-
-    pointer: TaskRunPointer
-    version: int
-    head: int
+Versions: TypeAlias = executions.Versions[TaskRunPointer]
 
 
 # -- reading --
@@ -59,7 +55,7 @@ class Versions(msgspec.Struct, frozen=True):
 
 def pointer(session: Session, deployment: str) -> tuple[TaskRunPointer, int]:
     """The deployment's own record; as if nothing were there, and version -1, before its first run."""
-    return pointers.read(session, paths.task_runs(deployment), TaskRunPointer)
+    return TASK_RUNS.pointer(session, deployment)
 
 
 def preparer(session: Session, deployment: str, known: TaskRunPointer) -> LockOwner | None:
@@ -87,17 +83,17 @@ def read(session: Session, deployment: str, identity: str) -> tuple[Running, Ver
     """A run with its plan, None where it does not exist or was never begun. Raises Invalid where a part of it is broken."""
     for attempt in range(ATTEMPTS):
         known, version = pointer(session, deployment)
-        znode = session.get(paths.task_run(deployment, identity))
-        if znode is None or not znode.data:
+        found = TASK_RUNS.head(session, deployment, identity)
+        if found is None:
             return None
-        head = codec.decode(TaskRun, znode)
+        znode, head = found
         tables = [
             _rows(session, deployment, identity, head, table)
             for table in (Table.DEFINITIONS, Table.PLAN, Table.SKIPPED)
         ]
         if None not in tables and pointer(session, deployment)[1] == version:
             running = _running(deployment, identity, head, *tables)
-            return running, Versions(known, version, znode.version)
+            return running, Versions(known, version, {"": znode.version})
         pause(attempt)
     raise Stale(f"{paths.task_runs(deployment)} is changed on and on; read it again", paths.task_runs(deployment))
 
@@ -115,10 +111,15 @@ def _running(deployment: str, identity: str, head: TaskRun, *tables: Sequence[An
 
 def table(session: Session, deployment: str, identity: str, which: Table) -> list[Json]:
     """The rows of a table; none where it is not there. Raises NotFound where the run is not."""
-    znode = session.get(paths.task_run(deployment, identity))
-    if znode is None or not znode.data:
+    _, head = _head(session, deployment, identity)
+    return _rows(session, deployment, identity, head, which) or []
+
+
+def _head(session: Session, deployment: str, identity: str) -> tuple[Znode, TaskRun]:
+    found = TASK_RUNS.head(session, deployment, identity)
+    if found is None:
         raise NotFound(f"there is no tasks run {deployment}/{identity}; see: nodepool-ocb tasks runs {deployment}")
-    return _rows(session, deployment, identity, codec.decode(TaskRun, znode), which) or []
+    return found
 
 
 def _rows(session: Session, deployment: str, identity: str, head: TaskRun, which: Table) -> list[Json] | None:
@@ -132,20 +133,7 @@ def _rows(session: Session, deployment: str, identity: str, head: TaskRun, which
 
 def list_(session: Session, deployments: Iterable[str] | None = None) -> list[Listed]:
     """Every run that was begun, by deployment, the oldest first; what cannot be decoded is left out."""
-    names = sorted(deployments if deployments is not None else session.children(paths.TASK_RUNS) or ())
-    named = session.children_many([paths.task_runs(name) for name in names])
-    found = [
-        (name, identity)
-        for name, ids in zip(names, named, strict=True)
-        for identity in sorted(ids or ())
-        if ID.fullmatch(identity)
-    ]
-    listed = []
-    for key, znode in zip(found, session.get_many([paths.task_run(*each) for each in found]), strict=True):
-        if znode is not None and znode.data:
-            with contextlib.suppress(Invalid):
-                listed.append(Listed(*key, codec.decode(TaskRun, znode)))
-    return listed
+    return [Listed(*each) for each in TASK_RUNS.listed(session, deployments)]
 
 
 def under_way(session: Session) -> list[tuple[str, str]]:
@@ -186,28 +174,20 @@ def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -
 
     Raises NotFound where there is no such run, Conflict where it is over, or a rollout that is under way sends it.
     """
-    for attempt in range(ATTEMPTS):
+
+    def write() -> TaskRun:
         after, changes = stopping(session, deployment, identity, by, now)
-        if not changes:
-            return after
-        try:
+        if changes:
             session.commit(changes)
-        except Stale:
-            if attempt + 1 == ATTEMPTS:
-                raise
-            pause(attempt)
-        else:
-            return after
-    raise AssertionError("it returns or raises")
+        return after
+
+    return again(write)
 
 
 def stopping(session: Session, deployment: str, identity: str, by: str, now: bool) -> tuple[TaskRun, list[Change]]:
     """The head after what ``stop`` would write, and that transaction, empty where nothing is to do; raises what it does."""
     known, version = pointer(session, deployment)
-    znode = session.get(paths.task_run(deployment, identity))
-    if znode is None or not znode.data:
-        raise NotFound(f"there is no tasks run {deployment}/{identity}; see: nodepool-ocb tasks runs {deployment}")
-    head = codec.decode(TaskRun, znode)
+    znode, head = _head(session, deployment, identity)
     if head.over or known.newest != identity:
         raise Conflict(f"tasks run {deployment}/{identity} is over: {head.state}")
     _refuse_sent(session, deployment, identity, head)
@@ -215,15 +195,15 @@ def stopping(session: Session, deployment: str, identity: str, by: str, now: boo
     after = replace(head, stop=asked, stopped_by=head.stopped_by or by, reason=head.reason or f"stopped by {by}")
     if after == head:
         return head, []
-    pointed = Set(paths.task_runs(deployment), replace(known, since=session.now()), version)
-    return after, [pointed, Set(znode.path, after, znode.version)]
+    versions = Versions(known, version, {"": znode.version})
+    return after, TASK_RUNS.asked(deployment, identity, {"": after}, replace(known, since=session.now()), versions)
 
 
 def _refuse_sent(session: Session, deployment: str, identity: str, head: TaskRun) -> None:
     """What a rollout sends on and on is not stopped by itself."""
     if head.rollout is None:
         return
-    known, _ = pointers.read(session, paths.rollouts(deployment), RolloutPointer)
+    known, _ = ROLLOUTS.pointer(session, deployment)
     if known.newest == head.rollout and not known.over:
         name = f"{deployment}/{head.rollout}"
         raise Conflict(
@@ -239,10 +219,8 @@ def heads(
     deployment: str, identity: str, before: TaskRun, after: TaskRun, versions: Versions, now: float
 ) -> list[Change]:
     """What holds a transaction of a driver to what it knows, and the head where that is another after it."""
-    first = pointers.held(paths.task_runs(deployment), versions.pointer, versions.version, after.over, now)
-    if after == before:
-        return [first]
-    return [first, Set(paths.task_run(deployment, identity), after, versions.head)]
+    parts = {"": after} if after != before else {}
+    return TASK_RUNS.driven(deployment, identity, parts, after.over, versions, now)
 
 
 def keep_history(session: Session, running: Running, found: Sequence[Row], version: int) -> int:
