@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.rollout.records import (
@@ -18,23 +18,14 @@ from nodepool_ocb.rollout.records import (
     RolloutState,
 )
 from nodepool_ocb.rollout.report import ORDER, finish, report
+from nodepool_ocb.views.executions import Key as Key
 from nodepool_ocb.views.rollouts import lines
 from nodepool_ocb.views.view import View, Whole
 
 
-class Key(NamedTuple):
-    """Which rollout."""
-
-    deployment: str
-    id: str
-
-    def __str__(self) -> str:
-        return name(*self)
-
-
 def name(deployment: str, id: str) -> str:
     """How a rollout is written everywhere."""
-    return f"{deployment}/{id}"
+    return str(Key(deployment, id))
 
 
 class RolloutHead(View, frozen=True, kw_only=True):

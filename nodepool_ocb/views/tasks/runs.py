@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.tasks.runs.history import Row
 from nodepool_ocb.tasks.runs.records import TaskRun
+from nodepool_ocb.views.executions import Key as Key
 from nodepool_ocb.views.pictures.tally import Tally
 from nodepool_ocb.views.tasks import histories
 from nodepool_ocb.views.tasks.histories import InstanceRow
@@ -15,16 +16,6 @@ from nodepool_ocb.views.view import View, Whole
 
 #: States, what a watcher wants to see first.
 LIVELY: Final = ("running", "failed", "not run", "queued", "successful", "pending", "skipped")
-
-
-class Key(NamedTuple):
-    """Which run."""
-
-    deployment: str
-    id: str
-
-    def __str__(self) -> str:
-        return f"{self.deployment}/{self.id}"
 
 
 class RunRow(View, frozen=True, kw_only=True):
