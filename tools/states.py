@@ -149,7 +149,7 @@ class Finder(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         name = _last(node.func)
         replaces = name in REPLACES or any(_last(each) in REPLACES for each in node.args)  # partial(replace, ...)
-        if self._is_record(node.func):
+        if self._is_record(node.func) or (name == "partial" and any(map(self._is_record, node.args[:1]))):
             self._fault(node, f"{name}(...)")
         for each in node.keywords:
             if each.arg == FIELD and (replaces or not name[:1].lstrip("_").isupper()):

@@ -40,6 +40,8 @@ def states(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         "copy.replace(record, state=state)",
         "record.__replace__(state=state)",
         "partial(replace, state=state)",
+        "partial(replace, phase=Phase.OVER)",
+        "partial(Build, filename=name)",
         "headed(record, state=state)",
         "type(record)(state=state)",
         "dict(record, state=state)",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -18,6 +21,8 @@ from nodepool_ocb.rollout.states import groups, members, rollouts
 from nodepool_ocb.rollout.strategy import Group, Strategy
 from nodepool_ocb.tasks.runs import states as tasks
 from nodepool_ocb.tasks.runs.records import RunState, TaskRun
+
+ROOT: Final = Path(__file__).parents[2]
 
 #: By state ("-" before the record exists): each event that is possible, and the state after it.
 TABLES: Final[list[tuple[StateMachine[Any, Any], str]]] = [
@@ -182,6 +187,21 @@ def test_an_event_changes_the_state_of_a_deployment_the_time_and_the_author(
     else:
         with pytest.raises(Conflict, match=f"a deployment in {state} cannot {event}"):
             deployments.deployment_after(before, event, 9.0, "ann")
+
+
+@pytest.mark.parametrize("machine", [machine for machine, _ in TABLES], ids=lambda each: str(each.thing))
+def test_every_event_has_a_writer(machine: StateMachine[Any, Any]) -> None:
+    for event in machine.events:
+        named = len(re.findall(rf"\b{machine.events.__name__}\.{event.name}\b", product()))
+        in_table = sum(each is event for _, each in machine.after)
+        assert named > in_table, f"no code applies {event!r}"
+
+
+@cache
+def product() -> str:
+    """The code of the product."""
+    files = (file for folder in ("nodepool_ocb", "annealer", "builder") for file in (ROOT / folder).rglob("*.py"))
+    return "\n".join(file.read_text() for file in files)
 
 
 @pytest.mark.parametrize("machine", [machine for machine, _ in TABLES], ids=lambda each: str(each.thing))
