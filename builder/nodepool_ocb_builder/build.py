@@ -132,15 +132,15 @@ class Building:
     # -- the beginning --
 
     def _abort_orphans(self, view: ImageView) -> None:
-        """What says ``building`` while we hold the lock has nobody who works on it."""
+        """Abort each other build that says ``building``: while we hold the lock, no builder works on it.
+
+        Raises Stale if a record was changed meanwhile: it may still say ``building``. The caller reads again.
+        """
         for build in view.builds:
             if build.record.state is BuildState.BUILDING and build.id != self.id:
                 now, reason = self.context.session.now(), "its builder lost the lock"
                 record = build_after(build.record, BuildEvent.ABANDON, now, reason=reason)
-                try:
-                    self.context.session.commit([Set(paths.build(view.name, build.id), record, build.version)])
-                except Stale:
-                    log.info("%s-%s was changed meanwhile", view.name, build.id)
+                self.context.session.commit([Set(paths.build(view.name, build.id), record, build.version)])
 
     def _begin(self, view: ImageView) -> None:
         context, image, now = self.context, self.image, self.context.session.now()
@@ -160,7 +160,13 @@ class Building:
         )
         path = self._number(record)
         record = replace(record, filename=self.name, log=f"{context.host}:{context.directory.log(self.name)}")
-        self._version = self._commit(Set(path, record, 0))
+        try:
+            self._version = self._commit(Set(path, record, 0))
+        except Stale:  # the lock is lost, or another writer changed the record: no builder would work on it
+            context.session.commit(
+                removal(context.session, path)
+            )  # if that fails, the next builder with the lock aborts it
+            raise
 
     def _number(self, record: Build) -> str:
         """Create the record, and gives its path; its number is the first of which nothing lies here.
