@@ -99,27 +99,30 @@ class Unreadable(Trouble):
                 self.spoiled = None
 
     def _spoil(self, session: Session, path: str, records: tuple[Json, Json], version: int) -> None:
-        good, bad = records
         try:
-            session.commit([Set(path, bad, version)])
+            session.commit([Set(path, records[1], version)])
             self.pause(0.2, 3.0)
         except Stale:
             return  # somebody wrote it just now
         except Unavailable:
             pass  # it may have been written
-        with contextlib.suppress(Stale):  # it was not, or the record was deleted meanwhile
-            self._put_back(session, path, good, version + 1)
+        self._put_back(session, path, records, version + 1)
 
     @staticmethod
-    def _put_back(session: Session, path: str, good: Json, version: int) -> None:
-        """As soon as ZooKeeper is there; raises Stale where it is not what was spoiled."""
+    def _put_back(session: Session, path: str, records: tuple[Json, Json], version: int) -> None:
+        """Mend the record as soon as ZooKeeper is there, also if another writer wrote it again as it was spoiled."""
+        good, bad = records
         deadline = time.monotonic() + MENDED_SECONDS
         while True:
             try:
-                session.commit([Set(path, good, version)])
+                with contextlib.suppress(Stale):
+                    session.commit([Set(path, good, version)])
+                    return
+                znode = session.get(path)
+                if znode is None or msgspec.json.decode(znode.data) != bad:
+                    return  # it was not spoiled, or was deleted or mended meanwhile
+                version = znode.version
             except Unavailable:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"{path} cannot be mended: ZooKeeper does not come back") from None
                 time.sleep(0.1)
-            else:
-                return
