@@ -17,6 +17,8 @@ from typing import Final, Self
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server, free_port
 
+#: A member that has no leader makes the thread wait that has read a request: one for all clients would be too few.
+WORKERS: Final = {"zookeeper.nio.numWorkerThreads": "4"}
 LISTENS: Final = "127.0.0.1:{}:{}"  # the ports for followers and for elections
 
 
@@ -43,7 +45,7 @@ class Ensemble:
                 for other, own in listening.items()
             }
             settings = {"syncLimit": str(sync_ticks), "initLimit": str(4 * sync_ticks), **places}
-            member = Server(fsync=False, heap=heap, tick_ms=tick_ms, settings=settings)
+            member = Server(fsync=False, heap=heap, tick_ms=tick_ms, settings=settings, properties=WORKERS)
             (member.directory / "data").mkdir()
             (member.directory / "data" / "myid").write_text(f"{number}\n")
             self.members.append(member)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -20,6 +21,8 @@ SUPERUSER = "super"
 USERS = UserSettings(
     people="ocb", annealer="ocb-annealer", builder="ocb-builder", launcher="ocb-launcher", api="ocb-api"
 )
+#: A key on a curve takes a fraction of the CPU that RSA takes, to make it and in each handshake.
+CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 SETTINGS = {
     "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
     "ssl.clientAuth": "need",
@@ -38,9 +41,9 @@ class Guarded:
 
     def __init__(self, users: Sequence[str] = (), demands_user: bool = True, jaas: str = "") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="nodepool-ocb-guarded-"))
-        _authority(self.folder)
-        for name in ("server", "client", "stranger"):
-            _certificate(self.folder, name)
+        for name, content in certificates().items():
+            (self.folder / name).write_bytes(content)
+            (self.folder / name).chmod(0o600 if name.endswith((".key", ".pem")) else 0o644)
         names = dict.fromkeys((SUPERUSER, *(getattr(USERS, kind) for kind in Kind), *users))
         known = "".join(f' user_{user}="{password(user)}"' for user in names)
         ours = f"Server {{\n  org.apache.zookeeper.server.auth.DigestLoginModule required{known};\n}};\n"
@@ -92,15 +95,26 @@ def _openssl(*arguments: object) -> None:
     subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
 
 
+@functools.cache
+def certificates() -> Mapping[str, bytes]:
+    """The files of an authority and of the names that it signed, made by the first call in this process."""
+    with tempfile.TemporaryDirectory(prefix="nodepool-ocb-certificates-") as made:
+        folder = Path(made)
+        _authority(folder)
+        for name in ("server", "client", "stranger"):
+            _certificate(folder, name)
+        return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
 def _authority(folder: Path) -> None:
-    _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "ca.key", "-out", folder / "ca.pem",
+    _openssl("req", "-x509", *CURVE, "-nodes", "-keyout", folder / "ca.key", "-out", folder / "ca.pem",
              "-subj", "/CN=test-ca", "-days", "2")  # fmt: skip
 
 
 def _certificate(folder: Path, name: str) -> None:
     """``name.key``, ``name.crt`` signed by the authority, and both in ``name.pem``."""
     key, request, crt = (folder / f"{name}.{end}" for end in ("key", "csr", "crt"))
-    _openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}",
+    _openssl("req", *CURVE, "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}",
              "-addext", "subjectAltName=IP:127.0.0.1")  # fmt: skip
     _openssl("x509", "-req", "-in", request, "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-out", crt,
              "-days", "2", "-copy_extensions", "copy")  # fmt: skip
