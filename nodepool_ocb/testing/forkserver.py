@@ -14,7 +14,6 @@ import atexit
 import contextlib
 import functools
 import gc
-import importlib
 import json
 import os
 import resource
@@ -27,10 +26,11 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Final
 
-PRELOADED: Final = ("nodepool_ocb_annealer.main", "nodepool_ocb_builder.main")
+PRODUCT: Final = "nodepool-ocb"  # its entry points are imported: the daemons, the command line, jigs and drivers
 #: The resource limits that a child inherits from the process that asked for it.
 LIMITS: Final = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 #: Variables that Python or the dynamic linker reads when a program starts: a fork comes too late for these.
@@ -139,8 +139,8 @@ def can_fork(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 def serve(conversation: socket.socket) -> Mapping[str, Any] | None:
     """Answer requests until the other end closes: then None. In each child it returns the request that the child is for."""
-    for name in PRELOADED:
-        importlib.import_module(name)
+    for point in distribution(PRODUCT).entry_points:
+        point.load()
     gc.collect()
     gc.freeze()  # or each child's first collection would copy every page
     with conversation, conversation.makefile("rw") as stream:
@@ -180,6 +180,7 @@ def become(arguments: Sequence[str], environment: Mapping[str, str], log: str, p
     os.close(output)
     os.environ.clear()
     os.environ.update(environment)
+    gc.unfreeze = _leave_frozen
     if arguments[0] == "-m":
         sys.argv = list(arguments[1:])
         sys.modules.pop(arguments[1], None)  # it runs anew, as __main__
@@ -188,6 +189,10 @@ def become(arguments: Sequence[str], environment: Mapping[str, str], log: str, p
         sys.argv = list(arguments)
         sys.path[0] = str(Path(arguments[0]).parent)
         runpy.run_path(arguments[0], run_name="__main__")
+
+
+def _leave_frozen() -> None:
+    """In place of gc.unfreeze: with the server's objects thawed, an annealer's collection copies every page of the server."""
 
 
 if __name__ == "__main__":
