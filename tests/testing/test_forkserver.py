@@ -73,6 +73,12 @@ def test_a_fork_that_runs_can_be_waited_for_and_killed(server: Forkserver, tmp_p
     fork.kill()  # does nothing: the number may be that of another process by now
 
 
+def test_a_fork_leaves_frozen_what_the_server_imported(server: Forkserver, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import gc\ngc.unfreeze()\nprint(gc.get_freeze_count() > 10_000)\n")
+    assert server.start([str(tmp_path / "program.py")], os.environ, tmp_path / "log").wait(30) == 0
+    assert (tmp_path / "log").read_text() == "True\n"
+
+
 def test_a_module_of_a_daemon_runs_as_main(server: Forkserver, tmp_path: Path) -> None:
     fork = server.start(["-m", "nodepool_ocb_annealer.main", "--help"], os.environ, tmp_path / "log")
     assert fork.wait(30) == 0

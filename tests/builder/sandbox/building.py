@@ -1,17 +1,22 @@
 """A builder in a process of its own, which tests start, order about and kill; and what its builds leave behind.
 
-    python building.py <<< '{"argv": [...], "env": {}, "setuid": false, "work": ..., "log": ..., "timeout_seconds": 60}'
+    {"argv": [...], "env": {}, "setuid": false, "work": ..., "log": ..., "timeout_seconds": 60}
 
-says ``started PID`` (of the supervisor) and, in the end, what ``wait`` gave. A line ``stop SECONDS`` stops the build.
+is its standard input. It says ``started PID`` (of the supervisor) and, in the end, the result of ``wait``. A line
+``stop SECONDS`` stops the build.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import json
 import os
 import pwd
+import select
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -95,23 +100,90 @@ class Context:
         return found
 
 
+class Program:
+    """This file, running as a fork of a process that has imported it; ``stdin`` and ``stdout`` are pipes."""
+
+    def __init__(self, server: socket.socket) -> None:
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        socket.send_fds(server, [b"start"], [theirs_in, theirs_out])
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self.stdin, self.stdout = os.fdopen(ours_in, "w"), os.fdopen(ours_out)
+        self._pid = int(server.recv(20))
+        self._alive = os.pidfd_open(self._pid)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._alive, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill it if it runs, and return when it has ended."""
+        self.kill()
+        select.select([self._alive], [], [], 30.0)
+        os.close(self._alive)
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.close()
+        self.stdout.close()
+
+
+class Programs:
+    """A process of a user that has imported this file, and forks a ``Program`` when it is asked."""
+
+    def __init__(self, user: pwd.struct_passwd) -> None:
+        self._server, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [str(interpreter(user)), __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": ":".join([*sys.path, *map(str, PACKAGES)])},
+                user=user.pw_uid,
+                group=user.pw_gid,
+                extra_groups=[],
+            )
+
+    def start(self) -> Program:
+        return Program(self._server)
+
+    def close(self) -> None:
+        self._server.close()
+        self._process.wait()
+
+
+@functools.cache
+def _programs(uid: int) -> Programs:
+    """Those of a user; the process ends with this one."""
+    made = Programs(pwd.getpwuid(uid))
+    atexit.register(made.close)
+    return made
+
+
+def serve(conversation: socket.socket) -> None:
+    """Fork a child for each request; return in the child, with its standard input and output in their places."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    while True:
+        request, pipes, _, _ = socket.recv_fds(conversation, 20, 2)
+        if not request:
+            os._exit(0)
+        pid = os.fork()
+        if pid == 0:
+            break
+        conversation.send(str(pid).encode())
+        for pipe in pipes:
+            os.close(pipe)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    conversation.close()
+    for number, pipe in enumerate(pipes):
+        os.dup2(pipe, number)
+        os.close(pipe)
+
+
 class Builder:
     """A builder with one build; a context that kills what a failed test leaves."""
 
     def __init__(self, context: Context, work: Path, order: dict[str, Any]) -> None:
         self.work, self.log = work, Path(order["log"])
-        self.program = subprocess.Popen(
-            [interpreter(context.user), __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": ":".join([*sys.path, *map(str, PACKAGES)])},
-            user=context.user.pw_uid,
-            group=context.user.pw_gid,
-            extra_groups=[],
-        )
-        assert self.program.stdin is not None
-        assert self.program.stdout is not None
+        self.program = _programs(context.user.pw_uid).start()
         self.program.stdin.write(json.dumps(order) + "\n")
         self.program.stdin.flush()
         _, pid, self.namespaces = self.program.stdout.readline().split()
@@ -121,17 +193,14 @@ class Builder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.program.kill()
-        self.program.communicate()
+        self.program.close()
 
     def stop(self, grace_seconds: float) -> None:
-        assert self.program.stdin is not None
         self.program.stdin.write(f"stop {grace_seconds}\n")
         self.program.stdin.flush()
 
     def ended(self) -> tuple[int | None, str | None]:
         """What ``wait`` gave, once it did."""
-        assert self.program.stdout is not None
         exit_code, reason = json.loads(self.program.stdout.readline())
         return exit_code, reason
 
@@ -171,4 +240,5 @@ def within(seconds: float, began: float) -> bool:
 
 
 if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
     main()
