@@ -104,11 +104,12 @@ def prose(text: Text) -> Iterator[str]:
 
 
 def _unmarked(text: str) -> str:
-    text = COMMENT.sub(_same_lines(""), text)
     fences = re.split(r"(^ *```.*?^ *```$)", text, flags=re.MULTILINE | re.DOTALL)
-    return "".join(
-        each if at % 2 else LINK.sub(r"\1", CODE.sub(_same_lines("CODE"), each)) for at, each in enumerate(fences)
-    )
+    return "".join(each if at % 2 else _plain(each) for at, each in enumerate(fences))
+
+
+def _plain(text: str) -> str:
+    return LINK.sub(r"\1", COMMENT.sub(_same_lines(""), CODE.sub(_same_lines("CODE"), text)))
 
 
 def _same_lines(word: str) -> Callable[[re.Match[str]], str]:
