@@ -497,7 +497,7 @@ def _modules(place: Path) -> str:
 REACHING = """\
 # Ways in which reaching a machine can fail
 
-The party decides what follows ([decision 093](decisions/093-each-fault-of-reaching-has-a-party.md)):
+The party decides what follows ([decision 093](decisions/093-assign-each-fault-of-reaching-a-machine-to-a-party.md)):
 
 - **own host**: the annealer is not ready (`status`, `/health/ready`), and says nothing about any machine.
 - **path**: a suspicion in the node's record. The node is dead only if an annealer on another host does not reach it either.
