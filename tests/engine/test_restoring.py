@@ -21,7 +21,7 @@ def pauses(before: Aside | None) -> list[Aside | None]:
     made.put_structure(Stored(Structure(), 0))
     stored = made.deployments["system"]
     made.put_deployment("system", Stored(replace(stored.record, pause=before), stored.version))
-    first = next(restoring.restored(made, NOW, "ann", "an old copy"))
+    first = next(restoring.restored(made, {}, NOW, "ann", "an old copy"))
     mine = [each for each in first if isinstance(each, Set) and each.path == paths.deployment("system")]
     return [each.data.pause for each in mine if isinstance(each.data, Deployment)]
 

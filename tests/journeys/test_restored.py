@@ -12,17 +12,20 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.recovery import restoring
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.drift import Checking
-from nodepool_ocb.model.records import Claim, Create, Daemon, Fence, Node, NodeRole, Role, Set, State
+from nodepool_ocb.model.records import Claim, Create, Daemon, Delete, Fence, Node, NodeRole, Role, Set, State
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import ANNEALER, DaemonProcess
 from nodepool_ocb.testing.zookeeper.server import Server
+from tests.fixtures.commands import Ocb
 
 AFTER = 10**12  # above every number of the lost time
 
@@ -146,7 +149,7 @@ def test_a_run_that_the_copy_has_under_way_is_ended(
     _made(zk_session, fqdn)
     zk_session.commit([Create(paths.noderole(name, fqdn), running)])
     for _ in range(2):  # it may be given again
-        for transaction in restoring.restored(load_world(zk_session), 2e9, "ann", "an old copy"):
+        for transaction in restoring.restored(load_world(zk_session), {}, 2e9, "ann", "an old copy"):
             zk_session.commit(transaction)
     world = load_world(zk_session)
     vertex = world.vertex(f"{name}@{fqdn}")
@@ -185,4 +188,23 @@ def test_it_is_refused_while_a_daemon_may_work_or_a_record_cannot_be_read(zk_ses
     with pytest.raises(
         Conflict, match={"annealer": "a1 is registered", "claim": "is claimed"}.get(standing, "cannot be read")
     ):
-        list(restoring.restored(load_world(zk_session), 2e9, "ann", None))
+        list(restoring.restored(load_world(zk_session), {}, 2e9, "ann", None))
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_the_command_is_refused_while_a_builder_is_registered(ocb: Ocb, zk_session: Session, readable: bool) -> None:
+    zk_session.ensure(paths.daemons("builder"))
+    daemon = Daemon(host="h1", pid=1, version="1", started=1.0) if readable else {"schema": 7}
+    zk_session.commit([Create(paths.daemon("builder", "b1"), daemon, ephemeral=True)])
+    refused = ocb("restored")
+    assert refused.exit_code == 4, refused.output
+    assert f"builder b1 is registered{', on h1' if readable else ''}: stop every daemon" in refused.stderr
+    assert paused(zk_session) is None, "nothing was written"
+    zk_session.commit([Delete(paths.daemon("builder", "b1"), 0)])
+    assert ocb("restored").exit_code == 0
+    assert paused(zk_session) is not None
+
+
+def paused(session: Session) -> Aside | None:
+    """What pauses everything."""
+    return load_world(session).paused.get(SYSTEM)

@@ -12,6 +12,9 @@ from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.engine.recovery import restoring
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Change
+from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.store import daemons
+from nodepool_ocb.store.client.session import Session
 
 
 @click.command(cls=Verb, writes=True)
@@ -25,9 +28,9 @@ def command(reason: str, dry_run: bool) -> None:
     destructive noderole that is not done becomes ERROR. The page operations.md has the steps. May be given again.
     """
 
-    def decide(opened: object, world: World) -> Iterator[Sequence[Change]]:
-        del opened
-        yield from restoring.restored(world, now, connection.me(), reason)
+    def decide(opened: Session, world: World) -> Iterator[Sequence[Change]]:
+        builders = daemons.read(opened, Kind.BUILDER)
+        yield from restoring.restored(world, builders, now, connection.me(), reason)
 
     with connection.session() as session:
         now = session.now()

@@ -9,7 +9,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -19,17 +19,20 @@ from nodepool_ocb.engine.noderole import Event, after, settle
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, NodeRole, Set, State
+from nodepool_ocb.model.records import Change, Daemon, NodeRole, Set, State
 
 ENDED = "ZooKeeper was restored from an older copy, and what became of this run is not known"
 
 
-def restored(world: World, now: float, by: str, reason: str | None) -> Iterator[list[Change]]:
+def restored(
+    world: World, builders: Mapping[str, Daemon | None], now: float, by: str, reason: str | None
+) -> Iterator[list[Change]]:
     """The transactions, each of which may be the last that is written: the same command goes on.
 
-    Raises Conflict where a daemon is registered, a node is claimed, or a record cannot be read.
+    ``builders``: the registrations, by id; None for one that cannot be read. Raises Conflict where a daemon is registered, a
+    node is claimed, or a record cannot be read.
     """
-    _refuse(world)
+    _refuse(world, builders)
     number, ids = int(now * 1000), int(now)
     yield [*_pause(world, by, reason, now), *_structure(world, number, ids)]
     yield from limits.parts(limits.singly([*_nodes(world, number), *_pointers(world, ids)]))
@@ -37,10 +40,13 @@ def restored(world: World, now: float, by: str, reason: str | None) -> Iterator[
     yield from limits.parts(claim.writes(vertex, record) for vertex, record in moved.items())
 
 
-def _refuse(world: World) -> None:
-    for identity, daemon in sorted(world.annealers.items()):
+def _refuse(world: World, builders: Mapping[str, Daemon | None]) -> None:
+    registered: list[tuple[str, str, Daemon | None]] = [("annealer", *each) for each in sorted(world.annealers.items())]
+    registered += [("builder", identity, daemon) for identity, daemon in sorted(builders.items())]
+    for kind, identity, daemon in registered:
+        on = f", on {daemon.host}" if daemon is not None else ""
         raise Conflict(
-            f"annealer {identity} is registered, on {daemon.host}: stop every daemon, and wait until its session is over:"
+            f"{kind} {identity} is registered{on}: stop every daemon, and wait until its session is over:"
             " nodepool-ocb daemon list"
         )
     for view in world.nodes.values():
