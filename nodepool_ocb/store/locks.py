@@ -88,11 +88,18 @@ class Locks:
         for mark, path in list(self._left.items()):
             self._session.sync()  # a request of ours that was under way is done after this, or never
             ours = [name for name in self._session.children(path) or () if name.startswith(mark)]
-            for znode in self._session.get_many([f"{path}/{name}" for name in ours]):
-                if znode is not None:
-                    with contextlib.suppress(Stale):  # another thread sweeps, too
-                        self._session.commit([Delete(znode.path, znode.version)])
-            self._left.pop(mark, None)
+            removed = [self._removed(znode) for znode in self._session.get_many([f"{path}/{name}" for name in ours])]
+            if all(removed):
+                self._left.pop(mark, None)
+
+    def _removed(self, znode: Znode | None) -> bool:
+        """Whether the contender is gone; one that was written meanwhile stands, and goes with the next sweep."""
+        try:
+            if znode is not None:
+                self._session.commit([Delete(znode.path, znode.version)])
+        except Stale as stale:  # another thread sweeps, too
+            return stale.absent
+        return True
 
     def _free(self, path: str) -> bool:
         """Whether nobody stands there."""

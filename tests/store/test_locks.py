@@ -11,15 +11,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
+from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Invalid, Stale, Unavailable
-from nodepool_ocb.model.records import Create, Delete, LockOwner
-from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.model.records import Change, Create, Delete, LockOwner, Set
+from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.store.locks import Locks, holders
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -323,6 +324,29 @@ def test_taking_another_lock_takes_away_what_was_left(
     assert others.take(PATH, ME) is None  # it is there
     assert locks.take("/ocb/thing/another", ME) is not None
     assert others.take(PATH, ME) is not None
+
+
+def test_a_contender_that_is_written_while_it_is_swept_goes_with_the_next_sweep(
+    session: Session, zk_settings: ZooKeeperSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = Locks(session)
+    lock = locks.take(PATH, ME)
+    assert lock is not None
+    locks.leave(lock)
+    with Session(zk_settings) as another, monkeypatch.context() as patch:
+
+        def commit(changes: Sequence[Change]) -> Stats:
+            another.commit([Set(lock.contender, ME, 0)])
+            return Session.commit(session, changes)
+
+        patch.setattr(session, "commit", commit)
+        locks.sweep()
+        assert session.children(PATH) == [lock.contender.rpartition("/")[2]]
+    locks.sweep()
+    assert session.children(PATH) == []
+    sent = requests(session)
+    locks.sweep()
+    assert requests(session) == sent, "nothing is left to sweep"
 
 
 def test_without_a_connection_a_lock_is_released_later(
