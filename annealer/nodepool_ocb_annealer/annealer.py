@@ -145,8 +145,9 @@ class Annealer:
         self.settling.look_at_all()
         self.hooking.look_for_code()
         self.hooking.look_at_all()
-        self.rolling.look_at_all()
-        self.tasks.look_at_all()
+        for drivers in (self.rolling, self.tasks):
+            drivers.sweep()
+            drivers.look_at_all()
         self.checking.look_at_all()
         self.posting.sweep()
         for fqdn in self.context.world.nodes:

@@ -13,8 +13,9 @@ import pytest
 from nodepool_ocb.config import AnnealerSettings, ZooKeeperSettings
 from nodepool_ocb.daemon.timers import Timers
 from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.errors import OcbError, Stale, Unavailable
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Check, Create, Pointer, RolloutPointer, Set
+from nodepool_ocb.model.records import Change, Check, Create, LockOwner, Pointer, RolloutPointer, Set
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.world.changeset import ChangeSet
@@ -22,6 +23,7 @@ from nodepool_ocb_annealer.driving import drivers as driving
 from nodepool_ocb_annealer.driving.drivers import Drivers
 from nodepool_ocb_annealer.driving.work import Move
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
+from tests.annealer.webhook.posters import Poster
 
 LAB, ID, ME = "lab", "0000000001", "annealer-1"
 POINTER = paths.rollouts(LAB)
@@ -186,6 +188,23 @@ def test_a_driver_whose_host_is_at_fault_lets_another_annealer_drive(
         assert [change.path for changes in other.sent for change in changes] == [POINTER]
 
 
+@pytest.mark.parametrize("refused", [Stale("another wrote"), Unavailable("the connection broke")])
+def test_a_lock_that_could_not_be_released_goes_with_a_sweep(session: Session, refused: OcbError) -> None:
+    class Refused(Annealer):
+        def send(self, changes: list[Change], then: Callable[[Any], None], about: str) -> None:
+            super().send(changes, then, about)
+            then(refused)
+
+    annealer = Refused(session)
+    drivers = Drivers(annealer, Executions(session))
+    drivers.due(LAB)
+    assert len(session.children(f"{POINTER}/{ID}/lock") or ()) == 1
+    drivers.release()
+    assert [len(changes) for changes in annealer.sent] == [2, 1], "the hand-over, and the lock alone"
+    drivers.sweep()
+    assert session.children(f"{POINTER}/{ID}/lock") == []
+
+
 def test_failures_that_end_before_that_are_not_counted_together(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,3 +223,16 @@ def test_failures_that_end_before_that_are_not_counted_together(
     while outcomes:
         drivers.due(LAB)
     assert (len(drivers), annealer.sent) == (1, [])
+
+
+def test_a_sweep_of_an_annealer_sweeps_the_locks_of_its_drivers(
+    session: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    me = LockOwner(daemon="a1", host="h", pid=1, purpose="a test", since=1.0)
+    with Poster(zk_settings, "a1", None) as poster:
+        for drivers in (poster.annealer.rolling, poster.annealer.tasks):
+            lock = drivers._locks.take(f"{POINTER}/{ID}/lock", me)
+            assert lock is not None
+            drivers._locks.leave(lock)
+            poster.have_swept()
+            assert session.children(f"{POINTER}/{ID}/lock") == []

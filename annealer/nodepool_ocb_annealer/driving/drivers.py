@@ -84,6 +84,10 @@ class Drivers(Generic[D]):
             if not stored.record.over or deployment in self._driven:
                 self._schedule(deployment, 0.0)
 
+    def sweep(self) -> None:
+        """Take away the locks that could not be released; no request where there are none. Raises Unavailable."""
+        self._locks.sweep()
+
     def void(self) -> None:
         """The session is over, and every lock with it, or so we are told."""
         for drive in self._driven.values():
@@ -105,9 +109,14 @@ class Drivers(Generic[D]):
         self._context.send([handed, Delete(drive.lock.contender, 0)], partial(self._handed, drive), drive.driven.name)
 
     def _handed(self, drive: _Drive[D], refused: OcbError | None) -> None:
-        """Where somebody wrote meanwhile, the lock alone: that we drain is seen, and whoever has the lock takes over."""
+        """Where another wrote meanwhile, the lock alone: that we drain is seen, and the next holder of the lock takes over."""
         if refused is not None:
-            self._context.send([Delete(drive.lock.contender, 0)], lambda _: None, f"lock of {drive.driven.name}")
+            let_go = partial(self._released, drive)
+            self._context.send([Delete(drive.lock.contender, 0)], let_go, f"lock of {drive.driven.name}")
+
+    def _released(self, drive: _Drive[D], refused: OcbError | None) -> None:
+        if refused is not None:  # the lock may stand, and would keep every annealer out, this one too
+            self._locks.leave(drive.lock)
 
     def _path(self, deployment: str) -> str:
         """Of the deployment's pointer."""

@@ -72,7 +72,11 @@ class Posting:
         self._schedule(0.0)
 
     def sweep(self) -> None:
-        """As ``look``; a wake-up that was lost is made good here, and where nobody wrote anything there was none."""
+        """As ``look``; a wake-up that was lost is made good here, and where nothing was written there was none.
+
+        A lock that could not be released goes, too.
+        """
+        self._locks.sweep()
         self.look()
         if self._settings is not None and self._zxid != self._context.session.last_zxid:
             self._zxid = self._context.session.last_zxid

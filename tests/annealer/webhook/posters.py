@@ -13,6 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from nodepool_ocb.config import AnnealerSettings, WebhookSettings, ZooKeeperSettings
+from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.records import Append, Daemon
@@ -112,6 +113,21 @@ class Poster:
         """As a reload does."""
         settings = msgspec.structs.replace(self.settings, webhook=webhook)
         self.annealer.context.post(lambda: self.annealer.configure(settings))
+
+    def have_swept(self) -> None:
+        """Look at everything, on the turn thread; a connection that breaks ends that."""
+        done = threading.Event()
+
+        def sweep() -> None:
+            try:
+                self.annealer.sweep()
+            except Unavailable:
+                pass
+            finally:
+                done.set()
+
+        self.annealer.context.post(sweep)
+        assert done.wait(10.0)
 
     @property
     def sends(self) -> bool:

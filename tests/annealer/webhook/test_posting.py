@@ -8,7 +8,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ from kazoo.security import make_acl
 
 from nodepool_ocb.config import WebhookSettings, ZooKeeperSettings
 from nodepool_ocb.daemon.rendezvous import Ranking
+from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.journal import Webhook
-from nodepool_ocb.model.records import Create, DaemonPause, Delete
+from nodepool_ocb.model.records import Change, Create, DaemonPause, Delete
 from nodepool_ocb.store import clusters, journal
-from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.telemetry import masks
 from nodepool_ocb_annealer.webhook import batches, delivery, posting
 from tests.annealer.webhook.posters import Poster, Receiver, entry, write, write_all
@@ -525,6 +526,26 @@ def test_a_lock_that_somebody_deleted_is_taken_again_and_one_that_somebody_spoil
     assert f"{paths.WEBHOOK_LOCK}/{name}" in ocb("status", "-o", "json").stdout
     write(zk_session)
     until(lambda: taker.numbers == [0])
+
+
+def test_a_lock_that_could_not_be_released_goes_with_a_sweep(
+    start: Start, zk_session: Session, taker: Receiver, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start("a1", WebhookSettings(url=taker.url))
+    write(zk_session)
+    until(lambda: first.sends)
+
+    def commit(_: Sequence[Change]) -> Stats:
+        raise Unavailable("the connection broke")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(first.session, "commit", commit)
+        first.configure(None)  # it lets go
+        until(lambda: not first.sends)
+        first.have_swept()
+        assert len(zk_session.children(paths.WEBHOOK_LOCK) or ()) == 1
+    first.have_swept()
+    assert zk_session.children(paths.WEBHOOK_LOCK) == []
 
 
 def test_an_entry_that_comes_while_the_connection_is_away_is_sent_when_it_is_back(
