@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.journal import Entry, Webhook
-from nodepool_ocb.model.records import Append, Change, Delete, Set
+from nodepool_ocb.model.records import Append, Change, Set
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session, Stats
+from nodepool_ocb.store.subtree import discard
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import ZooKeeperSettings
@@ -77,9 +78,7 @@ def trim(session: Session) -> None:
         names = sorted(session.children(paths.JOURNAL_ENTRIES) or ())
         if len(names) <= limits.ENTRIES:
             return
-        oldest = [Delete(f"{paths.JOURNAL_ENTRIES}/{name}", 0) for name in names[: -limits.ENTRIES_LEFT]]
-        for deletions in limits.parts(limits.singly(oldest)):
-            Session.commit(session, deletions)  # Stale: another is doing it
+        discard(session, [f"{paths.JOURNAL_ENTRIES}/{name}" for name in names[: -limits.ENTRIES_LEFT]])
 
 
 class Read(NamedTuple):

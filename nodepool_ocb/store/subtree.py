@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
+from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import (
     Claim,
     Delete,
@@ -30,6 +31,20 @@ def removal(session: Session, path: str) -> list[Delete]:
     Raises Unavailable or Denied.
     """
     return [Delete(znode.path, znode.version) for znode in subtree(session, path)]
+
+
+def discard(session: Session, paths: Iterable[str]) -> None:
+    """Delete znodes that are written once and have nothing below them, in as many transactions as that takes.
+
+    A znode that was written again, as by hand, goes at its version of now. Raises the exceptions of commit, and Stale where one
+    is written or deleted at the same time. No entry of a journal tells of it.
+    """
+    for deletions in limits.parts(limits.singly(Delete(path, 0) for path in paths)):
+        try:
+            Session.commit(session, deletions)
+        except Stale:
+            found = session.get_many([each.path for each in deletions])
+            Session.commit(session, [Delete(znode.path, znode.version) for znode in found if znode is not None])
 
 
 def removal_as_judged(session: Session, world: World, path: str) -> list[Delete]:

@@ -23,7 +23,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Stale, Unavailable
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.journal import Entry
-from nodepool_ocb.model.records import Change, Create, Json, Set
+from nodepool_ocb.model.records import Append, Change, Create, Json, Set
 from nodepool_ocb.store import journal
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, Stats
@@ -263,6 +263,18 @@ def test_whoever_writes_one_too_many_takes_the_oldest_away_and_fails_by_nothing_
     assert journal.numbers(zk_session) == [*range(7, 12)]
     zk_session.commit([Create(f"{paths.JOURNAL_ENTRIES}/by-hand")])
     assert journal.numbers(zk_session) == [*range(7, 12)]
+
+
+def test_an_entry_that_was_written_again_by_hand_is_deleted_with_the_oldest(
+    zk_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ENTRIES", 3)
+    monkeypatch.setattr(limits, "ENTRIES_LEFT", 2)
+    for _ in range(3):
+        zk_session.commit([Append(paths.JOURNAL_ENTRIES, Entry(at=1.0, login="l", host="h", verb="v"))])
+    zk_session.commit([Set(paths.entry(1), {"by": "hand"}, 0)])
+    journal.write(zk_session, Entry(at=1.0, login="l", host="h", verb="v"))
+    assert journal.numbers(zk_session) == [2, 3]
 
 
 def test_the_bound_is_held_by_the_entry_that_would_pass_it(

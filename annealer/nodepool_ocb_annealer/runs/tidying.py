@@ -20,9 +20,9 @@ from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine.claim import Grant
 from nodepool_ocb.engine.drift import CHECK
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Delete
+from nodepool_ocb.model import paths
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.subtree import discard
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.runs import logs as runlogs
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
@@ -128,9 +128,6 @@ def drop_old_runs(session: Session, noderoles: Collection[str]) -> None:
     places = [paths.split_noderole(name) for name in sorted(noderoles)]
     listed = session.children_many([paths.runs(*place) for place in places])
     surplus = [
-        Delete(paths.run(*place, run), 0)
-        for place, runs in zip(places, listed, strict=True)
-        for run in surplus_of(runs or [])
+        paths.run(*place, run) for place, runs in zip(places, listed, strict=True) for run in surplus_of(runs or [])
     ]
-    for deletions in limits.parts(limits.singly(surplus)):
-        session.commit(deletions)
+    discard(session, surplus)
