@@ -207,7 +207,7 @@ def test_after_a_storm_every_promise_of_the_builders_holds(
         try:
             builders.until(calm, "nothing is left to be done", CALM_SECONDS)
         except AssertionError as late:
-            raise AssertionError(f"{late}, but {left}") from None
+            raise AssertionError(f"{late}, but {left}; seen before: {watch.faults}") from None
         watch.look()  # what came to its end since it last looked
         made = f"{len(builders.history())} builds begun, {len(builders.history('end'))} made"
         print(f"{dict(storm.faults)}, {spoiling.times} records spoiled, {made}")
