@@ -79,9 +79,22 @@ def shown(world: World) -> dict[str, object]:
         "node": view.record if view else None,
         "noderole": vertex.record if vertex else None,
         "claim": second.claim if second else None,
-        "fence": Fence() if second and second.fence >= 0 else None,
+        "fence": None if second is None or second.fence == -1 else Fence() if second.fence == 0 else second.fence,
     }
     return values
+
+
+def versions(world: World) -> dict[str, tuple[int, int]]:
+    """The version and the mzxid of each record that the world keeps with them, by its path."""
+    stored: list[tuple[str, Any]] = [
+        *((paths.role(name), each) for name, each in world.roles.items()),
+        *((paths.deployment(name), each) for name, each in world.deployments.items()),
+        *((paths.deployment_role(*names), each) for names, each in world.deployment_roles.items()),
+        *((paths.rollouts(name), each) for name, each in world.rollouts.items()),
+        *((paths.task_runs(name), each) for name, each in world.task_runs.items()),
+        *((paths.noderole(each.role, each.node.name), each) for each in world.vertices()),
+    ]
+    return {path: (each.version, each.mzxid) for path, each in stored}
 
 
 @pytest.fixture
@@ -179,6 +192,41 @@ def test_a_record_that_cannot_be_read_concerns_those_that_see_it(session: Sessio
     assert changed(refreshed(session, cache)) == {field}
     assert path not in cache.quarantined
     assert shown(cache.world)[name] == record
+
+
+def test_a_record_is_shown_with_its_version_by_an_event_and_by_a_sweep(session: Session) -> None:
+    create(session, *RECORDS)
+    for name in RECORDS:
+        path, record, _ = RECORDS[name]
+        znode = session.get(path)
+        assert znode is not None
+        session.commit([Set(path, record, znode.version)])
+    swept = Cache(session, World(), lambda: None)
+    swept.load()
+    for _ in range(2):
+        shown_versions = versions(swept.world)
+        znodes = [session.get(path) for path in shown_versions]
+        assert shown_versions == {each.path: (each.version, each.mzxid) for each in znodes if each is not None}
+        for path in shown_versions:
+            znode = session.get(path)
+            assert znode is not None
+            session._client.set(path, znode.data)
+        refreshed(session, swept)
+
+
+def test_daemons_of_which_the_folder_is_gone_are_found_by_a_sweep(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "watch", lambda *_: None)
+    create(session, "daemon", "role")
+    cache = Cache(session, World(), lambda: None)
+    cache.load()
+    delete(session, "daemon")
+    folder = session.get(paths.daemons("annealer"))
+    assert folder is not None
+    session.commit([Delete(folder.path, folder.version)])
+    assert changed(cache.sweep()) == {"daemons"}
+    assert shown(cache.world) == dict.fromkeys(RECORDS) | {"role": RECORDS["role"][1]}
 
 
 def test_each_kind_of_record_has_its_field_in_a_change_set() -> None:
