@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from nodepool_ocb.cli.aside import daemon as aside
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.options import Noun
-from nodepool_ocb.views import daemons as shown
+from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.operations.daemons.listing import DaemonList
 
 
 @click.group(cls=Noun)
@@ -19,12 +20,9 @@ command.add_command(aside.pause)
 command.add_command(aside.resume)
 
 
-@command.command("list")
+@command.command("list", operation=DaemonList)
 def list_() -> None:
     """Every daemon that has a session with ZooKeeper now."""
-    from nodepool_ocb.model import paths
-    from nodepool_ocb.store import daemons
-
     columns = (
         "kind",
         "id",
@@ -40,10 +38,4 @@ def list_() -> None:
         "pages",
         "started",
     )
-    unread: dict[str, str] = {}
-    with session.session() as opened:
-        opened.sync()
-        running = {kind: daemons.read(opened, kind, unread) for kind in paths.DAEMON_KINDS}
-    for reason in unread.values():
-        output.say(f"warning: this record cannot be read: {reason}")
-    output.things(shown.rows(running), columns, key="id")
+    output.things(perform(DaemonList()).answer, columns, key="id")
