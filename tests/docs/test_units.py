@@ -13,6 +13,7 @@ import pytest
 
 from nodepool_ocb import config
 from nodepool_ocb.images import nodepool
+from nodepool_ocb.testing import forkserver
 from tests.docs.pages import ROOT
 
 UNITS = sorted((ROOT / "etc/systemd").glob("*.service"))
@@ -110,14 +111,19 @@ def test_a_daemon_refuses_to_reload_what_config_check_refuses(
     file.write_text(text)
     (tmp_path / "nodepool.yaml").write_text("diskimages: []\n")
 
-    def said(program: str, *arguments: str) -> tuple[int, bool]:
-        command = [Path(sys.executable).with_name(program), "--config", file, *arguments]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
-        return answer.returncode, answer.stderr.count(f"{file}:") == 1 and sentence in answer.stderr
+    def said(*words: str) -> tuple[int, bool]:
+        log = tmp_path / words[-1]
+        log.unlink(missing_ok=True)
+        code = forkserver.shared().start(words, os.environ, log).wait(60.0)
+        return code, log.read_text().count(f"{file}:") == 1 and sentence in log.read_text()
 
-    assert said("nodepool-ocb", "config", "check", "--offline") == (1, True)
+    person = tmp_path / "person.py"
+    person.write_text("from nodepool_ocb.cli.main import main\nmain()\n")
+    assert said(str(person), "--config", str(file), "config", "check", "--offline") == (1, True)
     for kind in ("annealer", "builder"):
-        assert said(f"nodepool-ocb-{kind}", "--check") == ((1, True) if kind in kinds else (0, False)), kind
+        assert said("-m", f"nodepool_ocb_{kind}.main", "--config", str(file), "--check") == (
+            (1, True) if kind in kinds else (0, False)
+        ), kind
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from nodepool_ocb.cli.main import cli
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import ensemble
 from nodepool_ocb.store.client import access
+from nodepool_ocb.testing import forkserver
 
 GOOD = [
     "127.0.0.1:2181",
@@ -91,22 +91,27 @@ def test_an_odd_one_on_a_command_line_is_a_fault_of_usage(hosts: str) -> None:
 
 @pytest.mark.parametrize("kind", ["annealer", "builder"])
 @pytest.mark.parametrize("hosts", ["127.0.0.1:99999", "", "no such"])
-def test_a_daemon_says_an_odd_one_of_its_command_line(kind: str, hosts: str) -> None:
-    program = Path(sys.executable).with_name(f"nodepool-ocb-{kind}")
-    said = subprocess.run([program, "--zookeeper", hosts], capture_output=True, text=True, check=False)
-    assert said.returncode == 2, said.stderr
-    assert "'--zookeeper'" in said.stderr
-    assert "Traceback" not in said.stderr
+def test_a_daemon_says_an_odd_one_of_its_command_line(kind: str, hosts: str, tmp_path: Path) -> None:
+    said = refusal(tmp_path / "said", f"nodepool_ocb_{kind}.main", "--zookeeper", hosts)
+    assert "'--zookeeper'" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("check", [(), ("--check",)])
 @pytest.mark.parametrize("listen", ["9470", "127.0.0.1:65536", "127.0.0.1:²"])
-def test_a_daemon_says_an_odd_address_of_its_pages_before_it_starts(listen: str, check: tuple[str, ...]) -> None:
-    program = Path(sys.executable).with_name("nodepool-ocb-annealer")
-    said = subprocess.run([program, "--listen", listen, *check], capture_output=True, text=True, check=False)
-    assert said.returncode == 2, said.stderr
-    assert "'--listen'" in said.stderr
-    assert "Traceback" not in said.stderr
+def test_a_daemon_says_an_odd_address_of_its_pages_before_it_starts(
+    listen: str, check: tuple[str, ...], tmp_path: Path
+) -> None:
+    said = refusal(tmp_path / "said", "nodepool_ocb_annealer.main", "--listen", listen, *check)
+    assert "'--listen'" in said
+    assert "Traceback" not in said
+
+
+def refusal(log: Path, module: str, *words: str) -> str:
+    """The words of a daemon that refuses its command line."""
+    code = forkserver.shared().start(["-m", module, *words], os.environ, log).wait(60.0)
+    assert code == 2, log.read_text()
+    return log.read_text()
 
 
 @pytest.mark.parametrize("chroot", ["", "/", "//", "//x/"])
