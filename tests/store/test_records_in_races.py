@@ -16,7 +16,7 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.images import ImageCache
 from nodepool_ocb.store.tasks import lists
-from tests.store.test_rollouts import over, read, rollout
+from tests.store.test_rollouts import read, rollout
 
 
 @pytest.fixture
@@ -66,17 +66,6 @@ def test_a_rollout_begins_with_the_pointer_as_another_left_it_a_moment_ago(
     assert writes == []
     assert pointer(session)[0].id_base == 4
     assert read(session, identity)[0].head.state is not None
-
-
-def test_the_versions_after_a_driver_s_writes_are_those_of_a_reader(session: Session) -> None:
-    identity = rollouts.begin(session, "lab", rollout())
-    before, versions = read(session, identity)
-    written = rollouts.changes("lab", identity, before, over(before), versions, 9.0)
-    session.commit(written)
-    assert (
-        versions.after([*written, Create("/ocb/else"), Set("/ocb/else", None, 3)], "lab", identity)
-        == (read(session, identity)[1])
-    )
 
 
 @pytest.mark.parametrize("times", [1, lists.ATTEMPTS])
