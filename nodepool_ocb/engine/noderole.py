@@ -4,7 +4,7 @@ The rules, in prose:
 
 - The effect of an *event* on the noderole that it names is ``AFTER``. A pair that is not there is refused.
 - The effect of a change on others is ``settle``: a committed noderole which is neither PROPOSED nor in TRANSITION is
-  BLOCKED while any parent is not satisfied; a BLOCKED one whose parents are all satisfied becomes TODO. A parent is
+  BLOCKED while any parent is not satisfied; a BLOCKED one with only satisfied parents becomes TODO. A parent is
   satisfied when it is ACTIVE, or in TRANSITION by a refresh.
 - A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start with an
   unknown outcome it becomes ERROR. Only a person's REDEPLOY or RETRY ends that; REFRESH is refused.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # the world settles by these rules
 
 
 class Event(StrEnum):
-    """What can happen to a noderole."""
+    """The events of a noderole."""
 
     COMMIT = "COMMIT"  # a person lets the annealers have it
     PROPOSE = "PROPOSE"  # a person takes it back to change it
@@ -51,19 +51,19 @@ class Event(StrEnum):
     FAIL = "FAIL"  # its jig failed, and no retry is left
     DEFER = "DEFER"  # its jig failed, and runs again after a back-off
     LOSE = "LOSE"  # its jig was started, and how it ended cannot be known any more
-    CANCEL = "CANCEL"  # somebody, or a rollout whose time is up, wants its run ended
+    CANCEL = "CANCEL"  # a person, or a rollout that is out of time, ends its run
     RETRY = "RETRY"  # a person wants a failed one to run again
     REDEPLOY = "REDEPLOY"  # a person wants it to run again from the start, a destructive one too
     REFRESH = "REFRESH"  # a person or a hook wants it to run again in place, its children undisturbed
     WITHDRAW = "WITHDRAW"  # a rollout takes a refresh back that has not begun
     CHECK = "CHECK"  # a person or a schedule wants to know whether its machine is still as it left it
-    CHECKED = "CHECKED"  # its check has ended, whatever it found
+    CHECKED = "CHECKED"  # its check has ended, with any result
     NODE_DIED = "NODE_DIED"  # the machine does not answer: all that was done on it must be looked at again
     SKIP = "SKIP"  # a destructive role that was done already
-    ALLOW = "ALLOW"  # a task failed, and may: what is below it goes on
+    ALLOW = "ALLOW"  # a task failed, and may: the noderoles below it go on
 
 
-#: What an event does to the noderole that it names. A pair that is not here is refused.
+#: The effect of an event on the noderole that it names. A pair without an entry is refused.
 AFTER: Final[Mapping[tuple[State, Event], State]] = {
     (State.PROPOSED, Event.COMMIT): State.TODO,  # settle() blocks it if it must wait
     (State.BLOCKED, Event.PROPOSE): State.PROPOSED,
@@ -77,7 +77,10 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
     (State.TRANSITION, Event.FAIL): State.ERROR,
     (State.TRANSITION, Event.DEFER): State.TODO,
     (State.TRANSITION, Event.LOSE): State.TODO,  # again; settle() makes a destructive one ERROR
-    (State.TRANSITION, Event.CANCEL): State.TRANSITION,  # whoever holds the node, or takes it over, ends the run
+    (
+        State.TRANSITION,
+        Event.CANCEL,
+    ): State.TRANSITION,  # the annealer that holds the node, or takes it over, ends the run
     (State.TODO, Event.FAIL): State.ERROR,  # a hook raised, or a destructive start of unknown outcome
     (State.BLOCKED, Event.FAIL): State.ERROR,  # a hook raised; settle() blocks it again until its parents are well
     (State.ACTIVE, Event.FAIL): State.ERROR,  # on_active raised
@@ -147,7 +150,7 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
     state = AFTER.get((record.state, event))
     if state is None or not _possible(record, event):
         raise Conflict(f"a noderole in {record.state} cannot {event}")
-    if event is Event.CANCEL:  # who works on it since when, and why, stays as it is
+    if event is Event.CANCEL:  # the worker, the time and the reason stay as they are
         return replace(record, cancel_reason=record.cancel_reason or reason or "asked for")
     if event is Event.REFRESH and state is State.TRANSITION:
         return replace(record, check=replace(record.check or Checking(), refresh=True))
@@ -160,7 +163,7 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
 
 
 def _possible(record: NodeRole, event: Event) -> bool:
-    """What an event asks of a noderole beside its state."""
+    """The conditions of an event on a noderole beside its state."""
     if event in (Event.CLAIM, Event.WITHDRAW):
         return claimable(record)
     if event is Event.CHECK:
@@ -193,7 +196,7 @@ def _as_claimed(record: NodeRole) -> Checking | None:
 #: The events on the way from a run that is to mend drift to the check of its effect.
 _STILL_MENDED: Final = frozenset({Event.CLAIM, Event.SUCCEED, Event.DEFER, Event.LOSE, Event.CHECK})
 
-#: What an event changes beside the state.
+#: The changes of an event beside the state.
 _AT_EVENT: Final[Mapping[Event, Callable[[Any], dict[str, Any]]]] = {
     Event.COMMIT: lambda _: {"attempt": 0, "not_before": 0.0},
     Event.PROPOSE: lambda _: {"refresh": False},

@@ -1,4 +1,4 @@
-"""What is said of a node's aliveness, in its record: who suspects that it is dead, and who marked it so."""
+"""Statements about a node's aliveness, in its record: the suspicion that it is dead, and the mark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Suspicion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Marker(StrEnum):
-    """Who may say that a node is not alive, whatever probes find."""
+    """The kinds of authors of a mark, which holds against probes."""
 
     PERSON = "person"  # ends by a person's word alone, or when its time is up
     HOOK = "hook"  # ends by the word of a hook, of the machine or of a person
@@ -26,10 +26,10 @@ class Marker(StrEnum):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Somebody says that a node is not alive: while that holds, nobody probes it."""
+    """The statement that a node is not alive: while it holds, the node is not probed."""
 
     kind: Marker
-    by: str  # the person, the role whose hook it was, or who spoke for the machine
+    by: str  # the person, the role of the hook, or the caller that spoke for the machine
     reason: str | None = None
     since: Moment
     until: Moment | None = None  # it holds no longer then

@@ -1,4 +1,4 @@
-"""What is set aside, in the record of a node or a deployment: by whom, why, and until when."""
+"""Holds and pauses, in the record of a node or a deployment: author, reason and end."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ class Aside(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     by: str
     reason: str | None = None
     since: Moment
-    until: Moment | None = None  # it holds no longer then, by ZooKeeper's clock; None: until somebody lifts it
+    until: Moment | None = None  # its end, by ZooKeeper's clock; None: until it is lifted

@@ -11,28 +11,28 @@ from nodepool_ocb.model.ranges import Count, Moment, RunName
 
 
 class Drift(StrEnum):
-    """What a check found."""
+    """The result of a check."""
 
     IN_SYNC = "in-sync"  # the machine is as the newest run left it
     DRIFTED = "drifted"  # it is not
     UNKNOWN = "unknown"  # the check could not tell
 
 
-#: In place of a Drift, of a noderole that nobody checked since its newest run.
+#: In place of a Drift, of a noderole without a check since its newest run.
 UNCHECKED: Final = "unchecked"
 
 
 class Checking(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A check that is asked for, or goes on; the rest is what the noderole had before, and gets back."""
+    """A check that is requested, or goes on; the rest are fields that the noderole had before, and gets back."""
 
     since: Moment = 0.0
     run: RunName | None = None
     epoch: Count = 0
-    refresh: bool = False  # somebody asked meanwhile that it runs again: it does so when the check has ended
+    refresh: bool = False  # a rerun was requested meanwhile: it begins when the check has ended
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What the newest check found since the newest run."""
+    """The result of the newest check since the newest run."""
 
     drift: Drift
     at: Moment
@@ -42,8 +42,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
 
 class Checks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When what is ACTIVE in a deployment, and in those below it that say nothing else, is checked."""
+    """The times of checks of ACTIVE noderoles in a deployment, and in those below it without a schedule."""
 
     schedule: str  # as cron has it: minute, hour, day, month, weekday; in UTC
-    since: Moment  # when that was said: what came due before is not made up for
-    refresh: bool = False  # what has drifted is run again in place
+    since: Moment  # the time of this setting: earlier ticks are not made up for
+    refresh: bool = False  # drifted noderoles run again in place

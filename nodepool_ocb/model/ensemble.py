@@ -1,7 +1,7 @@
 """The connection string: which servers ZooKeeper has, and below which chroot we are. Pure.
 
-``HOST:PORT,HOST:PORT/CHROOT``; a port is 2181 by default, an IPv6 address stands in brackets. kazoo is given what
-comes of it, for what a person wrote kazoo may read in another way.
+``HOST:PORT,HOST:PORT/CHROOT``; a port is 2181 by default, an IPv6 address stands in brackets. kazoo gets the parsed
+result, because it may read a person's text in another way.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Ensemble(msgspec.Struct, frozen=True):
 
 
 def parse(hosts: str) -> Ensemble:
-    """What a connection string says; raises Invalid with one sentence, which says neither where it stands nor a password.
+    """The parts of a connection string; raises Invalid with one sentence, which has neither its place nor a password.
 
     >>> parse("zk1.example.com,[::1]:2281/production")
     Ensemble(servers=(('zk1.example.com', 2181), ('::1', 2281)), chroot='/production')
     """
     servers, _, chroot = hosts.partition("/")
-    if "@" in servers:  # what stands before it may be a password
+    if "@" in servers:  # the part before it may be a password
         raise Invalid(f"a user does not belong here: set zookeeper.username and zookeeper.password; {FORM}")
     try:
         if re.search(r"[\s\0-\x1f\x7f]", hosts):

@@ -1,4 +1,4 @@
-"""The records of images in ZooKeeper: builds, their uploads, and what people ask of an image (seed 004)."""
+"""The records of images in ZooKeeper: builds, their uploads, and requests of people (seed 004)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Build(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     state_time: Moment
     formats: tuple[str, ...] = ()
     checksums: Mapping[str, Mapping[str, str | Count]] = {}  # format → {"md5", "sha256", "size" in bytes}
-    removed: tuple[str, ...] = ()  # those of the formats whose files went after they were uploaded
+    removed: tuple[str, ...] = ()  # those of the formats with files that were removed after the upload
     started: Moment = 0.0
     request: Count = 0  # the mzxid of the request-build that stood there when it began; 0 where none did
     reason: str | None = None  # why it failed or was aborted
@@ -56,9 +56,9 @@ class Upload(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     state: UploadState
     state_time: Moment
     format: str
-    external_id: str | None = None  # what the provider calls it
-    external_name: str | None = None  # what it was called by us: <image>-<build>-<upload>-<provider>-<key>
-    cluster: str = ""  # the id of the cluster that is stamped on what the newest attempt made
+    external_id: str | None = None  # the provider's id for it
+    external_name: str | None = None  # our name for it: <image>-<build>-<upload>-<provider>-<key>
+    cluster: str = ""  # the id of the cluster in the stamp of the newest attempt
     key: str = ""  # of the newest attempt, drawn by chance: the part of the stamp that no other attempt has
     builder: str | None = None
     attempt: Times = 1  # how often this upload has been tried

@@ -1,4 +1,4 @@
-"""The journal: who changed what, when and why. An entry is written with the very changes that it tells of, and never changed."""
+"""The journal: the author, time and reason of each change. An entry is written with its changes, and never changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one record."""
+    """The effect on one record."""
 
     change: str  # create, change or delete
     kind: str  # of record, as people name it: node, noderole
@@ -35,10 +35,10 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Entry(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``journal/entries/<number>``: one transaction of somebody, at most 4 KiB; numbers rise without a gap."""
+    """``journal/entries/<number>``: one transaction, at most 4 KiB; numbers rise without a gap."""
 
     at: Moment
-    login: str  # who did it: a user of that host, or a daemon
+    login: str  # the author: a user of that host, or a daemon
     host: str  # where
     verb: str  # as it is typed: "node set"
     subjects: tuple[str, ...] = ()  # the names of all that it changed
@@ -47,7 +47,7 @@ class Entry(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     changes: tuple[Effect, ...] = ()
     left_out: Count = 0  # changes that found no room
     part: Count = 1  # of a command that writes several transactions: which this is
-    token: str | None = None  # with which somebody came to the API
+    token: str | None = None  # the token of a client of the API
 
 
 class WebhookFailure(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,9 +1,9 @@
 """How much one transaction may hold, and plans cut to that.
 
-ZooKeeper drops the connection of whoever sends much more than a mebibyte, so the store refuses what is above
-``TRANSACTION_BYTES`` or ``TRANSACTION_CHANGES``. Whatever can be divided is cut to half of that, counted in bytes as they
-are encoded and in changes. A plan is what must *stand together* and a sequence of units that *may follow*, each written
-whole or not at all; what is cut off is decided anew by whoever watches it. Pure.
+ZooKeeper drops the connection of a client that sends much more than a mebibyte, so the store refuses more than
+``TRANSACTION_BYTES`` or ``TRANSACTION_CHANGES``. A divisible plan is cut to half of that, counted in encoded
+bytes and in changes. A plan has a part that must *stand together* and a sequence of units that *may follow*, each written
+whole or not at all. The watcher of a unit that is cut off decides it again. Pure.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ MOST_CHANGES: Final = TRANSACTION_CHANGES // 2
 
 ENTRY_BYTES: Final = 4 * 1024  # of one entry of the journal, which comes on top of a transaction
 ENTRIES: Final = 5000  # of the journal, at most
-ENTRIES_LEFT: Final = 4900  # by whoever finds more than that many
+ENTRIES_LEFT: Final = 4900  # by a writer that finds more than that many
 
-#: What a change takes beside its path and data: headers, a chroot, an ACL of five users.
+#: The bytes of a change beside its path and data: headers, a chroot, an ACL of five users.
 OVERHEAD_BYTES: Final = 400
 
-#: What a noderole's record takes beside its parents and clusters, whose names are ASCII, and a reason.
+#: The bytes of a noderole's record beside its parents and clusters, which have ASCII names, and a reason.
 NODEROLE_BYTES: Final = 450
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Room:
-    """A transaction that is being filled; ``changes`` is what is in it. A gate is raised once in it, however often asked.
+    """A transaction that is being filled; ``changes`` are in it. A gate is raised once in it, however often asked.
 
-    ``beside`` is what will be written with it, and is not in it.
+    ``beside`` are changes that will be written with it, and are not in it.
     """
 
     def __init__(self, together: Iterable[Change] = (), beside: Sequence[Change] = ()) -> None:
         self.changes: list[Change] = list(together)
         self._beside = beside
-        self._size = -1  # bytes, once a unit is to follow: it encodes what is in it
+        self._size = -1  # bytes, after a unit was asked for: it encodes the changes in it
         self._raised: set[str] = set()  # the paths of gates
 
     def take(self, unit: Sequence[Change]) -> bool:
@@ -72,7 +72,7 @@ def size(change: Change) -> int:
 
 
 def _length(data: object) -> int:
-    if type(data) is NodeRole and data.reason is None and data.cancel_reason is None:  # most of what is written
+    if type(data) is NodeRole and data.reason is None and data.cancel_reason is None:  # most written records
         names = (*data.parents, *data.serves)
         return NODEROLE_BYTES + len("".join(names)) + 3 * len(names)
     try:
@@ -82,12 +82,12 @@ def _length(data: object) -> int:
 
 
 def fits(changes: Sequence[Change]) -> bool:
-    """Whether one transaction may hold them all, within what is aimed at."""
+    """Whether one transaction may hold them all, within the aimed size."""
     return len(changes) <= MOST_CHANGES and sum(map(size, changes)) <= MOST_BYTES
 
 
 def cut(together: Iterable[Change], following: Iterable[Sequence[Change]]) -> list[Change]:
-    """One transaction: what stands together, and of what may follow as much as there is room for, in its order.
+    """One transaction: the part that stands together, and as many of the following units as fit, in their order.
 
     >>> from nodepool_ocb.model.records import Check
     >>> len(cut([Check("/a", 0)], ([Check(f"/b{n}", 0)] for n in range(400))))

@@ -26,7 +26,7 @@ WEBHOOK_LOCK = "/ocb/journal/webhook/lock"
 PAUSED = "/ocb/paused"  # but for those of builders
 PAUSED_BUILDERS = "/nodepool/daemons/paused"
 IMAGES = "/nodepool/image"
-POOL_CLOCK = "/nodepool/clock"  # for who may not write below /ocb
+POOL_CLOCK = "/nodepool/clock"  # for clients without the right to write below /ocb
 DAEMON_KINDS = ("annealer", "builder", "launcher")
 POOL_KINDS = ("builder", "launcher")  # those that live below /nodepool
 
@@ -189,7 +189,7 @@ def task_run_lock(deployment: str, identity: str) -> str:
 
 
 def task_facts(deployment: str, identity: str, fqdn: str = "common") -> str:
-    """What a run gives to each node ("common": to all of them)."""
+    """The facts that a run gives to each node ("common": to all of them)."""
     return f"/ocb/tasks/runs/{deployment}/{identity}/facts/{fqdn}"
 
 
@@ -255,7 +255,7 @@ def cluster_name(role: str, deployment: str) -> str:
 
 
 def split_cluster(name: str) -> tuple[str, str] | None:
-    """The role and the deployment of ``role@*deployment``; None for what is a single noderole.
+    """The role and the deployment of ``role@*deployment``; None for a single noderole.
 
     >>> split_cluster("ceph-osd@*lab"), split_cluster("ceph-osd@n1.example.com")
     (('ceph-osd', 'lab'), None)

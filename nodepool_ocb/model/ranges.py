@@ -1,7 +1,8 @@
-"""What the numbers and names of records may be: one vocabulary, held where a record is decoded and before it is written; and
-what is the number of a port.
+"""The ranges of numbers and names in records: one vocabulary, checked where a record is decoded and before it is written;
+and the numbers of ports.
 
-So whatever a hand wrote, no decision meets a number with which it cannot count, and no order a name that is two words. The
+So for any text that a person wrote, no decision meets a number with which it cannot count, and no order
+a name that is two words. The
 schemas of documents have the same bounds. Pure.
 """
 
@@ -22,7 +23,7 @@ BACKOFF_SECONDS: Final = 900.0  # the longest between two attempts
 PORT: Final = 65535  # the last one
 
 Moment = Annotated[float, Meta(ge=0, le=1e11)]  # seconds since the epoch
-Count = Annotated[int, Meta(ge=0, le=10**15)]  # of what only rises: epochs, generations, and znodes' own numbers
+Count = Annotated[int, Meta(ge=0, le=10**15)]  # of numbers that only rise: epochs, generations, and znodes' own numbers
 Times = Annotated[int, Meta(ge=0, le=10**9)]  # how often something was tried, how many there are
 Number = Annotated[int, Meta(ge=-1, le=10**10 - 1)]  # of a rollout, in ten digits; -1 is before the first
 Timeout = Annotated[float, Meta(gt=0, le=TIMEOUT_SECONDS)]  # seconds
@@ -53,7 +54,7 @@ _PORT: Final = re.compile("0*[0-9]{1,5}")
 
 
 def port(text: str, least: int = 1) -> int | None:
-    """The number of a port, as people write it; None for what is none from ``least`` to 65535.
+    """The number of a port, as people write it; None for other texts than a number from ``least`` to 65535.
 
     >>> port("2181"), port("0"), port("0", least=0), port("65536"), port("+22"), port("²")
     (2181, None, 0, None, None, None)

@@ -1,6 +1,6 @@
 """The records that live in ZooKeeper, and the changes that are written to them.
 
-Every record is a frozen ``msgspec.Struct`` whose JSON is what an operator reads in zk-shell: plain keys, ``"schema": 1``
+Every record is a frozen ``msgspec.Struct``. An operator reads its JSON in zk-shell: plain keys, ``"schema": 1``
 first, defaults left out. Keys that this version does not know are kept in ``unknown`` and written back (store.codec).
 Times are seconds since the epoch. Names are not part of a record: they are in the path (store.paths). What a number or a
 name may be is said in ranges.py; a record with another cannot be read, and none is written.
@@ -36,7 +36,7 @@ from nodepool_ocb.model.ranges import (
     Times,
 )
 
-Once: TypeAlias = Literal["started", "done"]  # what was done of a destructive role
+Once: TypeAlias = Literal["started", "done"]  # the progress of a destructive role
 
 Json: TypeAlias = Any  # JSON: None, bool, int, float, str, list, dict with text keys
 
@@ -60,7 +60,7 @@ class DeploymentState(StrEnum):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="schema", tag=1):
-    """What all records share."""
+    """The key that all records share."""
 
     unknown: dict[str, Json] | None = None  # keys of a later version, kept and written back
 
@@ -74,10 +74,10 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     alive: bool = False  # the framework's: it can be reached and logged in to
     available: bool = True  # the administrator's: annealers may work on it
     since: Moment = 0.0  # when alive or available changed last
-    reason: str | None = None  # what was found when it was asked last: "connect: ...", with the step that failed
-    mark: Mark | None = None  # while it is not alive: who said so, and how long that holds
+    reason: str | None = None  # the result of the last probe: "connect: ...", with the step that failed
+    mark: Mark | None = None  # while it is not alive: the author and the end of a mark
     suspicion: Suspicion | None = None  # while it is alive: one annealer does not reach it, and others look
-    hold: Aside | None = None  # while that holds nothing new begins on it, and nobody probes it
+    hold: Aside | None = None  # while it holds, nothing new begins on the node, and it is not probed
     addresses: tuple[str, ...] = ()  # "host" or "host:port", tried in order; IPv6 in brackets
     user: Login = "root"
     host_keys: tuple[str, ...] = ()  # pinned: "ssh-ed25519 AAAA..."
@@ -89,9 +89,11 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     hooks: tuple[NodeHook, ...] = ()  # node hooks that are still to run: on_node_create, on_node_change, on_node_delete
     changed: Mapping[
         str, str
-    ] = {}  # field → "", or the role whose on_node_change changed it: what that hook is to be told
+    ] = {}  # field → "", or the role with the on_node_change that changed it: the changes for the next call of the hook
     deleting: bool = False  # deletion was asked for; goes when the hooks of on_node_delete have run
-    dying: bool = False  # not alive, and not all of its noderoles are set back yet: nobody claims or revives it
+    dying: bool = (
+        False  # not alive, and not all of its noderoles are set back yet: annealers neither claim nor revive it
+    )
     epoch_base: Count = 0  # its epochs are above this, which is above those of all nodes that were deleted before
 
 
@@ -103,27 +105,27 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     deployment: str = "system"
     parents: tuple[str, ...] = ()  # "role@fqdn", or "role@*deployment" for a cluster's members; sorted
     serves: tuple[str, ...] = ()  # the cluster roles as which it is a member of its deployment's clusters
-    generation: Count = 0  # counts the runs that somebody meant; begins above those of all noderoles deleted before
+    generation: Count = 0  # counts the intended runs; begins above those of all noderoles deleted before
     run: RunName | None = None  # the newest run; its record is runs/<run>
     epoch: Count = 0  # the node's epoch under which that run was claimed
-    given: Count = 0  # a digest of what the newest run that succeeded was given; 0: not noted, 1: not known
+    given: Count = 0  # a digest of the inputs of the newest successful run; 0: not noted, 1: not known
     attempt: Times = 0  # runs of this generation's work since the last success or RETRY by a person
     reason: str | None = None  # why it stands where it stands, for ERROR and for back-off
-    by: str | None = None  # who caused the newest change
+    by: str | None = None  # the author of the newest change
     refresh: bool = False  # ACTIVE, to be run again in place; parents of others meanwhile
     check: Checking | None = None  # with refresh: that run is a check, and changes nothing
-    checked: Checked | None = None  # what the newest check found, where none ran since
+    checked: Checked | None = None  # the result of the newest check, if no run followed
     mended: bool = False  # a schedule had it run again after drift, and no check has looked at its machine since
     once: Once | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
     not_before: Moment = 0.0  # back-off: not to be claimed before this time
     hooks: tuple[NoderoleHook, ...] = ()  # that are still to run, oldest first: on_proposed, on_todo, ...
     cancel_reason: str | None = None  # in TRANSITION: its run is to be ended, and why; then this is an ERROR
-    task_run: Id | None = None  # of what a task list made: the run of tasks that it belongs to
+    task_run: Id | None = None  # of a noderole of a task list: its run of tasks
     rank: Times = 0  # of those that may start on its node the highest goes first
 
     @property
     def drift(self) -> Drift | None:
-        """What the newest check found since the newest run; None where there was none."""
+        """The result of the newest check since the newest run; None without one."""
         return self.checked.drift if self.checked else None
 
 
@@ -134,7 +136,7 @@ class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     state: DeploymentState = DeploymentState.PROPOSED
     since: Moment = 0.0
     by: str | None = None
-    checks: Checks | None = None  # when what is ACTIVE in it is checked
+    checks: Checks | None = None  # the times of checks of its ACTIVE noderoles
     pause: Aside | None = None  # while that holds nothing new begins in it, or in any deployment below it
     deleting: bool = (
         False  # a deletion in several transactions began: nothing enters it, and `deployment delete` finishes
@@ -143,7 +145,7 @@ class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``deployments/<deployment>/clusters/<role>``: its version rises whenever a member joins, leaves or ceases to be
-    satisfied; what is claimed below the cluster checks it instead of every member.
+    satisfied; a claim below the cluster checks it instead of every member.
     """
 
     by: Noderole | None = None  # the member that raised it last: "role@fqdn"
@@ -152,16 +154,16 @@ class Gate(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 class Structure(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``/ocb/structure``: its version rises whenever roles, deployments, nodes or noderoles come, go or are linked anew.
 
-    Its numbers are no lower than any that something deleted ever had: what is made under the same name later begins there.
+    Its numbers are no lower than those of any deleted object: a later object of the same name begins there.
     """
 
     generation: Count = 0  # of noderoles
     epoch: Count = 0  # of nodes, and above them: no two nodes of one name begin at the same
-    rollout: Number = -1  # of rollouts and runs of tasks, whose ids begin at 0
+    rollout: Number = -1  # of rollouts and runs of tasks; their ids begin at 0
 
 
 class Claim(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``nodes/<fqdn>/claim``, ephemeral: who works on the node now."""
+    """``nodes/<fqdn>/claim``, ephemeral: the annealer that works on the node now."""
 
     annealer: str
     noderole: str
@@ -175,7 +177,7 @@ class Fence(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
     run: str | None = None
     annealer: str | None = None
-    jig: str | None = None  # that the run was ordered with: whoever takes it over asks the machine by the same one
+    jig: str | None = None  # of the order of the run: a successor asks the machine by the same one
 
 
 class ImageSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -196,11 +198,11 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     started: Moment
     state: str = "running"  # running or draining
     trouble: str | None = None  # why it is not ready, in one sentence
-    paused: str | None = None  # by whom, until when and why it begins nothing new
+    paused: str | None = None  # author, end and reason of its pause
     jigs: tuple[str, ...] = ()
     slots: Times = 0
-    code: tuple[str, ...] = ()  # of an annealer: the roles and barclamps whose hooks it can run
-    pages: str | None = None  # HOST:PORT of what it serves over HTTP
+    code: tuple[str, ...] = ()  # of an annealer: the roles and barclamps with hooks that it can run
+    pages: str | None = None  # HOST:PORT of its pages over HTTP
     references: tuple[str, ...] | None = (
         None  # of an annealer: the kinds of references that its settings let it resolve
     )
@@ -217,16 +219,16 @@ class DaemonPause(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 
 class Former(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How what a run was given becomes what the run before it was given."""
+    """The difference that leads from the inputs of a run to those of the run before it."""
 
-    given: Count  # what stood for that in the noderole's record
-    changes: tuple[tuple[tuple[str, ...], Json], ...] = ()  # keys in the document of Given, and what stood there
+    given: Count  # the digest of the former inputs
+    changes: tuple[tuple[tuple[str, ...], Json], ...] = ()  # keys in the document of Given, and their former values
     gone: tuple[tuple[str, ...], ...] = ()  # keys at which nothing stood
     reason: str | None = None  # why that is not known
 
 
 class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``noderoles/<role>/runs/<run>``: what became of one attempt; the last ten are kept, some more for a while."""
+    """``noderoles/<role>/runs/<run>``: the result of one attempt; the last ten are kept, some more for a while."""
 
     annealer: str
     started: Moment
@@ -239,18 +241,18 @@ class Run(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     reason: str | None = None
     tail: str | None = None  # the end of the output, at most 4 KiB
     log: str | None = None  # HOST:FILE of the whole output
-    given: Count = 0  # one that succeeded: what stands for all that it was given
-    former: Former | None = None  # where that differs from what was given to the one before
+    given: Count = 0  # of a successful run: the digest of its inputs
+    former: Former | None = None  # if its inputs differ from those of the run before
 
 
 class Given(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``noderoles/<role>/given``: what its newest run that succeeded was given, long texts by their digests."""
+    """``noderoles/<role>/given``: the inputs of its newest successful run, long texts by their digests."""
 
     jig: str
     script: str | None = None  # its digest
     parameters: Mapping[str, Json] = {}
     attributes: Mapping[str, Json] = {}  # of its ancestors and its own, without its wall
-    beside: Mapping[str, Json] = {}  # place (a/b/c) → what else is seen where its role declares or wants an attribute
+    beside: Mapping[str, Json] = {}  # place (a/b/c) → other visible values that its role declares or wants
     reason: str | None = None  # why the rest is not here
 
 
@@ -263,7 +265,7 @@ class Attrib(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     default: Json = None
     schema: Json = None  # JSON Schema, translated from the barclamp's kwalify
     ui_renderer: str | None = None
-    secret: bool = False  # its value is encrypted or a reference, and is shown to nobody
+    secret: bool = False  # its value is encrypted or a reference, and is not shown
 
 
 class Role(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -285,8 +287,8 @@ class Role(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     type: str | None = None  # the class of entry point nodepool_ocb.roles that carries its hooks
     hooks: tuple[str, ...] = ()  # the hooks which that class overrides; annealers run these, see docs/hooks.md
     task: str | None = None  # of a task list: its id there
-    script: str | None = None  # what the script jig runs
-    check: str | None = None  # what it runs for a check; "--check": its own script, with that behind it
+    script: str | None = None  # the script of the script jig
+    check: str | None = None  # the script of a check; "--check": its own script, with this argument
     parameters: Mapping[str, Json] = {}  # for its jig, e.g. {"delay": 3, "fail": true} of jig test
     timeout_seconds: Timeout = 1800.0
     retries: Retries = 0  # runs again this often before ERROR
@@ -304,7 +306,7 @@ class DeploymentRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class Pointer(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """Which of what annealers drive in a deployment counts. Its version rises with each driver, and with all that people ask."""
+    """The execution that counts in a deployment. Its version rises with each driver, and with each command of people."""
 
     newest: Id | None = None
     over: bool = True  # the newest one is
@@ -320,11 +322,11 @@ class RolloutPointer(Pointer, frozen=True, kw_only=True, omit_defaults=True, tag
 class TaskRunPointer(Pointer, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``tasks/runs/<deployment>``: which run of tasks counts."""
 
-    preparing: Id | None = None  # a run whose noderoles are being bound, by whoever has its lock; the newest is over
+    preparing: Id | None = None  # a run with noderoles that the holder of its lock is binding; the newest is over
 
 
 class LockOwner(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """A contender of a lock, ephemeral: what whoever holds it says of itself."""
+    """A contender of a lock, ephemeral: the statement of its holder about itself."""
 
     daemon: str
     host: str
@@ -340,7 +342,7 @@ class Cluster(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     admin_domain: str | None = None
 
 
-# -- changes: what a pure room returns and store.session.commit() writes, all or nothing --
+# -- changes: a pure room returns them, and store.session.commit() writes all or nothing --
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -374,7 +376,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class Raise(msgspec.Struct, frozen=True):
-    """The gate must exist, at whatever version: that rises by one. Any number may raise a gate at once."""
+    """The gate must exist, at any version: the version rises by one. Any number may raise a gate at once."""
 
     path: str
     data: Gate

@@ -1,8 +1,8 @@
-"""Who may do what in ZooKeeper, where each kind of client has a user of its own: one table. Pure.
+"""The rights of each kind of client in ZooKeeper, for clients with users of their own: one table. Pure.
 
 A row is for the znodes that its path names, where ``*`` stands for any one name, and for all below them that no longer path
-names. Rights are ZooKeeper's: c(reate) and d(elete) what is below a znode, r(ead) it, w(rite) it, and a, change its rights.
-ZooKeeper inherits none of them, so whoever makes a znode gives it those of its path.
+names. Rights are ZooKeeper's: c(reate) and d(elete) children of a znode, r(ead) it, w(rite) it, and a, change its rights.
+ZooKeeper inherits none of them, so the maker of a znode gives it those of its path.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ALL: Final = "cdrwa"
 
 
 class Kind(StrEnum):
-    """Who comes with a user of its own."""
+    """The kinds of clients with a user of their own."""
 
     ANNEALER = "annealer"
     BUILDER = "builder"
@@ -71,9 +71,9 @@ TABLE: Final = (
     Row(path="/nodepool/image", annealer="r", builder="cdrw", launcher="r", api="cdrw"),
 )
 
-#: The subtrees that are ours alone; what else is below ``/nodepool`` may be Nodepool's own.
+#: The subtrees that are ours alone; other znodes below ``/nodepool`` may be Nodepool's own.
 OURS: Final = ("/ocb", "/nodepool/image", "/nodepool/daemons", "/nodepool/clock")
-#: Above them, ours without what else is below.
+#: Above them, ours without their other children.
 ABOVE: Final = ("/", "/nodepool")
 
 

@@ -26,7 +26,7 @@ _REFERENCE: Final = re.compile(
     r"file:/[^\x00-\x1f\x7f]+|env:[A-Za-z_][A-Za-z0-9_]*|vault:[^\x00-\x20\x7f#]+#[^\x00-\x20\x7f#]+"
 )
 
-#: What is done with a secret: its place (a/b/c) and the object's text → what stands there instead.
+#: A replacement of a secret: its place (a/b/c) and the object's text → the new value.
 Replace = Callable[[str, str], Json]
 
 
@@ -136,7 +136,7 @@ def found(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
 
 
 def replaced(value: Any, replace: Replace, place: str = "") -> Any:
-    """The same with something else in place of each secret; what has none in it is shared."""
+    """A copy with another value in place of each secret; parts without a secret are shared."""
     if (text := text_of(value)) is not None:
         return replace(place, text)
     if isinstance(value, Mapping):
@@ -156,7 +156,7 @@ def hidden(value: Any) -> Any:
 
 
 def noted(value: Any) -> Any:
-    """The same as far as values are told apart: of what is encrypted its id, whatever the key."""
+    """A copy for comparisons: of an encrypted value its id, for any key."""
     return replaced(value, lambda _, text: {KEY: f"enc:{parts[1]}" if (parts := encrypted(text)) else text})
 
 

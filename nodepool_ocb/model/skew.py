@@ -21,7 +21,7 @@ def ahead(moment: float, now: float) -> bool:
 
 
 def believed(moment: float, now: float) -> float:
-    """When something was; long ago, where what is written lies in the future.
+    """The time of an event; long ago, if the written time is in the future.
 
     >>> believed(90.0, 100.0), believed(130.0, 100.0), believed(9e9, 100.0)
     (90.0, 130.0, 0.0)

@@ -1,12 +1,12 @@
 """A rollout as ZooKeeper holds it, and as one value.
 
-Three kinds of znodes, each below 256 KiB for 1,000 groups and any number of nodes, whatever becomes of these::
+Three kinds of znodes, each below 256 KiB for 1,000 groups and any number of nodes, in all their states::
 
     rollouts/<deployment>/<id>                  RolloutRecord: the rules, the names of the groups, how it stands
     rollouts/<deployment>/<id>/groups/<group>   GroupRecord: its definition, its members, how it stands
     rollouts/<deployment>/<id>/nodes/<part>     NodesRecord: nodes in their order, as many as fit
 
-Who is a member is decided once, when the rollout begins. A group's members are positions in the order of the
+Members are decided once, when the rollout begins. A group's members are positions in the order of the
 rollout's nodes, written as ranges ("0-12,15"): 200 groups of 5,000 nodes each take kilobytes. The rollout's own znode is
 made last, so a rollout that is there is whole; one without it was never begun. ``step.step`` decides in rounds, each
 of which touches one kind of znode only: so a round may be written in any number of transactions, in its order.
@@ -93,7 +93,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors: str = ""  # ``marks`` of the noderoles in ERROR when it failed last, or was put back
     errors_left_out: Times = 0  # how many more there were
     domains: tuple[str, ...] = ()  # "rack r1", "label zone:a": where the strategy limits nodes in flight
-    again: Mapping[str, Count] = {}  # what is to run again, by its role → the epoch of its newest run when this began
+    again: Mapping[
+        str, Count
+    ] = {}  # the noderoles to rerun: role → the epoch of the newest run at the start of the rollout
 
     def noting(self, errors: Mapping[str, int]) -> Progress:
         """With these as the noderoles in ERROR: role → generation. Of too many, the last by name are only counted."""
@@ -101,13 +103,13 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, errors=marks(errors)[: ERRORS_KEPT * MARK_BYTES], errors_left_out=left_out)
 
     def noted(self, errors: Mapping[str, int]) -> bool:
-        """Whether all these were in ERROR already, in the same generation. What was only counted is not known to be."""
+        """Whether all these were in ERROR already, in the same generation. Noderoles that were only counted are not known."""
         known = {self.errors[start : start + MARK_BYTES] for start in range(0, len(self.errors), MARK_BYTES)}
         return all(marks({role: generation}) in known for role, generation in errors.items())
 
 
 def marks(errors: Mapping[str, int]) -> str:
-    """Eight digits for each noderole in ERROR (role → generation), by role: a fraction of what the names would take.
+    """Eight digits for each noderole in ERROR (role → generation), by role: a fraction of the size of the names.
 
     >>> marks({"os": 1, "app": 3})
     '77ea2498d0eccad8'
@@ -147,12 +149,12 @@ class GroupRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     begun: Times = 0  # phases, in all batches and attempts
     turn: Times = 0  # the how many-th group it was to begin, or to fail
     attempt: Times = 0  # how often it has begun
-    promoted: Times = 0  # batches after which somebody let it go on
+    promoted: Times = 0  # batches after which a person let it go on
     reason: str | None = None  # why it failed: dependency, stopped, cancelled, or the name of a phase
     detail: str | None = None  # the same in a sentence, with numbers
     unmet: tuple[str, ...] = ()  # the criteria that were not met, with numbers
-    accepted: str | None = None  # its failure counts as success, for the reason that somebody gave
-    by: str | None = None  # who promoted or accepted it
+    accepted: str | None = None  # its failure counts as success, for this reason of a person
+    by: str | None = None  # the person that promoted or accepted it
 
 
 class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -165,24 +167,24 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     state: RolloutState = RolloutState.RUNNING
     since: Moment = 0.0  # when the state changed last
     started: Moment = 0.0
-    by: str | None = None  # who started it, or changed its course last
+    by: str | None = None  # the person that started it, or changed its course last
     reason: str | None = None  # why it stands where it stands
-    attempt: Times = 1  # +1 whenever somebody lets it go on: resumes it, retries it, or accepts what ended it
-    by_person: bool = False  # it was cancelled by somebody, not by a failure
-    retrying: bool = False  # what failed is being put back, to be sent again
-    ignored_failures: tuple[str, ...] = ()  # failed groups that stop or cancel nothing any more, since somebody resumed
+    attempt: Times = 1  # +1 whenever a person lets it go on: by resume, retry, or accept
+    by_person: bool = False  # it was cancelled by a person, not by a failure
+    retrying: bool = False  # failed noderoles are being put back, to be sent again
+    ignored_failures: tuple[str, ...] = ()  # failed groups that stop or cancel nothing any more, because of a resume
     breaker_offset: Times = 0  # failed nodes that the breaker does not count, for the same reason
-    again: str | None = None  # it runs again what is ACTIVE: what that is, in words; None: it commits what is PROPOSED
-    task_run: Id | None = None  # the run of tasks whose stages its phases name
+    again: str | None = None  # it reruns ACTIVE noderoles: these, in words; None: it commits PROPOSED noderoles
+    task_run: Id | None = None  # the run of tasks with the stages that its phases name
     sends: Mapping[str, tuple[str, ...]] = {}  # phase → the roles of the tasks of that run that it sends
-    may_fail: tuple[str, ...] = ()  # of these, the roles whose failure counts for nothing
-    aside: str | None = None  # by whom, until when and why its deployment is paused
+    may_fail: tuple[str, ...] = ()  # of these, the roles that may fail
+    aside: str | None = None  # author, end and reason of the pause of its deployment
     aside_since: Moment | None = None  # since when it stands still for that
     aside_seconds: Moment = 0.0  # for how long it has stood still before
 
 
 def cancelled(head: RolloutRecord) -> bool:
-    """Whether somebody is cancelling it: then what runs is ended, also on nodes that have failed."""
+    """Whether a person is cancelling it: then runs are ended, also on nodes that have failed."""
     return head.state is RolloutState.CANCELLING and head.by_person
 
 
@@ -203,7 +205,7 @@ class Rollout(msgspec.Struct, frozen=True):
 
 
 def split(nodes: Mapping[str, Progress]) -> tuple[int, ...]:
-    """How many nodes go into each part, so that none can outgrow its znode whatever becomes of its nodes."""
+    """How many nodes go into each part, so that none can outgrow its znode in any state of its nodes."""
     sizes, room = [0], PART_BYTES
     for name, progress in nodes.items():
         own = len(msgspec.json.encode((name, progress.domains, progress.again)))
@@ -225,7 +227,7 @@ def parts(rollout: Rollout) -> dict[str, Record]:
 
 
 def changed(before: Rollout, after: Rollout) -> dict[str, Record]:
-    """Those of the parts that differ; what it costs depends on what changed, as good as."""
+    """Those of the parts that differ; the cost depends almost only on the changes."""
     made: dict[str, Record] = {}
     if after.nodes is not before.nodes:
         ends = list(accumulate(after.sizes))
@@ -250,7 +252,7 @@ def _in_parts(rollout: Rollout, wanted: Collection[int] | None = None) -> Iterat
 def whole(head: RolloutRecord, groups: Mapping[str, GroupRecord], nodes: Iterable[NodesRecord]) -> Rollout:
     """A rollout from its parts; those of the nodes in the order of their paths. Raises Invalid where they contradict.
 
-    What decides, tells and draws need not look whether a name is known, or a phase there.
+    Code that decides, reports and draws need not check names and phases.
     """
     held = [record.nodes for record in nodes]
     every = {name: progress for some in held for name, progress in some.items()}
@@ -324,7 +326,7 @@ def _positions(written: str) -> Iterator[int]:
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What becomes of a node, of a group, or of the rollout (then the name is empty), and why.
+    """The new state of a node, of a group, or of the rollout (then the name is empty), and the reason.
 
     It holds the whole new record: to apply one twice changes nothing.
     """

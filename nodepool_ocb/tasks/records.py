@@ -1,6 +1,6 @@
 """A task list as ZooKeeper holds it: the texts of its files, in parts, below a record that says which upload counts.
 
-Parts are written first, below a folder of their own, and never changed; the record names the folder. So whoever reads sees
+Parts are written first, below a folder of their own, and never changed; the record names the folder. So readers see
 one upload whole::
 
     tasks/releases/<release>                       TaskListRecord
@@ -34,11 +34,11 @@ class TaskListRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=
     tasks: Times = 0  # in all files
     text_bytes: Count = 0  # of all files
     since: Moment = 0.0  # when the list was uploaded
-    by: str | None = None  # who uploaded it
-    lenient: bool = False  # it was read as Fuel read it: what is a slip else is a warning
+    by: str | None = None  # the uploader
+    lenient: bool = False  # it was read as in Fuel: some refusals are warnings
     compat_prefix: bool = False  # its patterns match the beginnings of names
-    release: Name | None = None  # of a deployment: whose list lies below its own
-    life: Moment = 0.0  # of a deployment: when that was made; what names another time is of a former one
+    release: Name | None = None  # of a deployment: the release with the list below its own
+    life: Moment = 0.0  # of a deployment: its creation; a list with another time is of a former one
 
 
 class TaskListPart(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -48,7 +48,7 @@ class TaskListPart(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1)
 
 
 class TaskSettings(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``tasks/deployments/<deployment>/settings``: what its conditions and facts read."""
+    """``tasks/deployments/<deployment>/settings``: the inputs of its conditions and facts."""
 
     settings: Mapping[str, Json]
     since: Moment = 0.0

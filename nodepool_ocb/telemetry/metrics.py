@@ -1,4 +1,4 @@
-"""What a daemon counts, for Prometheus; docs/metrics.md is generated from this file.
+"""The metrics of a daemon, for Prometheus; docs/metrics.md is generated from this file.
 
 Counters are bumped after the commit that they tell of, never before. Names carry their unit; labels have few
 values (a node or a noderole is never one).
@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram, Metric, disab
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-# A second series for each counter, that nobody asked for.
+# A second series for each counter, which is not needed.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _FAST: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -27,9 +27,9 @@ TURN_SECONDS: Final = Histogram("nodepool_ocb_turn_seconds", "How long a turn to
 # -- work --
 TRANSITIONS: Final = Counter("nodepool_ocb_transitions", "Events committed to noderoles.", ["event"])
 NODEROLES: Final = Gauge("nodepool_ocb_noderoles", "Noderoles as this daemon's cache has them.", ["state"])
-DRIFT: Final = Gauge("nodepool_ocb_noderoles_drift", "Noderoles by what their newest check found.", ["drift"])
+DRIFT: Final = Gauge("nodepool_ocb_noderoles_drift", "Noderoles by the result of their newest check.", ["drift"])
 CHECKS_ASKED: Final = Counter(
-    "nodepool_ocb_checks_asked", "Checks, and runs of what drifted, that schedules asked for."
+    "nodepool_ocb_checks_asked", "Checks, and reruns of drifted noderoles, that schedules requested."
 )
 SLOTS: Final = Gauge("nodepool_ocb_slots", "How many jigs this annealer may run at once.")
 SLOTS_BUSY: Final = Gauge("nodepool_ocb_slots_busy", "How many jigs it runs now.")
@@ -43,7 +43,9 @@ FORBIDDEN_FILES: Final = Counter(
     "Refusals to read a file of this host that a task or an attribute names, by the setting that does not allow it.",
     ["setting"],
 )
-RUN_LOG_FAILURES: Final = Counter("nodepool_ocb_run_log_failures", "Runs whose output could not be kept in a file.")
+RUN_LOG_FAILURES: Final = Counter(
+    "nodepool_ocb_run_log_failures", "Runs without a log file, because their output could not be written."
+)
 TAKEOVERS: Final = Counter("nodepool_ocb_takeovers", "Runs taken over from an annealer that died or let go.")
 HOOK_SECONDS: Final = Histogram("nodepool_ocb_hook_seconds", "How long a hook took.", ["hook"], buckets=_FAST)
 HOOK_FAILURES: Final = Counter("nodepool_ocb_hook_failures", "Hooks that raised.", ["hook"])
@@ -57,7 +59,7 @@ TASK_RUNS_DRIVEN: Final = Gauge("nodepool_ocb_task_runs_driven", "Runs of tasks 
 TASK_RUN_WRITES: Final = Counter("nodepool_ocb_task_run_writes", "Transactions that took a run of tasks on.")
 TASK_RUN_STEP_SECONDS: Final = Histogram("nodepool_ocb_task_run_step_seconds", "One look at a run of tasks.")
 ROLLOUT_STEP_SECONDS: Final = Histogram(
-    "nodepool_ocb_rollout_step_seconds", "How long it took to decide what a rollout does next.", buckets=_FAST
+    "nodepool_ocb_rollout_step_seconds", "Time to decide the next step of a rollout.", buckets=_FAST
 )
 
 # -- the webhook --
@@ -79,24 +81,24 @@ UPLOAD_SECONDS: Final = Histogram("nodepool_ocb_upload_seconds", "How long an up
 UPLOADS_BUSY: Final = Gauge("nodepool_ocb_uploads_busy", "Uploads under way here.")
 IMAGE_BUILDS_READY: Final = Gauge("nodepool_ocb_image_builds_ready", "Ready builds of an image, anywhere.", ["image"])
 IMAGE_BUILDS_FAILED: Final = Gauge(
-    "nodepool_ocb_image_builds_failed", "Failed builds of an image whose records are still kept.", ["image"]
+    "nodepool_ocb_image_builds_failed", "Failed builds of an image, of those with a kept record.", ["image"]
 )
 LEAKS: Final = Counter("nodepool_ocb_leaks", "Uploads that no record named, deleted at their providers.")
 WORK_FAILURES: Final = Counter("nodepool_ocb_work_failures", "Work on a thread that raised; each is in the log.")
 
 # -- ZooKeeper --
-STALE: Final = Counter("nodepool_ocb_zookeeper_stale", "Transactions refused: somebody was first.")
+STALE: Final = Counter("nodepool_ocb_zookeeper_stale", "Transactions refused: another client wrote first.")
 SWEEPS: Final = Counter("nodepool_ocb_sweeps", "Sweeps: reads of everything, in case a watch was missed.")
 QUARANTINED: Final = Gauge("nodepool_ocb_quarantined", "Znodes that cannot be decoded.")
 
-#: What a session counts by itself: attribute → meaning. The metric is ``nodepool_ocb_zookeeper_<attribute>``.
+#: The counters of a session: attribute → meaning. The metric is ``nodepool_ocb_zookeeper_<attribute>``.
 OF_SESSION: Final[Mapping[str, str]] = {
-    "ambiguous": "Transactions whose answer was lost; reading again shows what became of them.",
+    "ambiguous": "Transactions with a lost answer; a new read shows their result.",
     "unresolved": "Those of them with a signature that reading could not settle; is to stay 0.",
     "connections": "Connections made, the first one included.",
 }
 
-#: The same, of what is no count.
+#: The same, for values that are not counted.
 LARGEST_OF_SESSION: Final[Mapping[str, str]] = {
     "largest_bytes": "Size of the largest transaction sent; 512 KiB is refused, half of that aimed at.",
     "largest_changes": "Changes in the transaction with the most of them; above 500 is refused, 250 aimed at.",

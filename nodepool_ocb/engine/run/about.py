@@ -1,4 +1,4 @@
-"""What a death or a stop of the annealer does in each phase of a run, in words for docs/runs.md."""
+"""The effect of a death or a stop of the annealer in each phase of a run, in words for docs/runs.md."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from nodepool_ocb.engine.run.words import Phase
 
 
 class About(msgspec.Struct, frozen=True):
-    """What people want to know of a phase that no rule says."""
+    """Facts about a phase that no rule states."""
 
-    stands: str  # what of it is in ZooKeeper, and on the machine
-    killed: str  # what follows when the annealer dies there
-    frozen: str  # what follows, when it is frozen for longer than its session lives, and thawed
-    ignored: str = "Nothing."  # why it changes nothing to be cancelled, or to drain, where no rule says what to do
+    stands: str  # its traces in ZooKeeper and on the machine
+    killed: str  # the consequence if the annealer dies there
+    frozen: str  # the consequence if it is frozen for longer than its session lives, and thawed
+    ignored: str = "Nothing."  # the reason why a cancel or a drain without a rule changes nothing
 
 
-_VOID: Final = "As after kill -9 once the session's time is over. When the annealer goes on it hears SESSION_LOST"
-_BLIND: Final = "Where its jig cannot find a run again, it is done anew, or is in ERROR if its role is destructive."
+_VOID: Final = "As after kill -9 once the session's time is over. When the annealer goes on, it gets SESSION_LOST"
+_BLIND: Final = (
+    "If its jig cannot find the run again, the noderole runs again, or is in ERROR if its role is destructive."
+)
 ABOUT: Final[Mapping[Phase, About]] = {
     Phase.CLAIMING: About(
         "The claim and the noderole in TRANSITION are written, or nothing is. Nothing was ordered.",
-        "A claim that was written goes with the session; another annealer takes the noderole over and starts it. A destructive"
-        " role whose jig cannot find a run again is in ERROR instead, for a person to look.",
+        "A claim that was written goes with the session; another annealer takes the noderole over and starts it. If the jig"
+        " cannot find a run again, a destructive role is in ERROR instead, so that a person looks.",
         f"{_VOID}, and has nothing to leave alone.",
-        "It is remembered. As soon as the claim is written, what goes on of a run that is cancelled is ended; an annealer that"
+        "It is remembered. As soon as the claim is written, a cancelled run is ended on the machine; an annealer that"
         " drains gives the node back instead.",
     ),
     Phase.RUNNING: About(
         "The claim stands, the noderole is in TRANSITION, and its script may go on on the machine.",
         "The script goes on. When the session's time is over another annealer takes the noderole over under a higher epoch,"
         f" and attaches to the script or gets its result: it is not started again. {_BLIND}",
-        f"{_VOID}; what it orders or writes late is refused, by the machine for its epoch and by ZooKeeper for its fence.",
+        f"{_VOID}; its late orders and writes are refused, by the machine for its epoch and by ZooKeeper for its fence.",
     ),
     Phase.CANCELLING: About(
         "As RUNNING, and the noderole has its cancel_reason.",
@@ -53,10 +55,10 @@ ABOUT: Final[Mapping[Phase, About]] = {
         "The claim stands, and the noderole is in TRANSITION. The outcome is here and on the machine.",
         f"The annealer that takes the noderole over asks the machine, which gives the same result. {_BLIND}",
         f"{_VOID}, and forgets the outcome: the machine still has it.",
-        "Nothing here: whatever the outcome is, its noderole is written as failed for that reason.",
+        "Nothing here: for any outcome, its noderole is written as failed for that reason.",
     ),
     Phase.RELEASING: About(
-        "The transaction that gives the node back is under way. What was begun goes on.",
+        "The transaction that gives the node back is under way. A run that was begun goes on.",
         "As if the node had been given back: the claim goes, now or with the session, and another annealer attaches.",
         f"{_VOID}, and has nothing to do.",
         "Nothing: the annealer that takes the noderole over does it.",

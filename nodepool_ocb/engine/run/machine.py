@@ -1,4 +1,4 @@
-"""The table of rules, what a rule may depend on, and the one step that a run can take."""
+"""The table of rules, the conditions of rules, and the one step that a run can take."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def first_unwritable(run: RunState) -> bool:
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """In this phase and at this event, where the condition holds: the next phase, and what is to be done."""
+    """In this phase and at this event, if the condition holds: the next phase, and the instructions."""
 
     phase: Phase
     event: Event
@@ -217,7 +217,7 @@ def _rules() -> tuple[Rule, ...]:
 
 
 def _answers(phase: Phase) -> tuple[Rule, ...]:
-    """What a jig's answers come to, whatever it was asked, and what ends a run without any."""
+    """The rules for a jig's answers to any order, and for the end of a run without an answer."""
     at, do = Event, Do
     reporting, releasing, waiting, over = Phase.REPORTING, Phase.RELEASING, Phase.WAITING, Phase.OVER
     return (
@@ -243,7 +243,7 @@ _INDEX: Final[Mapping[tuple[Phase, Event], tuple[Rule, ...]]] = {
     for rule in RULES
 }
 
-#: What an event counts, before the rules are asked.
+#: The counter that an event raises, before the rules are asked.
 _COUNTED: Final[Mapping[Event, str]] = {
     Event.FAULT: "faults",
     Event.UNREACHED: "unreached",
@@ -256,7 +256,7 @@ _COUNTED: Final[Mapping[Event, str]] = {
 
 
 def step(run: RunState, event: Event, **learnt: Any) -> tuple[RunState, tuple[Do, ...]]:
-    """What an event makes of a run, and what is to be done for it, in order.
+    """The state of a run after an event, and the instructions for it, in order.
 
     ``learnt``: fields of the run that came with the event.
     """

@@ -1,4 +1,4 @@
-"""What a run can be in, what an annealer can hear of it, and what it can be told to do: the comments stand in docs/runs.md."""
+"""The phases of a run, its events and its instructions: the comments are printed in docs/runs.md."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Phase(StrEnum):
     CANCELLING = "CANCELLING"  # it is to end: its jig leaves it alone, then the machine ends it
     REPORTING = "REPORTING"  # its outcome is known, and sent to be written
     WAITING = "WAITING"  # its outcome is known, and cannot be written now
-    RELEASING = "RELEASING"  # the node is being given back; what was begun goes on
+    RELEASING = "RELEASING"  # the node is being given back; a run that was begun goes on
     OVER = "OVER"  # nothing of it is held any more
 
 
 class Event(StrEnum):
-    """What an annealer can hear of a run."""
+    """The events of a run that reach an annealer."""
 
     CLAIMED = "CLAIMED"  # the claim is written
     REFUSED = "REFUSED"  # the claim, or the outcome, was not written
@@ -37,29 +37,29 @@ class Event(StrEnum):
     PASSED_ON = "PASSED_ON"  # the outcome is written, and the node is claimed for its next noderole
     TOO_LARGE = "TOO_LARGE"  # the outcome is more than one transaction may hold
     UNWRITABLE = "UNWRITABLE"  # the outcome has a value that no record may hold
-    WALL_CHANGED = "WALL_CHANGED"  # the outcome was refused: somebody wrote the noderole's attributes meanwhile
+    WALL_CHANGED = "WALL_CHANGED"  # the outcome was refused: another client wrote the noderole's attributes meanwhile
     READ = "READ"  # those are read, and the outcome goes on top of them
     DUE = "DUE"  # the timer to write the outcome again is due
-    RELEASED = "RELEASED"  # the answer to giving the node back, whatever it is
+    RELEASED = "RELEASED"  # any answer to the transaction that gives the node back
     DRAINED = "DRAINED"  # the annealer ends, and its time to wait for runs is over
     NOT_ALLOWED = "NOT_ALLOWED"  # the state machine of noderoles refuses the outcome
     SESSION_LOST = "SESSION_LOST"  # the session that made the claim is over
 
 
 class Do(StrEnum):
-    """What an annealer is to do."""
+    """The instructions to an annealer."""
 
     START = "START"  # give the jig its order, in a slot
     AGAIN = "AGAIN"  # give the jig its order again, after a second
     STOP = "STOP"  # tell the jig to leave the run alone
-    CANCEL = "CANCEL"  # have what runs on the machine ended
-    CANCEL_AGAIN = "CANCEL_AGAIN"  # have what runs on the machine ended, after a second
-    LOSE = "LOSE"  # hear that it ENDED: nobody can know how
+    CANCEL = "CANCEL"  # end the run on the machine
+    CANCEL_AGAIN = "CANCEL_AGAIN"  # end the run on the machine, after a second
+    LOSE = "LOSE"  # raise ENDED with an unknown result
     JUDGE = "JUDGE"  # find out whether the machine is dead by agreement: hear DEAD or DOUBTED
     WRITE = "WRITE"  # write the outcome; with it claim the next noderole of the node, if there is one
     WRITE_ALONE = "WRITE_ALONE"  # write the outcome without any neighbour
-    WRITE_FAILURE = "WRITE_FAILURE"  # write that what it gave back is too large, or cannot be kept
-    READ_WALL = "READ_WALL"  # read the attributes that somebody wrote meanwhile
+    WRITE_FAILURE = "WRITE_FAILURE"  # write that its returned attributes are too large, or cannot be kept
+    READ_WALL = "READ_WALL"  # read the attributes that another client wrote meanwhile
     WAIT = "WAIT"  # make a timer to write again
     RECORD = "RECORD"  # count the run, and tidy after it
     HAND_OVER = "HAND_OVER"  # go on with the noderole that was claimed with the outcome, in the same slot
@@ -75,4 +75,4 @@ class Do(StrEnum):
     FORGET = "FORGET"  # tell the jig that the node is not ours any more, forget the run, and give its slot back
     FEED = "FEED"  # look at nodes that wait for a slot
     CLAIM_LATER = "CLAIM_LATER"  # claim the noderole again after a while
-    LOOK = "LOOK"  # look at the node again: delete a claim that nothing stands behind, claim what may start
+    LOOK = "LOOK"  # look at the node again: delete a claim without an owner, claim a noderole that may start
