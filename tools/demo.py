@@ -1,7 +1,8 @@
-"""The demo: machines from nothing to ready, alone and in groups, a task list in its order, images from a request to an upload;
-every step is a command that a user types.
+"""The demo: machines become ready, alone and in groups; a task list runs in its order; images are built and uploaded.
 
-Exit status 0 means that every scene came to its end. What it runs on is stage.py's; the scenes are in modules of their own.
+Every step is a command that a user types.
+
+Exit status 0 means that every scene came to its end. stage.py starts the servers; the scenes are in modules of their own.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FOLDER: Final = Path(tempfile.gettempdir()) / f"nodepool-ocb-demo-{os.getuid()}"
 
 
 def main() -> int:
-    """Play, or stop what an earlier play left running; gives the exit status."""
+    """Play, or stop the servers that an earlier play left running; returns the exit status."""
     asked = _arguments()
     if asked.stop:
         return stop()
@@ -117,7 +118,7 @@ def perform(play: Play) -> None:
 
 
 def close(play: Play) -> None:
-    """What a visitor may look at."""
+    """Print the places that a visitor may look at."""
     play.title("Look for yourself")
     hosts = play.built["zookeeper"]
     play.say("All state is JSON in ZooKeeper. With zk-shell (pip install zk-shell), while the demo is kept:")

@@ -172,7 +172,7 @@ def _moves_of(machine: StateMachine[Any, Any], event: StrEnum) -> Iterator[str]:
 
 
 def runs() -> str:
-    """A run as a machine: prose, what a death does in each phase, and the whole table from engine/run."""
+    """A run as a machine: prose, the effect of a death in each phase, and the whole table from engine/run."""
     said = comments(words)
     parts = [
         "# The phases of a run\n",
@@ -464,7 +464,7 @@ def architecture() -> str:
 
 
 def folders() -> str:
-    """Each folder of the contract of layers, lowest first: what it is, and its modules."""
+    """Each folder of the contract of layers, lowest first: its content and its modules."""
     contracts = configparser.ConfigParser()
     contracts.read(ROOT / "setup.cfg")
     layers = contracts["importlinter:contract:layers"]["layers"].strip().split("\n")

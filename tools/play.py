@@ -1,4 +1,4 @@
-"""What the scenes of the demo are made of: words, commands as a user types them, and waiting for what they bring about."""
+"""The parts of the demo's scenes: words, commands as a user types them, and waits for their effects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Failed(Exception):
 
 
 class Play:
-    """Shows on the console what a scene does; ``built`` is what the stage said of itself."""
+    """Shows the actions of a scene on the console; ``built`` is the stage's description of itself."""
 
     def __init__(self, built: Mapping[str, Any], fast: bool, keep: bool) -> None:
         self.built, self.keep = built, keep
@@ -52,7 +52,7 @@ class Play:
         self.pause(1.0)
 
     def answer(self, text: str) -> None:
-        """What a command that was only typed would say."""
+        """The output that a command would have that was only typed."""
         self._typed = False
         self.say(text)
 
@@ -119,7 +119,7 @@ class Play:
 
     @contextmanager
     def _shown(self, *words: str) -> Iterator[None]:
-        """A command shows what it shows, until it is interrupted, as by Ctrl-C."""
+        """Show the output of a command until it is interrupted, as by Ctrl-C."""
         with subprocess.Popen([COMMAND, *words], env=self._environment) as process:
             try:
                 yield
@@ -128,7 +128,7 @@ class Play:
 
     @contextmanager
     def _changes(self) -> Iterator[Iterator[dict[str, Any]]]:
-        """What ``noderole list --watch`` says, as it says it."""
+        """The lines of ``noderole list --watch``, as they come."""
         with subprocess.Popen(
             [COMMAND, "noderole", "list", "--watch"], env=self._environment, stdout=subprocess.PIPE, text=True
         ) as process:

@@ -1,7 +1,7 @@
-"""What stands behind the demo: a private ZooKeeper, machines, two annealers and two builders, in one folder.
+"""The servers of the demo: a private ZooKeeper, machines, two annealers and two builders, in one folder.
 
 ``python tools/stage.py FOLDER`` prints one line of JSON when all of it is up, and takes all of it down, the folder
-included, at SIGTERM or when its stdin closes; a line ``keep`` on stdin makes it outlive whoever started it.
+included, at SIGTERM or when its stdin closes. A line ``keep`` on stdin makes it outlive its parent.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main(folder: Path) -> None:
 
 
 def build(folder: Path, up: ExitStack) -> dict[str, Any]:
-    """Start everything; gives what the demo needs to know of it."""
+    """Start everything; returns the data that the demo needs."""
     (folder / "pid").write_text(f"{os.getpid()}\n")
     server = up.enter_context(Server(fsync=False))
     farm = up.enter_context(Farm(MACHINES, folder / "machines"))
@@ -112,7 +112,7 @@ def places(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def remove_docker_images(zookeeper: ZooKeeperSettings) -> None:
-    """What the builders sent to the engine, by this cluster's stamp."""
+    """Remove the images that the builders sent to the engine, by this cluster's stamp."""
     with Session(zookeeper) as session:
         znode = session.get(paths.CLUSTER)
     if znode is not None:
@@ -129,7 +129,7 @@ def say(words: dict[str, Any]) -> None:
 
 
 def wait() -> None:
-    """Until stdin closes, or for ever once somebody said ``keep``."""
+    """Wait until stdin closes, or for ever after a line ``keep``."""
     if "keep\n" in list(sys.stdin):
         while True:
             signal.pause()

@@ -33,7 +33,7 @@ TASKS: Final[Mapping[str, Benchmark]] = {"plans": planning.measure}
 
 @click.group()
 def main() -> None:
-    """Measure what was promised about speed."""
+    """Measure the promised speed."""
 
 
 def benchmarked(benchmarks: Mapping[str, Benchmark]) -> Callable[[F], F]:

@@ -1,4 +1,4 @@
-"""What a builder costs when there is nothing to do, and how long uploads take that cost nothing themselves.
+"""The cost of an idle builder, and the time of uploads that cost nothing themselves.
 
 The floor of an upload is the same file copied and its checksum taken, without any record of it.
 """

@@ -27,7 +27,7 @@ def server() -> Iterator[Server]:
 
 
 def settings(server: Server) -> ZooKeeperSettings:
-    """Of a chroot that nobody has used."""
+    """Of an unused chroot."""
     return ZooKeeperSettings(hosts=f"{server.hosts}/bench-{os.getpid()}-{next(_chroots)}", session_timeout_seconds=20.0)
 
 

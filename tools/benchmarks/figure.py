@@ -1,4 +1,4 @@
-"""A figure: what was measured, beside what, and whether it is as was promised."""
+"""A figure: the measured value, the value for comparison, and whether the promise holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Round = Callable[[], float]
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the table. ``ratio`` is what the target speaks of; None where a side could not be measured."""
+    """One line of the table. The target is about ``ratio``; None if a side could not be measured."""
 
     name: str  # of the benchmark that it belongs to
     what: str
@@ -34,7 +34,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """How much is measured: ``share`` scales the sizes, 1 is what was promised."""
+    """The size of a measurement: ``share`` scales the sizes, 1 is the promised size."""
 
     rounds: int = 5
     share: float = 1.0

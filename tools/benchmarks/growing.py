@@ -1,4 +1,4 @@
-"""What ten times as many noderoles cost an annealer: CPU for each that it converges, memory for each that it knows."""
+"""The cost of ten times as many noderoles for an annealer: CPU for each converged noderole, memory for each known one."""
 
 from __future__ import annotations
 

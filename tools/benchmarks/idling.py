@@ -1,4 +1,4 @@
-"""What an annealer asks of ZooKeeper when there is nothing to do: no write at all, and next to no request."""
+"""The requests of an idle annealer to ZooKeeper: no writes, and almost no reads."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Two hundred real machines, five scripts each that depend on one another: steps a second, beside pyinfra and Ansible.
 
-The machines are sshd processes on this computer, which does the work of both sides: what is compared is what each side
-costs. Cold: no connection is open yet. Warm: those of the round before are. The peers connect anew, as they always do.
+The machines are sshd processes on this computer, which does the work of both sides: the costs of the sides are compared.
+Cold: no connection is open yet. Warm: those of the round before are. The peers connect again, as they always do.
 
-All sides do the same, as somebody would who uses them as they are meant to be used: five operations for each machine, each
-a command of its own whose exit status is looked at before the next is started; as many machines at a time for each; and
-the clock starts when the program has been loaded and knows its machines, with the first of them yet to be connected to.
+All sides do the same work, in their intended use: five operations for each machine, with one command each. The exit
+status is checked before the next command starts. Each side works on as many machines at a time. The clock starts when the
+program is loaded and knows its machines, before the first connection.
 """
 
 from __future__ import annotations

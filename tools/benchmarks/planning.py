@@ -1,7 +1,7 @@
 """Task lists compiled to plans, beside a plan of networkx that has an edge for each pair of instances.
 
 Each round is a process of its own, so that its CPU and its peak memory are those of one plan. The lists look like Fuel's: five
-roles, a fifth of the tasks on each node, three requirements a task, stages, groups in chunks, and every tenth task after
+roles, a fifth of the tasks on each node, three requirements a task, stages and groups in chunks. Every tenth task is after
 all instances of another.
 """
 
@@ -32,7 +32,7 @@ PEER: Final = 400  # tasks, and nodes, of the plan with all edges
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What one plan took."""
+    """The cost of one plan."""
 
     cpu_seconds: float
     peak_mb: float  # of the whole process
@@ -135,7 +135,7 @@ def _ours(tasks: TaskList, members: list[Member]) -> int:
 
 
 def _all_edges(tasks: TaskList, members: list[Member]) -> int:
-    """As Fuel did it, but without the order of groups, and without what depends on conditions."""
+    """As in Fuel, but without the order of groups and without conditions."""
     on = {task.id: [node.name for node in members if set(task.roles) & set(node.roles)] for task in tasks.tasks}
     graph: nx.DiGraph[tuple[str, str]] = nx.DiGraph()
     for task in tasks.of_kind(Kind.SHELL):

@@ -1,4 +1,4 @@
-"""The table for people, and the JSON for what comes after."""
+"""The table for people, and the JSON for programs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def number(value: float | None) -> str:
 
 
 def write(file: Path, figures: Iterable[Figure], plan: Plan) -> None:
-    """The figures, and what they were measured on."""
+    """Print the figures, and the machine of the measurement."""
     shown: list[dict[str, Any]] = [{**msgspec.structs.asdict(figure), "holds": figure.holds} for figure in figures]
     about = {
         "measured": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -105,7 +105,7 @@ def _unmount(folder: str) -> None:
 
 
 def watched(ours: Room, fresh: bool) -> list[Reach]:
-    """What each test reaches. A test is watched again when its file has changed; the product may have."""
+    """The functions that each test reaches. A test is watched again if its file has changed; the product may have."""
     known = {} if fresh or not REACH.exists() else {reach.test: reach for reach in _read()}
     files = sources(FOLDERS)
 

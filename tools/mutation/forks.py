@@ -27,7 +27,7 @@ SAID: Final = os.dup(2)  # where people read, whatever a fork's own is
 
 
 class Ended(Exception):
-    """It used up its time, or was ended; what it had sent was given before."""
+    """It used up its time, or was ended; its earlier messages were delivered before."""
 
 
 def lines(work: Work, cpu_seconds: int | None = None, clock_seconds: float | None = None) -> Iterator[bytes]:

@@ -33,7 +33,7 @@ SLOWER_ON_CLOCK: Final = 4  # times
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What came of a mutant; ``by`` is the test that failed first, ``left`` counts the tests that were not asked."""
+    """The result of a mutant; ``by`` is the test that failed first, ``left`` counts the tests that were not asked."""
 
     fate: Fate
     by: str = ""
@@ -82,7 +82,7 @@ def _in_turn(reaches: Iterable[Reach]) -> list[Reach]:
 def _reaching(mutant: Mutant, reaches: Sequence[Reach]) -> tuple[list[Reach], bool]:
     """The tests that reach the function, also where it stood in another file when they were watched.
 
-    Where none does, it runs while its module is imported, as what stands in no function: then those that reach the module.
+    If none does, the code runs while its module is imported: then the tests that reach the module.
     """
     if mutant.function:
         for place in (f"{mutant.file}::{mutant.function}", f"::{mutant.function}"):
@@ -168,7 +168,7 @@ class _Swapping(_Steady):
 
 
 def swap(root: Path, mutant: Mutant) -> None:
-    """Every function of this process that is as the mutant's was does what the mutant's does.
+    """Give the body of the mutant's function to every function of this process that equals the former one.
 
     Raises LookupError where there is none.
     """

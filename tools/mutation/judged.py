@@ -12,7 +12,7 @@ from mutation.mutant import Mutant
 
 
 class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of them, by what stays the same while other code comes and goes."""
+    """A mutant, identified by properties that do not depend on other code."""
 
     file: str
     function: str
@@ -25,17 +25,17 @@ class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What a person has said about mutants."""
+    """The judgement of a person about mutants."""
 
     entries: tuple[Judged, ...] = ()
 
     def reason(self, mutant: Mutant) -> str | None:
-        """Why it may survive; None where nobody has judged it."""
+        """The reason why it may survive; None without a judgement."""
         key = (mutant.file, mutant.function, _trimmed(mutant.change))
         return next((entry.reason for entry in self.entries if entry.key == key), None)
 
     def idle(self, root: Path, files: Iterable[str]) -> list[Judged]:
-        """Entries of these files whose code is not there any more."""
+        """Entries of these files for code that is gone."""
         texts = {file: _trimmed((root / file).read_text()) for file in files}
         return [entry for entry in self.entries if entry.file in texts and not _stands(entry, texts[entry.file])]
 

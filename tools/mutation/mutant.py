@@ -1,6 +1,6 @@
-"""A mutant: the product with one piece of it changed; and a sample of all that there are.
+"""A mutant: the product with one changed piece; and a sample of all mutants.
 
-The order of a sample is that of a hash over the seed, the function and the number of the change in it, so that a sample
+The order of a sample is that of a hash over the seed, the function and the number of the change in it. So a sample
 hardly moves when code changes elsewhere.
 """
 
@@ -32,7 +32,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What stays the same while other code comes and goes."""
+        """A key that does not depend on other code."""
         return self.file, self.function, self.change
 
 
@@ -46,7 +46,7 @@ class _Candidate(NamedTuple):
 
 
 class _File:
-    """A module in pieces. Raises what libcst raises where it is no Python."""
+    """A module in pieces. Raises the errors of libcst if it is no Python."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.name = name

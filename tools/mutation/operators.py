@@ -1,7 +1,7 @@
-"""What may become of a piece of code: the operators of mutmut, and those that it has not.
+"""The mutations of a piece of code: the operators of mutmut, and additional ones.
 
-mutmut changes operators, numbers, names, arguments, assignments and the arms of a condition. Here are also: a statement that
-is gone, a condition that always holds or never, one side alone of what is put together, an element that is missing.
+mutmut changes operators, numbers, names, arguments, assignments and the arms of a condition. The additional
+ones: a removed statement, a condition that always or never holds, one side of an operation, a missing element.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TYPES_ONLY: Final = frozenset({"cast", "isinstance", "issubclass", "len", "NewTy
 
 
 def mutated(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Whatever may stand in the place of this one piece; pieces in it have their own turn."""
+    """The replacements of this one piece; pieces in it have their own turn."""
     for kind, operator in OPERATORS:
         if isinstance(node, kind):
             yield from operator(node)

@@ -1,4 +1,4 @@
-"""The table for people, and the JSON for what comes after."""
+"""The table for people, and the JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KILLED = ("killed", "time-out")
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A mutant and what came of it; ``reason`` says why it may survive."""
+    """A mutant and its result; ``reason`` is the reason why it may survive."""
 
     mutant: Mutant
     verdict: Verdict

@@ -119,7 +119,7 @@ class First:
 
 
 class Watching:
-    """A plugin that runs each test that is not known yet, and sends what it reaches."""
+    """A plugin that runs each unknown test, and sends the functions that it reaches."""
 
     def __init__(self, room: Room, files: Iterable[str], known: Mapping[str, Reach], send: Send) -> None:
         self._files = {str(room.root / file): dict(_functions(room.root, file)) for file in files}

@@ -21,7 +21,7 @@ from taskflow.utils import persistence_utils
 
 
 class Nothing(task.Task):  # type: ignore[misc]
-    """What every job does."""
+    """The work of every job."""
 
     def execute(self) -> None:
         """No more than noop."""
