@@ -83,6 +83,7 @@ WALK: Final = [
 #: Sites of a builder that need a fault, and go through no moment here.
 OF_FAULTS: Final = {
     "builder.build.Building._abort_orphans",
+    "builder.build.Building._begin",
     "builder.build.Building._forget.write",
     "builder.build.Building._number#2",
     "builder.cleanup.leaks._Records.disown",
@@ -139,6 +140,9 @@ def test_what_a_builder_is_told_of_a_lost_answer_is_so(builders: BuilderFleet, o
         builders.image("jammy"),
         providers=[builders.provider("north", "jammy")],
         session_seconds=20.0,
+        retry_seconds=0.05,
+        cleanup_seconds=0.1,
+        sweep_seconds=0.5,
         launcher=(lossy_daemon.__file__, "builder"),
     )
     hosts = builders.settings(5.0).hosts
@@ -152,7 +156,7 @@ def test_what_a_builder_is_told_of_a_lost_answer_is_so(builders: BuilderFleet, o
             ocb("image", "delete", "jammy", "--yes", "--force")  # then none is ready, and another is built
         return False
 
-    builders.until(tried, "each site has gone through each moment", 30.0)
+    builders.until(tried, "each site has gone through each moment", 60.0)
     reports = read(ledger)
     print("\n".join(table(reports)))
     assert faults(reports) == []
