@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import click
 
-from nodepool_ocb.cli.history import known
-from nodepool_ocb.cli.kit import output, session, times
+from nodepool_ocb.cli.kit import output, times
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.kit.selecting import noderoles_meant, nodes_meant, selector_option
+from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.cli.kit.selecting import selector_option
+from nodepool_ocb.documents.suggest import did_you_mean
+from nodepool_ocb.model.journal import DAEMON_VERBS
+from nodepool_ocb.operations.history.reading import HistoryRead
 from nodepool_ocb.views.history import entries
-from nodepool_ocb.views.history.entries import EntryLine, EntryRow, Wanted
+from nodepool_ocb.views.history.entries import EntryLine, EntryRow
 from nodepool_ocb.views.times import shown as local
-
-if TYPE_CHECKING:
-    from nodepool_ocb.store.client.session import Session
 
 LINES: Final = 50  # of a table, unless --limit says otherwise
 COLUMNS: Final = ("when", "who", "verb", "what", "reason")
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, operation=HistoryRead)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--since",
@@ -44,20 +44,14 @@ def command(
     `-o json` has all of what they say.
     """
     shown = limit or (LINES if output.chosen() == "table" else None)
-    with session.session() as opened:
-        opened.sync()
-        wanted = Wanted(
-            names=names or None,
-            beside=beside(opened, names),
-            meant=meant(opened, selector),
-            since=moment(opened, since),
-            by=by,
-            verb=verb,
-        )
-        known.names(opened, names)
-        found = entries.newest(known.newest_first(opened), wanted, shown)
-        if verb is not None and not found:
-            known.verb(opened, verb)
+    at, seconds = moment(since)
+    operation = HistoryRead(
+        names=tuple(names), selector=selector, since=at, since_seconds=seconds, by=by, of_verb=verb, limit=shown
+    )
+    answer = perform(operation).answer
+    if verb is not None and not answer.verb_known:
+        _refuse_unknown(verb)
+    found = answer.rows
     output.things(found, COLUMNS, key="number", shown=map(line, found))
     if shown is not None and len(found) == shown:
         output.say(f"these are the newest {shown}; --limit N shows more")
@@ -67,38 +61,42 @@ def command(
         output.say(f"{entries.PERHAPS}: it changed more than it has room to name, so this may be among it")
 
 
-def beside(opened: Session, names: Sequence[str]) -> frozenset[str]:
-    """The subjects through which a deployment changes a noderole of these names: the deployment, and the role in it."""
-    wanted = [name for name in names if "@" in name]
-    if not wanted:
-        return frozenset()
-    world = session.load(opened)
-    found = [(name.partition("@")[0], vertex) for name in wanted if (vertex := world.vertex(name)) is not None]
-    pairs = [(role, deployment) for role, vertex in found for deployment in world.line(vertex.record.deployment)]
-    return frozenset(subject for role, deployment in pairs for subject in (deployment, f"{role} in {deployment}"))
-
-
-def meant(opened: Session, selector: str | None) -> frozenset[str] | None:
-    """The names of the nodes and noderoles that a selector means now; None without one."""
-    if selector is None:
-        return None
-    world = session.load(opened)
-    nodes, noderoles = nodes_meant(opened, world, selector), noderoles_meant(opened, world, selector)
-    return frozenset((nodes or set()) | (noderoles or set()))
-
-
 def line(row: EntryRow) -> EntryLine:
     """A row of the table; times are local."""
     return entries.line(row, local(row.record.at))
 
 
-def moment(opened: Session, text: str | None) -> float | None:
-    """Of --since; raises BadParameter for what is neither a time nor a duration."""
+def moment(text: str | None) -> tuple[float | None, float | None]:
+    """The meaning of --since: a time in seconds since the epoch, or a number of seconds before now.
+
+    Raises BadParameter for a text that is neither a time nor a duration.
+    """
     if text is None:
-        return None
+        return None, None
     if text[-1:] in "dhms" and text[:1].isdigit():
-        return opened.now() - times.duration(text)
+        return None, times.duration(text)
     try:
-        return times.moment(text)
+        return times.moment(text), None
     except click.BadParameter as wrong:
         raise click.BadParameter(f"{wrong.message}; or as a duration: 2h for the last two hours") from None
+
+
+def _refuse_unknown(verb: str) -> None:
+    """Raises BadParameter for a word that is no command, no noun and no verb of a daemon."""
+    root = click.get_current_context().find_root()
+    known = {*_verbs(root.command, root), *DAEMON_VERBS}
+    nouns = {each.partition(" ")[0] for each in known}
+    if verb not in known | nouns:
+        near = did_you_mean(verb, known | nouns)
+        raise click.BadParameter(f"there is no command {verb!r}{near}", param_hint="--verb")
+
+
+def _verbs(command: click.Command, ctx: click.Context) -> Iterator[str]:
+    if not isinstance(command, click.Group):
+        return
+    for name in command.list_commands(ctx):
+        below = command.get_command(ctx, name)
+        if isinstance(below, click.Group):
+            yield from (f"{name} {each}" for each in _verbs(below, ctx))
+        elif below is not None:
+            yield name

@@ -1,0 +1,1 @@
+"""The journal: entries, and events as they happen."""
