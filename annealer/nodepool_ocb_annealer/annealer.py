@@ -1,8 +1,8 @@
 """The controller of an annealer: it reads ZooKeeper, and gives each change to the parts that decide about it.
 
-Its parts share one ``AnnealerContext``: claims (with their executor), slots, probing, judging (machines that do not answer),
-settling, hooking, driving (rollouts and runs of tasks), checking (drift), tidying, and posting (the webhook). All state here
-is a cache and can be lost. ``daemon.turns`` has the order of a turn.
+Its parts share one ``AnnealerContext``. These are claims (with their executor), slots, probing, settling, hooking and
+tidying; judging (machines that do not answer), driving (rollouts and runs of tasks), checking (drift), and posting (the
+webhook). All state here is a cache and can be lost. ``daemon.turns`` has the order of a turn.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class Annealer:
-    """All on the turn thread, but for what comes from other threads."""
+    """All on the turn thread, except calls from other threads."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Annealer:
         return self.context.settings.sweep_seconds
 
     def load(self) -> None:
-        """A new session: what was held is void, and everything is read anew."""
+        """A new session: former claims are void, and everything is read again."""
         self.claims.void()
         self.rolling.void()
         self.tasks.void()
@@ -130,13 +130,13 @@ class Annealer:
         self._look(touched)
 
     def refresh(self) -> None:
-        """Look at what changed."""
+        """Look at the changes."""
         self._heed_pause()
         self._look(self.context.cache.refresh())
         self.posting.look()
 
     def sweep(self) -> None:
-        """Read everything and look at everything: what a lost wake-up left lying is found here."""
+        """Read everything and look at everything: this finds work after a lost wake-up."""
         self._look(self.context.cache.sweep())
         spoiled = paths.daemon(Kind.ANNEALER, self.context.identity) in self.context.world.unreadable
         self.context.registration.compare(None if spoiled else self.context.world.annealers.get(self.context.identity))
@@ -202,7 +202,7 @@ class Annealer:
         return min(wait, self.context.pausing.seconds)
 
     def _heed_pause(self) -> None:
-        """Hand over what is driven, where this host was paused; begin anew, where that is over."""
+        """If this host was paused, hand over the driven executions; after the pause, begin again."""
         if not self.context.pausing.look():
             return
         paused = self.context.pausing.paused
@@ -219,7 +219,7 @@ class Annealer:
             self.claims.consider(fqdn)
 
     def doing(self) -> str:
-        """What it does now, in one sentence."""
+        """The present work, in one sentence."""
         held = f"{len(self.claims)} {'node' if len(self.claims) == 1 else 'nodes'}"
         if self.context.turns.draining:
             return f"draining: {held} held"
@@ -232,7 +232,7 @@ class Annealer:
         self.context.registration.change(pages=address)
 
     def configure(self, settings: AnnealerSettings) -> None:
-        """Take over other settings; what is under way goes on as it began."""
+        """Take over other settings; work under way keeps its settings."""
         self.context.settings = settings
         self.slots.resize(settings)
         self.posting.configure()
@@ -264,7 +264,7 @@ class Annealer:
         return not len(self.claims)
 
     def drain(self, seconds: float) -> None:
-        """Hand over what is driven; nodes held after ``drain_seconds`` are given back, and others attach to their runs."""
+        """Hand over the driven executions; nodes held after ``drain_seconds`` are given back, and others attach to their runs."""
         self.rolling.release()
         self.tasks.release()
         self.posting.release()

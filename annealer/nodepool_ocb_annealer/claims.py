@@ -1,7 +1,7 @@
-"""Which noderole this annealer claims, and when: its turn, its slots, and what it leaves to others.
+"""The choice and the time of this annealer's claims: its turn, its slots, and the work that it leaves to others.
 
-All on the turn thread. What becomes of a claim is in runs: ``executor``. An answer that says no, or none at all, makes the cache
-read again before anything is tried again. Noderoles with nothing to run are done here, many in one transaction.
+All on the turn thread. ``runs.executor`` has the work after a claim. After a refusal, or a lost answer, the cache
+reads again before the next attempt. Noderoles of instant jigs are completed here, many in one transaction.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Claims:
         return self._faults.troubled and len(self.executor) > 0
 
     def retry_waiting(self) -> None:
-        """Look again at nodes that waited for others, while what they waited for is there: each is looked at once."""
+        """Look again, once each, at nodes that waited for others, if the awaited thing is there."""
         while self._waiting_for_capacity and len(self) < MOST_IN_FLIGHT:
             self.consider(self._waiting_for_capacity.pop())
         while self._waiting_for_slot and len(self) < MOST_IN_FLIGHT and self._slots.free and not self._wary:
@@ -255,15 +255,15 @@ class Claims:
             self.consider(self._checks_waiting.pop())
 
     def _give_back(self, view: NodeView) -> None:
-        """Delete a claim of ours that nothing stands behind: its transaction's answer was lost, or the session that it was
-        made in, which may live on though we were told that it is over.
+        """Delete a claim of ours without a run. The answer to its transaction was lost, or the session of the claim, which may
+        live on although it was reported as over.
         """
         context = self._context
         if view.claim and view.claim.annealer == context.identity:
             context.send(claim.giving_back(view), lambda _: None, f"giving back {view.name}")
 
     def _let_go(self, vertex: Vertex) -> None:
-        """Nobody runs it, and a parent is not well any more: it is to wait again."""
+        """It has no run, and a parent is not satisfied any more: it must wait again."""
         context = self._context
         hidden = vertex.unreadable or paths.claim(vertex.node.name) in context.world.unreadable
         if vertex.node.claim is None and not hidden and context.ranking.of(vertex.node.name) == 0:

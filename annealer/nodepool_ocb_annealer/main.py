@@ -62,7 +62,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
 
 
 def name() -> str:
-    """Who this process is: host, boot and chance, so that nothing from before a restart counts as ours."""
+    """The name of this process: host, boot and chance, so that nothing from before a restart counts as ours."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     return f"{socket.gethostname()}-{boot}-{secrets.token_hex(4)}"
 

@@ -1,4 +1,4 @@
-"""After a large tree was read: give back what reading took, and let the collector pass over what stays.
+"""After a large tree was read: release the memory of the reading, and let the collector skip the objects that stay.
 
 Loading makes many short-lived strings beside the records; glibc keeps their pages until it is asked for them. The
 records stay for as long as the session: frozen, they cost no full collection a third of a second.

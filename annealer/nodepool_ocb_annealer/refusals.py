@@ -1,6 +1,6 @@
-"""What is refused again and again: tried after longer and longer times, and logged once.
+"""Repeated refusals: tried again after growing pauses, and logged once.
 
-Somebody else who was faster is the reason of a few, so those cost nothing; what was refused long ago is none of them.
+A faster annealer is the reason of a few refusals, so these cost nothing; old refusals do not count.
 Pure: times are seconds on the monotonic clock.
 """
 
@@ -16,7 +16,7 @@ IN_A_ROW_SECONDS: Final = 60.0  # from when it may be tried again to its next re
 
 
 class Refusals:
-    """By node, or by what else is tried: how often in a row, and until when it is left alone.
+    """By node or other key: the number of refusals in a row, and the end of the pause.
 
     After the first ``free`` it is tried again after ``first_seconds``, then each time after twice as long; the first
     ``quiet`` are not logged.
@@ -51,6 +51,6 @@ class Refusals:
         return when if count > self._free and when > now else None
 
     def well(self, what: str) -> None:
-        """It was not refused, there is nothing to try any more, or what refused it lies long back."""
+        """It was not refused, there is nothing to try any more, or the refusal is old."""
         self._counts.pop(what, None)
         self._logged.pop(what, None)

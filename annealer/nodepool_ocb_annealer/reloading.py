@@ -1,4 +1,4 @@
-"""What an annealer does when its configuration is read again: it takes over all but FIXED, and names the rest."""
+"""The reload of an annealer's configuration: it takes over all settings except FIXED, and names the rest."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def reloading(asked: Asked, settings: Settings, annealer: Annealer, prober: Prob
 
 
 def _unmoved(annealer: Annealer) -> tuple[str, ...]:
-    """The jigs that cannot take over what changed."""
+    """The jigs that cannot take over the changed settings."""
     return tuple(f"jig {name}" for name, jig in annealer.context.jigs.items() if not isinstance(jig, Configurable))
 
 

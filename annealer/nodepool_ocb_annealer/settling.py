@@ -1,7 +1,7 @@
-"""What others began and did not end: noderoles that nobody settled, and deaths that are larger than a transaction.
+"""Unfinished work of other writers: unsettled noderoles, and deaths that are larger than a transaction.
 
-Whoever writes a change settles its neighbours in the same transaction, and goes on with a death. What stays lying for a
-moment is mended by the annealer that ranks first for the node, then by the next.
+The writer of a change settles its neighbours in the same transaction, and continues a death. The annealer that ranks
+first for the node does the remaining work a moment later, then the next one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUIET: Final = 5  # refusals in a row of what is settled: others were faster
 
 
 class Settling:
-    """Sets the timers, and writes what is still to be written when they come; all on the turn thread."""
+    """Sets the timers, and writes the remaining changes at their times; all on the turn thread."""
 
     def __init__(self, context: AnnealerContext) -> None:
         self._context = context
@@ -68,7 +68,7 @@ class Settling:
             self._refusals.well(str(Timer(TimerKind.SETTLE, noderole)))
 
     def write(self) -> None:
-        """Write what the rule about neighbours says of all that came due."""
+        """Write the changes of the rule about neighbours for all due noderoles."""
         due, self._due = self._due, []
         moved = settle({}, self._context.session.now(), also=due)
         for changes in claim.settlings(moved):
@@ -94,7 +94,7 @@ class Settling:
             self.look((), [fqdn])
 
     def _again(self, timer: Timer, refused: OcbError | None) -> None:
-        """Later and later while it is refused; logged once where that goes on, for what refuses it may be lost."""
+        """Try again after growing pauses; log a continuing refusal once, because its cause may be lost."""
         name, now = str(timer), time.monotonic()
         if refused is None:
             self._refusals.well(name)

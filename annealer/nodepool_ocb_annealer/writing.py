@@ -1,7 +1,7 @@
 """Transactions without a wait: written records are shown at once, and refused ones are read again.
 
-Where an answer was lost, a thread finds out the fate of the transaction. Until then nothing is decided from it: this
-process alone knows what it has begun behind a claim, so it must not take its own claim for another's.
+If an answer was lost, a thread finds out the fate of the transaction. Until then nothing is decided from it: only this
+process knows the work that it has begun behind a claim, so it must not take its own claim for another's.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Writing:
         self._doubts.close()
 
     def _restore(self, refused: Stale) -> None:
-        """What holds the records of a noderole's runs was deleted by hand: it is empty, and made again."""
+        """The folder of a noderole's runs was deleted by hand: make it again, empty."""
         folder = refused.path.rpartition("/")[0]
         if refused.absent and folder.endswith("/runs") and refused.path.startswith(paths.NODES + "/"):
             self._session.commit_soon([Create(folder)], lambda _: None)

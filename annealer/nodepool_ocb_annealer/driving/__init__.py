@@ -1,1 +1,1 @@
-"""Annealer: one of many drives what is under way in a deployment: a rollout, or a run of tasks."""
+"""Annealer: one of many drives the execution of a deployment: a rollout, or a run of tasks."""

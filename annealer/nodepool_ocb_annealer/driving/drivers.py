@@ -1,12 +1,12 @@
-"""Who drives a rollout or a run of tasks: one annealer each, the one that has its lock; any other goes on where it stopped.
+"""The driver of a rollout or a run of tasks: the annealer that has its lock; another one continues after it.
 
-The deployment's own record (``Pointer``) says which one is under way and who drives it; every annealer has it in its world,
-so nobody asks for anything while nothing happens. Where its driver is gone or drains, the others try the lock in the order
-of their ranks. Whoever has it writes itself into that record, which refuses whatever another still sends, reads the whole,
-and looks at it in the next turn: so its world is never older than what it read.
+The deployment's own record (``Pointer``) names the one under way and its driver. Every annealer has it in its world,
+so an idle deployment causes no reads. If the driver is gone or drains, the others try the lock in the order
+of their ranks. The holder of the lock writes itself into that record, which refuses later writes of another driver. Then it
+reads all records, and looks at them in the next turn: so its world is never older than these records.
 
-The lock keeps two from working on the same; that nothing is decided twice rests on versions alone. ``Work`` says what is
-driven, and what is to be written next.
+The lock keeps two annealers from the same work; only versions ensure that nothing is decided twice. ``Work`` has the
+execution, and its next write.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Drive(Generic[D]):
 
 
 class Drivers(Generic[D]):
-    """What this annealer drives of one kind; everything is on the turn thread."""
+    """The executions of one kind that this annealer drives; everything is on the turn thread."""
 
     def __init__(self, context: AnnealerContext, work: Work[D]) -> None:
         self._context, self._work = context, work
@@ -70,7 +70,7 @@ class Drivers(Generic[D]):
     # -- what wakes --
 
     def look(self, touched: ChangeSet) -> None:
-        """Appointments with those that what changed may move."""
+        """Set timers for the executions that the changes may move."""
         if self._work.concerns(touched) or touched.daemons:
             self.look_at_all()
         for deployment, drive in self._driven.items():
@@ -97,7 +97,7 @@ class Drivers(Generic[D]):
         self._work.count(0)
 
     def release(self) -> None:
-        """Hand over at once; what is sent already is written before that, or never."""
+        """Hand over at once; transactions already sent are applied before the hand-over, or refused."""
         for deployment, drive in list(self._driven.items()):
             log.info("%s: handed over", drive.driven.name)
             self._hand_over(deployment, drive)
@@ -128,7 +128,7 @@ class Drivers(Generic[D]):
     # -- a timer --
 
     def due(self, deployment: str) -> None:
-        """Go on with one that we drive, or try to become its driver, if anybody must."""
+        """Continue one that we drive, or try to become its driver, if it needs one."""
         context = self._context
         stored = self._work.pointers(context.world).get(deployment)
         drive = self._driven.get(deployment)
@@ -185,14 +185,14 @@ class Drivers(Generic[D]):
             context.send([free], lambda _: None, what)
 
     def _log_once(self, deployment: str, wrong: Exception) -> None:
-        """It is tried again every few seconds, for as long as nobody mends it."""
+        """It is retried every few seconds, until it is mended."""
         if self._faults.get(deployment) != str(wrong):
             what, trace = self._work.what, not isinstance(wrong, OcbError)
             log.error("the %s of deployment %s: %s", what, deployment, wrong, exc_info=trace)
             self._faults[deployment] = str(wrong)
 
     def _wanted(self, deployment: str, stored: Stored[Pointer]) -> bool:
-        """Whether it is under way, nobody drives it, and it is our turn."""
+        """Whether it is under way without a driver, and it is our turn."""
         context, record, now = self._context, stored.record, time.monotonic()
         driver = context.world.annealers.get(record.driver or "")
         if record.over or (driver is not None and driver.state == "running" and record.driver != context.identity):

@@ -1,4 +1,4 @@
-"""What is driven, and what a kind of it must know to be driven (drivers)."""
+"""An execution that is driven, and the interface of each kind for its driver (drivers)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ D = TypeVar("D", bound=Driven)
 
 
 class Move(msgspec.Struct, Generic[D], frozen=True):
-    """One transaction, and what is driven after it; nothing to write where ``changes`` is empty."""
+    """One transaction, and the execution after it; nothing to write if ``changes`` is empty."""
 
     changes: Sequence[Change]
     after: D
@@ -75,10 +75,10 @@ class Work(Protocol[D]):
         """As it is now; None where it is not there, or was never begun."""
 
     def move(self, world: World, driven: D, now: float, quarantined: Iterable[str]) -> Move[D]:
-        """What is to be written now; ``quarantined``: the paths of records that the world has not."""
+        """The next transaction; ``quarantined``: the paths of records that the world does not have."""
 
     def nodes(self, driven: D) -> frozenset[str]:
-        """The nodes whose noderoles it waits for."""
+        """The nodes with noderoles that it waits for."""
 
     def count(self, driven: int) -> None:
         """Have the metrics say how many this annealer drives."""

@@ -1,1 +1,1 @@
-"""Hooks of roles: run after what caused them, at least once, by the annealer that ranks first for their subject."""
+"""Hooks of roles: run after their causes, at least once, by the annealer that ranks first for their subject."""

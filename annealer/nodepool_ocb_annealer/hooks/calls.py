@@ -1,4 +1,4 @@
-"""Calls of hooks, in threads: the code of a role is called, timed, and what it raises is an answer."""
+"""Calls of hooks, in threads: the code of a role is called and timed, and its exception is an answer."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SETTABLE: Final = {*Node.__struct_fields__} - UNNOTICED | {*WORD}
 
 
 def on_transition(session: Session, grant: Grant, barclamp: str) -> Exception | None:
-    """Run the hook of a noderole that was just claimed, before its jig; gives what it raised.
+    """Run the hook of a noderole that was just claimed, before its jig; returns its exception.
 
-    Only ``set_system`` has an effect: the jig sees it. Call it in a slot's thread. Raises what session.commit() raises.
+    Only ``set_system`` has an effect: the jig sees it. Call it in a slot's thread. Raises the errors of session.commit().
     """
     vertex = grant.vertex
     blob = codec.attributes(system(session, vertex.name))
@@ -51,7 +51,7 @@ def on_transition(session: Session, grant: Grant, barclamp: str) -> Exception | 
 
 
 def call(barclamp: str, hook: str, hooked: Hooked) -> Exception | None:
-    """Run one hook of ``hooked.role``, timed; gives what it raised, and Invalid where it sets what a node cannot have."""
+    """Run one hook of ``hooked.role``, timed; returns its exception, or Invalid if it sets an impossible value of a node."""
     started, role = time.monotonic(), hooked.role
     try:
         code = find(role, barclamp)
@@ -82,7 +82,7 @@ def _without_none(value: Any) -> Any:
 
 
 def _check(hooked: Hooked) -> None:
-    """Raises Invalid where a node cannot have what it is to have; what it can have is as in a record: a tuple, no list."""
+    """Raises Invalid for a value that a node cannot have; values are as in a record: a tuple, no list."""
     kept = sorted({*hooked.set_node} - SETTABLE)
     if kept:
         raise Invalid(f"a hook cannot set {', '.join(kept)} of a node; it can set {', '.join(sorted(SETTABLE))}")
@@ -103,7 +103,7 @@ def system(session: Session, noderole: str) -> Znode | None:
 
 
 def systems(session: Session, hooked: Hooked) -> dict[str, Znode | None]:
-    """Raises Spoiled where what it wants to change cannot be read."""
+    """Raises Spoiled if the blob that it changes cannot be read."""
     names: Iterable[str] = hooked.set_system
     systems = {name: system(session, name) for name in names}
     for znode in systems.values():

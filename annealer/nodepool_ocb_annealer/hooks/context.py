@@ -1,4 +1,4 @@
-"""What hooks need of the annealer, and the timers that are made for them."""
+"""The parts of the annealer that hooks need, and their timers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks of deployments, for each role in one; what one raises is a refusal, and a role leaves when its hook agreed to that."""
+"""Hooks of deployments, for each role in one; an exception is a refusal, and a role leaves after its hook succeeded."""
 
 from __future__ import annotations
 

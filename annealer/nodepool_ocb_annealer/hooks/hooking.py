@@ -1,7 +1,7 @@
-"""When hooks run, and what becomes of what they want.
+"""The times at which hooks run, and the writes of their changes.
 
-The records themselves say which hooks are still to run, so a hook outlives whoever should have run it. A hook runs in a
-thread; what it wants changed is written together with the note that it has run. One that raises makes its noderole
+The records list the hooks that still must run, so a waiting hook outlives its annealer. A hook runs in a
+thread; its changes are written together with the note that it has run. One that raises makes its noderole
 ERROR (noderole hooks), or is logged and counted (node and deployment hooks).
 """
 
@@ -36,7 +36,7 @@ HOOKS_AT_ONCE: Final = 2  # of those, in threads
 
 
 class Hooking:
-    """Sets timers for hooks, runs them, and writes what came of them."""
+    """Sets timers for hooks, runs them, and writes the results."""
 
     def __init__(self, context: AnnealerContext) -> None:
         self._context = context
@@ -53,7 +53,7 @@ class Hooking:
         }
 
     def look(self, touched: ChangeSet) -> None:
-        """Set timers for whatever has a hook to run among what changed."""
+        """Set timers for changed records with a waiting hook."""
         for vertex in touched.vertices:
             self._nodes.note(vertex)
             if vertex.record.hooks:
@@ -69,14 +69,14 @@ class Hooking:
                     schedule(self._context, Timer(TimerKind.DEPLOYMENT_HOOK, whom), deployment)
 
     def look_at_all(self) -> None:
-        """As ``look``, at everything: what waits may be older than we are, or than the role's definition."""
+        """As ``look``, at everything: a waiting hook may be older than this process, or than the role's definition."""
         world = self._context.world
         self._nodes.forget_order()
         waiting = {vertex for vertex in world.vertices() if vertex.record.hooks}
         self.look(ChangeSet(vertices=waiting, nodes=set(world.nodes), deployments=True))
 
     def look_for_code(self) -> None:
-        """What was not installed here may be by now: then that is registered, and it is run."""
+        """If missing code was installed meanwhile, register it, and run its hooks."""
         self._installation.look_again()
 
     def has_code(self, vertex: Vertex) -> bool:
@@ -190,7 +190,7 @@ class _Awaited(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What running a hook gave: nothing where it is to run again."""
+    """The result of a hook: nothing if it must run again."""
 
     done: Done | None
     again_seconds: float = AGAIN_SECONDS

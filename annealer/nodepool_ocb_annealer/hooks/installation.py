@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class Installation:
-    """What is missed is logged once for each role and hook."""
+    """Missing code is logged once for each role and hook."""
 
     def __init__(self, registration: Registration) -> None:
         self._registration = registration
@@ -33,7 +33,7 @@ class Installation:
         return False
 
     def look_again(self) -> None:
-        """What was not installed may be by now: then it is registered."""
+        """If missing code was installed meanwhile, register it."""
         if self._missed:
             look_again()
             if installed() != self._registration.record.code:

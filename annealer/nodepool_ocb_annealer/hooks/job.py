@@ -1,4 +1,4 @@
-"""One hook that is to be run: what its thread does, and what comes of it."""
+"""One hook that must run: the work of its thread, and the write of its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodepool_ocb.store.client.session import Znode
 
 
 class Done(msgspec.Struct):
-    """What hooks want, and what is needed to write it."""
+    """The changes of hooks, and the data for their write."""
 
     hooked: list[Hooked]
     error: str | None
@@ -22,9 +22,10 @@ class Done(msgspec.Struct):
 
 
 class Job(NamedTuple):
-    """``work`` runs the hook, in a thread: None to try again later. ``write`` says what comes of it, on the turn thread.
+    """``work`` runs the hook, in a thread: None to try again later. ``write`` returns its
+    transaction, on the turn thread.
 
-    ``shown`` is the record that the hook is run for.
+    ``shown`` is the record of the hook's subject.
     """
 
     work: Callable[[], Done | None]

@@ -76,6 +76,6 @@ def _changes(context: AnnealerContext, vertex: Vertex, record: NodeRole, hook: s
 
 
 def _unreadable(vertex: Vertex) -> bool:
-    """Whether what a noderole's hook is run for, or may write, cannot be read for now."""
+    """Whether a record that a noderole's hook reads or writes cannot be read for now."""
     fqdn = vertex.node.name
     return unreadable.hooks_wait(vertex.node.world, paths.noderole(vertex.role, fqdn), paths.node(fqdn))

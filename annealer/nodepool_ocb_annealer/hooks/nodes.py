@@ -38,7 +38,7 @@ ENDLESS: Final = "hooks of on_node_change change the node again and again, each 
 
 
 class NodeHooks:
-    """Keeps what the hooks are shown: the noderoles of their roles, and the order of the roles."""
+    """Keeps the inputs of the hooks: the noderoles of their roles, and the order of the roles."""
 
     def __init__(self, context: AnnealerContext, installation: Installation) -> None:
         self._context, self._installation = context, installation
@@ -86,7 +86,7 @@ class NodeHooks:
         return self._run(view, node, hook, roles)
 
     def _roles(self, hook: str, node: Node) -> dict[str, str]:
-        """The barclamps of the roles whose hook is to be called, the least deep role first."""
+        """The barclamps of the roles with a hook to call, the least deep role first."""
         roles = self._context.world.roles
         self._order = self._order or _by_depth(self._context.world)
         known = (name for name in self._order if name in roles)
@@ -122,7 +122,7 @@ class NodeHooks:
         return Job(work, write, node)
 
     def _wanted(self, view: NodeView, done: Done, hook: str) -> tuple[dict[str, Change], list[Hooked]]:
-        """What the hooks asked for, and whose; a role that wants what cannot be is left out, as if its hook had raised."""
+        """The changes of the hooks, by role; a role with an impossible change is left out, as if its hook had raised."""
         try:
             return wanted(self._context, view, done), done.hooked
         except OcbError:
@@ -138,7 +138,7 @@ class NodeHooks:
             return wanted(self._context, view, Done(possible, None, done.systems)), possible
 
     def _ran(self, view: NodeView, before: Node, after: Node, hook: str, by: Mapping[str, str]) -> Node:
-        """The node without the hook; what on_node_change changed is told to the other roles, in another round."""
+        """The node without the hook; changes by on_node_change call the hooks of the other roles, in another round."""
         after = replace(after, hooks=tuple(name for name in after.hooks if name != hook))
         if hook != CHANGE:
             return after
@@ -166,7 +166,7 @@ class NodeHooks:
             return Done([], None, {}, [znode for place in places for znode in subtree(session, place)])
 
         def write(done: Done) -> list[Change]:
-            """The next part: the node itself goes last, and while it is ``deleting`` nobody claims it."""
+            """The next part: the node itself goes last, and while it is ``deleting`` it is not claimed."""
             try:
                 return next(nodes.taking_away(world, fqdn, judged(world, done.going)))
             except OcbError as refused:
@@ -183,7 +183,7 @@ class NodeHooks:
 
 
 def _changers(hooked: Sequence[Hooked]) -> dict[str, str]:
-    """Field → the only role whose hook set it."""
+    """Field → the role, if only one, with the hook that set it."""
     roles: dict[str, list[str]] = {}
     for each in hooked:
         for name in each.set_node:

@@ -1,4 +1,4 @@
-"""What hooks asked for, as changes."""
+"""The requests of hooks, as changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def wanted(context: AnnealerContext, view: NodeView, done: Done) -> dict[str, Change]:
-    """What hooks of one node or noderole asked for, by path: each znode is written once in a transaction."""
+    """The changes by hooks of one node or noderole, by path: each znode is written once in a transaction."""
     wishes = merge(view.record, done.hooked)
     changes: list[Change] = []
     if wishes.node:
@@ -36,9 +36,9 @@ def wanted(context: AnnealerContext, view: NodeView, done: Done) -> dict[str, Ch
 
 
 def at_work(world: World, names: Iterable[str], now: float) -> bool:
-    """Whether any of these noderoles, which are to run again, runs, and may have been given what was there before.
+    """Whether any of these noderoles, which must run again, runs, and may have the former values.
 
-    Who takes over a run whose annealer is gone lets it go on.
+    A successor lets the run of a dead annealer go on.
     """
     found = (world.vertex(name) for name in names)
     running = (each for each in found if each is not None and each.record.state is State.TRANSITION)
@@ -46,7 +46,7 @@ def at_work(world: World, names: Iterable[str], now: float) -> bool:
 
 
 def _refreshed(context: AnnealerContext, wishes: Wishes, moved: Collection[str]) -> Iterator[Change]:
-    """What has died, or waits for what has, runs again anyway."""
+    """Dead noderoles, and those that wait for them, run again anyway."""
     found = map(context.world.vertex, wishes.refresh)
     active = [v for v in found if v is not None and not v.unreadable and v.record.state is State.ACTIVE]
     there = [v for v in active if paths.noderole(v.role, v.node.name) not in moved]

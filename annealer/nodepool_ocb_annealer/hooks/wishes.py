@@ -32,7 +32,7 @@ class Wishes(msgspec.Struct):
 
 
 def merge(node: Node | None, hooked: Sequence[Hooked]) -> Wishes:
-    """``node``: as it is now; ``hooked``: what the hooks left, those of the least deep role first."""
+    """``node``: as it is now; ``hooked``: the results of the hooks, those of the least deep role first."""
     wishes = Wishes({}, {}, {}, {})
     said: dict[
         tuple[str, str], tuple[str, Any]
@@ -56,7 +56,7 @@ def merge(node: Node | None, hooked: Sequence[Hooked]) -> Wishes:
 
 
 def _places(hooked: Hooked) -> Iterator[tuple[str, str, Any]]:
-    """All that one hook says: about what, at which place, and the value there."""
+    """All changes of one hook: the subject, the place, and the value there."""
     for name, value in hooked.set_node.items():
         before = getattr(hooked.node, name, None)
         if isinstance(before, Mapping):

@@ -1,1 +1,1 @@
-"""Machines: probes, who may judge them, and faults of this host."""
+"""Machines: probes, the right to judge them, and faults of this host."""

@@ -1,8 +1,8 @@
 """Faults of this host: for how long this annealer leaves a node, or all machines, to others.
 
-A node that it failed at is left alone for a while that doubles with each fault. Where it fails at one node after another
-and at none with success, it claims nothing for a while, and then one node at a time until it can work again: a run that fails
-at once leaves its slots free, and would draw in all the work that there is. One node alone never stops it, for a machine
+A node that it failed at is left alone for a while that doubles with each fault. If it fails at one node after another
+without a success, it claims nothing for a while, and then one node at a time until it can work again. Otherwise runs that fail
+at once would leave its slots free, and draw in all the work. One node alone never stops it, because a machine
 that lies may provoke such a fault. An exception of a jig may come from a record, so a fault names its cause: the same role at
 many nodes counts as one fault. Pure: times are seconds on the monotonic clock.
 """
@@ -18,7 +18,7 @@ SUSPECT_NODES: Final = 2  # failed at in a row: then it is not the node
 
 
 class Faults:
-    """What went wrong lately, and until when that counts."""
+    """The recent faults, with the time until which they count."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, tuple[int, float]] = {}  # faults in a row, and until when the node is left alone

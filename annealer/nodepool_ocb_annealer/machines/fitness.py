@@ -20,7 +20,7 @@ REFUSALS_OF_ONE: Final = (
 
 
 class Fitness:
-    """What went wrong since a machine let us in."""
+    """The faults since a machine let this annealer in."""
 
     def __init__(self) -> None:
         self._proven = False  # some machine has let us in
@@ -69,7 +69,7 @@ class Fitness:
         self._refusals.clear()
 
     def lacks(self, what: str | None) -> None:
-        """This host lacks what it takes to ask any machine; None: it has it."""
+        """The thing that this host lacks for asking any machine; None: nothing."""
         self._lack = what
 
     def unable(self, fqdn: str, how: str, certain: bool = False) -> None:

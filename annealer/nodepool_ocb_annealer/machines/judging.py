@@ -49,9 +49,9 @@ class Judging:
     def agreed(self, node: Node, party: Party) -> bool:
         """Whether the node is dead if we do not reach it, by the fault of this party.
 
-        Another annealer found the same; for a fault of the machine it is enough that there is no other to ask, for a fault of
-        the path that other must be on another host. The word of an annealer that is in trouble itself, or gone, counts for
-        nothing: it may have been ours, before a restart.
+        Another annealer found the same. For a fault of the machine it is enough that there is no other to ask; for a fault of
+        the path the other annealer must be on another host. The word of an annealer that is in trouble itself, or gone, does not
+        count: it may have been ours, before a restart.
         """
         other, annealers = self._suspecting(node), self._context.world.annealers
         if party is Party.PATH:
@@ -103,9 +103,9 @@ class Judging:
         return self._tells_of_us(view, reason) and self.standing.doubtful(view.name)
 
     def _tells_of_us(self, view: NodeView, reason: str) -> bool:
-        """Whether it says something about our key that a machine refuses it: we are alone, and there are others to ask.
+        """Whether a refusal by a machine says something about our key: we are alone, and there are other machines to ask.
 
-        What was dead before tells that only where no machine is alive.
+        A machine that was dead before counts only if no machine is alive.
         """
         assert view.record is not None, "only nodes that have a record are probed"
         now = self._context.session.now()

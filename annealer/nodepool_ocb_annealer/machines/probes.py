@@ -1,12 +1,12 @@
-"""Whether machines are there: idle ones are asked on a schedule, by the annealer that ranks first for the node.
+"""Probes of machines: idle ones are asked on a schedule, by the annealer that ranks first for the node.
 
-A node that works needs no probe: the connection of its jig is one. It takes two failures in a row to call a machine dead, and
-another annealer that fails at it, too (judging); one success to call it alive, later and later where runs do not agree
-(relapsing). Nodes that are virtual, not available, or have no address are left as they are, and so is one while a person's mark
-holds: it is asked when the time of that is up.
+A node that works needs no probe: the connection of its jig is one. A machine is dead after two failures in a row, if
+another annealer fails at it, too (judging). It is alive after one success, which follows growing pauses if runs do not agree
+(relapsing). Nodes that are virtual, not available, or have no address are left as they are. A node with a person's mark is
+asked when the time of the mark is up.
 
-While something is wrong with this annealer itself it asks two machines now and then, over new connections: the one at which it
-failed, and another. Nothing that it does not hear counts then.
+While this annealer itself has a fault, it asks two machines now and then, over new connections: the one at which it
+failed, and another. A missing answer does not count then.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Probing:
         self._relapses = Relapses()
 
     def look_at_host(self) -> None:
-        """Before anything is begun: what it takes to ask a machine is missed at once, where there is one to be asked."""
+        """Before other work: if there is a machine to ask, find missing parts of this host at once."""
         context = self._context
         if context.prober is not None and any(map(self._probed, context.world.nodes.values())):
             self._judging.standing.lacks(context.prober.lacks())
@@ -92,7 +92,7 @@ class Probing:
             context.timers.at(now + wait, Timer(TimerKind.PROBE, fqdn))
 
     def probe(self, fqdn: str) -> None:
-        """The timer: ask now, unless somebody works on the node."""
+        """The timer: ask now, unless an annealer works on the node."""
         view = self._context.world.nodes.get(fqdn)
         if view is None or fqdn in self._under_way or self._held(view) or not self._ours(view):
             return
@@ -139,7 +139,7 @@ class Probing:
         return True
 
     def _ours(self, view: NodeView) -> bool:
-        """Whether we are to ask, as the first in rank, or because somebody wants another opinion."""
+        """Whether we must ask, as the first in rank, or because another annealer has a suspicion."""
         context = self._context
         if context.prober is None or self._judging.standing.trouble or not self._probed(view):
             return False
@@ -194,7 +194,7 @@ class Probing:
             context.send(pinned(view, answer.host_key), lambda _: None, f"host key of {fqdn}")
 
     def _again(self, view: NodeView, node: Node, began: float) -> bool:
-        """Whether it is asked once more first, soon: nobody else has failed at it."""
+        """Whether it is asked once more first, soon: no other annealer has failed at it."""
         failures = self._count(view.name, began)
         again = node.alive and failures == 1 and not self._judging.asked(node)
         if again:
@@ -219,8 +219,8 @@ class Probing:
             context.send(changes, partial(self._written, view.name), f"{view.name} not alive")
 
     def _is_news(self, fqdn: str, node: Node, reason: str) -> bool:
-        """Whether the record is to say this reason: a death or another step at once; another reason in the same step when
-        it was found twice in a row, for a machine may say something else each time.
+        """Whether to write this reason into the record. A death or another step is written at once; another reason in the same
+        step only after two equal results, because a machine may answer differently each time.
         """
         again = self._seen.get(fqdn) == reason
         self._seen[fqdn] = reason

@@ -1,7 +1,7 @@
-"""Machines that answer probes and that runs find dead, again and again: they are asked later and later.
+"""Machines that answer probes and that runs find dead, again and again: they are asked after growing pauses.
 
-A probe sees less of a machine than a run does. Where it is alive for the one and dead for the other, each turn of that sets its
-noderoles back, so the pause before the next probe doubles, to a limit. It is forgotten when the machine stays alive, when
+A probe sees less of a machine than a run does. If probe and run disagree, each turn sets the machine's noderoles
+back, so the pause before the next probe doubles, to a limit. The pause is forgotten when the machine stays alive, when
 another step than a run's fails, or with another way to it. Pure; times are those of the records.
 """
 
@@ -25,7 +25,7 @@ class _Past(msgspec.Struct):
 
 
 class Relapses:
-    """What became of the machines that this annealer made alive."""
+    """The later fate of the machines that this annealer made alive."""
 
     def __init__(self) -> None:
         self._past: dict[str, _Past] = {}
@@ -37,7 +37,7 @@ class Relapses:
         self._past[fqdn] = _Past(_way(node), now, relapses=relapses)
 
     def forget(self, fqdn: str) -> None:
-        """What it was says nothing any more."""
+        """The former state does not count any more."""
         self._past.pop(fqdn, None)
 
     def wait_seconds(self, fqdn: str, node: Node, now: float, dead_probe_seconds: float) -> float:

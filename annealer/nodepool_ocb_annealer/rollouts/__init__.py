@@ -1,1 +1,1 @@
-"""Rollouts: which annealer drives one, and what it writes."""
+"""Rollouts: the writes of the annealer that drives one."""

@@ -1,11 +1,10 @@
 """Rollouts, as they are driven.
 
-What the driver writes next are the rounds of ``rollout.step`` as one transaction, with what they let begin.
+The driver writes the rounds of ``rollout.step`` as one transaction, with the noderoles that they commit.
 
-Rounds are decided one upon the other until nothing is left to decide, and written together as far as a transaction bears
-them; what is cut off is decided again. Noderoles are moved by what is written in the same transaction or before it, never
-by what is still to be written. A transaction holds the rollout to the version that was read (store.rollouts).
-Reads the world and changes nothing.
+Rounds are decided one upon the other until nothing is left to decide, and written together as far as they fit a
+transaction; the rest is decided again. Noderoles are moved only by decisions in the same transaction or before it. A
+transaction holds the rollout to the version that was read (store.rollouts). Reads the world and changes nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class Driven(msgspec.Struct, frozen=True):
 
 
 class Rolling:
-    """Rollouts, for those who drive them."""
+    """Rollouts, for their drivers."""
 
     what = "rollout"
     timer_kind = TimerKind.ROLLOUT
@@ -112,7 +111,7 @@ class Rolling:
 
 
 def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = ()) -> Move[Driven]:
-    """What is to be written now; ``quarantined`` are the paths that the world has not because they cannot be decoded."""
+    """The next transaction; ``quarantined`` are the paths that the world lacks because they cannot be decoded."""
     unreadable = _noderoles(quarantined)
     pauses = list(aside.pauses(world, driven.deployment, now).values())
     after, decisions, last = _decided(world, driven, now, unreadable, pauses[0] if pauses else None)
@@ -132,7 +131,7 @@ def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = 
 
 
 def _lines(driven: Driven, decisions: Iterable[Decision]) -> Iterator[tuple[int, str]]:
-    """What the log says of decisions: groups and the whole, and nodes that are lost."""
+    """The log lines of decisions: groups, the rollout, and lost nodes."""
     for decision in decisions:
         match decision.record:
             case RolloutRecord():
@@ -156,7 +155,7 @@ def _came_back(decision: Decision) -> bool:
 
 
 def concerned(driven: Driven) -> frozenset[str]:
-    """The nodes whose noderoles it waits for."""
+    """The nodes with noderoles that it waits for."""
     return frozenset(watched(driven.rollout))
 
 
@@ -202,7 +201,7 @@ def _moved(
 
 
 def _by_reason(after: Rollout, actions: Sequence[Action]) -> dict[str | None, list[Action]]:
-    """The actions by what is said of the noderoles that they move."""
+    """The actions by the reason that they write to noderoles."""
     found: dict[str | None, list[Action]] = {}
     for action in actions:
         reason = None
@@ -214,5 +213,5 @@ def _by_reason(after: Rollout, actions: Sequence[Action]) -> dict[str | None, li
 
 
 def _not_yet(vertices: Sequence[Vertex], event: Event) -> list[Vertex]:
-    """Without those whose runs are being ended already."""
+    """Without those with runs that are being ended already."""
     return [vertex for vertex in vertices if event is not Event.CANCEL or vertex.record.cancel_reason is None]

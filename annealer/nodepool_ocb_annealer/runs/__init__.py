@@ -1,1 +1,1 @@
-"""Runs of noderoles: slots, attributes in and out, logs, what old runs leave."""
+"""Runs of noderoles: slots, attributes in and out, logs, remains of old runs."""

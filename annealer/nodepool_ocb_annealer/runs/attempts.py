@@ -1,4 +1,4 @@
-"""What an annealer keeps of a run while it holds its node, and what a slot answers."""
+"""The data of a run while the annealer holds its node, and the answer of a slot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nodepool_ocb_annealer.runs.conclusions import Conclusion
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a slot gives back."""
+    """The answer of a slot."""
 
     event: Event
     outcome: Outcome | None = None  # None where it LEFT the run alone

@@ -1,4 +1,4 @@
-"""What a jig sees and what it leaves: blobs read in one request, merged, the wall written back."""
+"""The inputs and results of a jig: blobs read in one request, merged, the wall written back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAKEN_OVER: Final = "its run was taken over, and had begun with something else t
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """What a jig was given: the attributes with their secrets opened, and as what they are judged."""
+    """The inputs of a jig: the attributes with opened secrets, and their form for comparisons."""
 
     opened: Opened
     judged: inputs.Judged
@@ -38,7 +38,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct, frozen=True):
-    """What a run that succeeded leaves below its noderole, and the number of what it was given for the record itself."""
+    """The changes of a successful run below its noderole, and the digest of its inputs for the record itself."""
 
     wall: Sequence[Change] = ()
     given: Sequence[Create | Set] = ()
@@ -52,7 +52,7 @@ class Results(msgspec.Struct, frozen=True):
 
     @property
     def smaller(self) -> Results:
-        """Without what can be done without, where there is no room for it: what was given is kept as its number alone."""
+        """The results without their optional parts, for lack of room: of the inputs only the digest is kept."""
         former = self.former and Former(given=self.former.given, reason=NO_ROOM)
         return replace(self, given=[_brief(change) for change in self.given], former=former)
 
@@ -63,7 +63,7 @@ def _brief(change: Create | Set) -> Create | Set:
 
 
 def read(session: Session, sources: inputs.Sources) -> Blobs:
-    """The blobs of everyone who matters, in one read, and what the newest run was given."""
+    """The blobs of all relevant noderoles, in one read, and the inputs of the newest run."""
     wanted = [*sources.blobs, paths.given(sources.own.role, sources.own.fqdn)]
     return dict(zip(wanted, session.get_many(wanted), strict=True))
 
@@ -106,7 +106,7 @@ def sent(sources: inputs.Sources, blobs: inputs.Blobs, opened: Opened) -> Sent:
 
 
 def results(grant: claim.Grant, read: Blobs, sent: Sent, secrets: Secrets, outcome: Succeeded) -> Results:
-    """What is written of a run that succeeded, beside its record; raises Sealed where it gives back what cannot be kept."""
+    """The changes of a successful run, beside its record; raises Sealed if a returned value cannot be kept."""
     judged = sent.judged
     if not outcome.ordered:
         judged = inputs.Judged(inputs.UNKNOWN, Given(jig=judged.given.jig, reason=TAKEN_OVER))
@@ -125,7 +125,7 @@ def _sealed(secrets: Secrets, sent: Sent, added: Mapping[str, Json], before: Map
 
 
 def given_changes(vertex: Vertex, read: Blobs, judged: inputs.Judged) -> list[Create | Set]:
-    """What is kept of what a run was given, in the place of what was given to the one before."""
+    """The recorded inputs of a run, in place of those of the run before."""
     path = paths.given(vertex.role, vertex.node.name)
     znode, keep = read[path], inputs.kept(judged.given)
     if znode is None:
@@ -134,7 +134,7 @@ def given_changes(vertex: Vertex, read: Blobs, judged: inputs.Judged) -> list[Cr
 
 
 def former_of(vertex: Vertex, number: int, read: Blobs, judged: inputs.Judged) -> Former:
-    """What a run notes of the one before it, which was given something else; ``number``: what stood for that."""
+    """The difference to the run before, if that had other inputs; ``number``: the digest of those."""
     znode = read[paths.given(vertex.role, vertex.node.name)]
     jig = judged.given.jig
     if znode is not None:

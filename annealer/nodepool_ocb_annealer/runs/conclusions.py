@@ -1,4 +1,4 @@
-"""What the outcome of a run means: its record, the event for its noderole, and the transaction that writes both."""
+"""The meaning of the outcome of a run: its record, the event for its noderole, and the transaction that writes both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_DOUBLINGS: Final = 20
 
 
 class Conclusion(msgspec.Struct, frozen=True):
-    """What is written of a finished run."""
+    """The changes of a finished run."""
 
     together: Callable[[], list[Change]]  # the transaction that writes it and gives the node back
     alone: Callable[[], list[Change]]  # the same without any neighbour
@@ -45,9 +45,9 @@ class Conclusion(msgspec.Struct, frozen=True):
 def conclude(
     grant: claim.Grant, role: Role, outcome: Outcome, ended: float, results: Results, now: float
 ) -> Conclusion:
-    """What is written of an outcome; raises Conflict where the state machine of noderoles refuses it.
+    """The changes of an outcome; raises Conflict if the state machine of noderoles refuses it.
 
-    ``role``: as it was claimed; ``results``: what it leaves; times are Unix seconds.
+    ``role``: as it was claimed; ``results``: its changes below the noderole; times are Unix seconds.
     """
     vertex = grant.vertex
     run = _record(grant, outcome, ended)
@@ -70,7 +70,7 @@ def conclude(
 
 
 def _checked(grant: claim.Grant, outcome: Outcome, run: Run, now: float) -> Conclusion:
-    """Of a check, whatever came of it: the noderole stays ACTIVE, with what was found."""
+    """Of a check, for any outcome: the noderole stays ACTIVE, with the result."""
     found = Drift.UNKNOWN
     if isinstance(outcome, Succeeded | Failed) and not grant.vertex.record.cancel_reason:
         found = drift.found(outcome.exit_code)
@@ -90,9 +90,9 @@ def put_back(grant: claim.Grant, reason: str, now: float, pause_seconds: float) 
 
 
 def untouched(grant: claim.Grant, reason: str, now: float, pause_seconds: float = 0.0) -> list[Change]:
-    """Give back what was claimed and not begun, as if it had not been: that counts for no attempt.
+    """Give back a claimed noderole that did not begin: this does not count as an attempt.
 
-    Nobody is to claim it before the pause is over.
+    It is not claimed before the pause is over.
     """
     vertex = grant.vertex
     moved = apply({vertex: Event.DEFER}, now, by=grant.annealer, reason=reason)
@@ -176,7 +176,7 @@ def _reason(outcome: Outcome, grant: claim.Grant) -> str | None:
 
 
 def _event(outcome: Outcome, record: NodeRole, role: Role, now: float) -> tuple[Event, dict[str, Any]]:
-    """The event of an outcome, and what else it sets in the record."""
+    """The event of an outcome, and the other fields that it sets in the record."""
     if isinstance(outcome, Succeeded):
         return Event.SUCCEED, {}
     if isinstance(outcome, Lost):

@@ -1,7 +1,7 @@
-"""Carries out what engine.run instructs for the nodes that this annealer holds, and tells it what becomes of that.
+"""Carries out the instructions of engine.run for the nodes that this annealer holds, and reports the results to it.
 
-All on the turn thread. Before anything is heard of a run, the world is asked what it says of the noderole: whether it went
-on without this run, is to be cancelled, or cannot be read.
+All on the turn thread. Before each event of a run, the executor looks at the noderole in the world: it may have moved
+on without this run, have a cancel reason, or be unreadable.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Executor:
         context.send(changes, partial(self._claimed, attempt), f"claim of {attempt.name}")
 
     def look(self, fqdn: str) -> None:
-        """See what the world says of the run on a node, if there is one."""
+        """Look at the world for the run on a node, if there is one."""
         attempt = self._attempts.get(fqdn)
         if attempt is not None:
             self._look(attempt)
@@ -169,7 +169,7 @@ class Executor:
             self._carry_out[do](attempt)
 
     def _answered(self, attempt: Attempt, answer: Answer) -> None:
-        """What a slot gave back."""
+        """Handle the answer of a slot."""
         if answer.outcome is not None:
             attempt.answer = answer
         state = attempt.state
@@ -269,7 +269,7 @@ class Executor:
     def _follow(
         self, attempt: Attempt, conclusion: conclusions.Conclusion
     ) -> tuple[Attempt | InlineBatch | None, list[Change]]:
-        """What comes next on the same node, if anything does, and the transaction that ends this run."""
+        """The next claim on the same node, if there is one, and the transaction that ends this run."""
         context, grant, view = self._context, attempt.grant, attempt.grant.vertex.node
         if context.resting or not conclusion.passes_on:
             return None, conclusion.together()
@@ -307,7 +307,7 @@ class Executor:
         self._hear(attempt, event)
 
     def _write_failure(self, attempt: Attempt) -> None:
-        """A run is to blame for what it gave back itself, and for nothing else."""
+        """Record the run as failed because its returned attributes were too large."""
         answer = attempt.answer
         attempt.answer = Answer(Event.ENDED, conclusions.unkept(answer.outcome, attempt.refused), answer.ended)
         self._write(attempt)

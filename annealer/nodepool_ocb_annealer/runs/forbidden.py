@@ -1,6 +1,6 @@
-"""Files of this host that a run was to read and may not: counted, logged, and written into the journal.
+"""Reads of this host's files by a run that were refused: counted, logged, and written into the journal.
 
-An author of a task list or of an attribute who tries to read a key of this host leaves a trace that the author cannot delete.
+An author of a task list or of an attribute that reads a key of this host leaves a trace, and cannot delete it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The files with the outputs of runs on this host: ``LOG_DIR/<fqdn>/<role>-<run>.log``, and nothing else there.
 
-So many of each noderole stay, none for longer than so long, and of all of them the newest that fit into so many bytes. What
-is being written stays whatever its age. Files of other names are not ours, and are left alone.
+The number for each noderole, the age and the bytes in all are limited; the newest files stay. A file of a present run
+stays at any age. Files of other names are not ours, and are left alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Log(msgspec.Struct, frozen=True):
 
 
 def tidy(settings: AnnealerSettings, active: Collection[str], now: float) -> int:
-    """Remove what is too much, and folders that are empty; gives how many files went. ``active``: runs that go on."""
+    """Remove surplus files and empty folders; returns the number of removed files. ``active``: runs that go on."""
     if settings.log_dir is None:
         return 0
     went = 0
@@ -59,7 +59,7 @@ def found(folder: Path) -> Iterator[Log]:
 
 
 def surplus(logs: Iterable[Log], settings: AnnealerSettings, active: Collection[str], now: float) -> list[Log]:
-    """What has to go."""
+    """The surplus files."""
     noderoles: defaultdict[str, list[Log]] = defaultdict(list)
     for log in logs:
         noderoles[log.noderole].append(log)

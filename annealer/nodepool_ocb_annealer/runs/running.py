@@ -1,8 +1,8 @@
 """One run, in a slot's thread: attributes in, a jig, attributes out; or its end.
 
-What goes wrong here is a fault of this host, and never the run's failure: the outcome is Unknown, and the machine is asked
-again, by this annealer or by another. Once an outcome is there, nothing is asked of ZooKeeper, of the disk or of the
-machine before it is handed over.
+An error here is a fault of this host, and never the run's failure: the outcome is Unknown, and the machine is asked
+again, by this annealer or by another. After an outcome there is no request to ZooKeeper, the disk or the
+machine before the outcome is handed over.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FORMER: Final = (
 
 
 class JigRunner:
-    """Runs what is held; any number of threads may call ``run`` and ``end``, which raise nothing."""
+    """Runs the held noderoles; any number of threads may call ``run`` and ``end``, which raise nothing."""
 
     def __init__(self, session: Session, settings: AnnealerSettings, jigs: dict[str, Jig], secrets: Secrets) -> None:
         self._session, self._settings, self._jigs, self._secrets = session, settings, jigs, secrets
@@ -77,9 +77,9 @@ class JigRunner:
         return self._stored(replace(answer, ordered=progress.ordered), progress.mask) if answer is not None else None
 
     def end(self, attempt: Attempt, reason: str | None, after_seconds: float) -> Answer | None:
-        """Have what runs on the machine ended; nothing of ours gives it orders meanwhile. None as from ``run``.
+        """End the run on the machine; no other thread sends it orders meanwhile. None as from ``run``.
 
-        ``reason``: why, to be told as its failure; None where its role has another jig now, and it is to run anew.
+        ``reason``: the reason of its failure; None if its role has another jig now, and it must run again.
         """
         attempt.gone.wait(after_seconds)
         self._await_trust(attempt)
@@ -177,7 +177,7 @@ class JigRunner:
             self._forbidden.note(attempt.name, attempt.grant.record.generation, setting, reason)
 
     def _on_transition(self, attempt: Attempt) -> Failed | None:
-        """The failure of a run whose role's hook raised."""
+        """The failure of a run after an exception of its role's hook."""
         if "on_transition" not in attempt.role.hooks or attempt.checking:
             return None
         error = on_transition(self._session, attempt.grant, attempt.role.barclamp)
@@ -226,7 +226,7 @@ class JigRunner:
 
 
 class RunProgress(msgspec.Struct):
-    """What a thread has done so far."""
+    """The progress of a thread."""
 
     ordered: bool = False  # the jig was given its order
     mask: Mask = Mask()  # of the secrets that it was given

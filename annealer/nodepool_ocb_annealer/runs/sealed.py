@@ -1,7 +1,7 @@
-"""Noderoles whose runs cannot be prepared here, above all for a secret: left alone for a while that doubles.
+"""Noderoles with runs that cannot be prepared here, mostly for a secret: left alone for a while that doubles.
 
-Others may try meanwhile, unless no host could open the secret: then the noderole waits for all. A record says which secret
-is to be opened, so neither is a trouble of this host. Pure: times are seconds on the monotonic clock.
+Others may try meanwhile, unless no host could open the secret: then the noderole waits for all. A record names the
+secret, so neither is a fault of this host. Pure: times are seconds on the monotonic clock.
 """
 
 from __future__ import annotations

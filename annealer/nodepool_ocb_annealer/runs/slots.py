@@ -1,4 +1,4 @@
-"""Slots: how many runs an annealer has on machines at once, and their threads. What happens in one is in running.
+"""Slots: the number of runs that an annealer has on machines at once, and their threads. ``running`` has the work in one.
 
 A jig that acts on a machine takes a slot and runs in a thread of its own; an instant one (noop) needs none.
 """
@@ -68,7 +68,7 @@ class SlotPool:
 
     @property
     def spare(self) -> bool:
-        """Whether a check may have a slot: one in four is kept for what people wait for."""
+        """Whether a check may have a slot: one in four is kept for other runs."""
         return self._busy < self._settings.slots - self._settings.slots // 4
 
     def room(self, vertex: Vertex, instead_of: Attempt | None = None) -> bool:
@@ -143,7 +143,7 @@ class SlotPool:
         self._answer(lambda: runner.run(attempt, sources, after_seconds), done)
 
     def end(self, attempt: Attempt, reason: str | None, done: Done, after_seconds: float = 0.0) -> None:
-        """Have what runs on the machine ended; as start(). ``reason``: None where its role has another jig now."""
+        """End the run on the machine; as start(). ``reason``: None if its role has another jig now."""
         if self._nothing_to_run(attempt):
             done(Answer(Event.ENDED, Failed(str(reason)), self._session.now()))
             return

@@ -1,8 +1,8 @@
-"""What old runs leave behind: their records in ZooKeeper, but for the newest ten of each noderole, and their logs here.
+"""Removal of old runs: their records in ZooKeeper, except the newest ten of each noderole, and their logs here.
 
-It costs no run anything: a noderole that may have too many is noted when a run of it has ended, and a thread looks at all
-that were noted since the last time, in one request. It looks at the logs as often as a fiftieth of its time allows. What
-fails is tried again with the next look, and harms nobody.
+It costs no run anything. A noderole that may have too many is noted when a run of it has ended, and a thread looks at
+all noted ones in one request. It looks at the logs as often as a fiftieth of its time allows. A failure is
+retried with the next look, and has no other effect.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Tidying:
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What a look came to: the noderoles that it left as they were, and how long the logs took; None without them."""
+    """The result of a look: the skipped noderoles, and the time for the logs; None without them."""
 
     left: set[str]
     took_seconds: float | None
@@ -124,7 +124,7 @@ def surplus_of(runs: Collection[str]) -> list[str]:
 
 
 def drop_old_runs(session: Session, noderoles: Collection[str]) -> None:
-    """Keep the records of the newest runs of each noderole; raises what session.commit() raises."""
+    """Keep the records of the newest runs of each noderole; raises the errors of session.commit()."""
     places = [paths.split_noderole(name) for name in sorted(noderoles)]
     listed = session.children_many([paths.runs(*place) for place in places])
     surplus = [

@@ -1,4 +1,4 @@
-"""Runs of tasks, as they are driven. What the driver writes next: what ``tasks.runs.deciding`` says, one transaction at a time.
+"""Runs of tasks, as they are driven. The driver writes the decisions of ``tasks.runs.deciding``, one transaction at a time.
 
 A transaction holds the run to the version that was read (store.tasks.runs). When nothing moves any more the records of all
 runs of its noderoles are read, some at a time, and the history is written before the run is over.
@@ -68,7 +68,7 @@ class Driven(msgspec.Struct, frozen=True):
 
 
 class TaskRuns:
-    """Runs of tasks, for those who drive them."""
+    """Runs of tasks, for their drivers."""
 
     what = "run of tasks"
     timer_kind = TimerKind.TASK_RUN
@@ -105,7 +105,7 @@ class TaskRuns:
         return Move(changes, _written(after, changes), decision.due, lines=_lines(driven, after))
 
     def _end(self, world: World, driven: Driven, now: float) -> Move[Driven]:
-        """Read what is still to be read of the history; when all of it is there, write it and the end of the run."""
+        """Read the missing parts of the history; when it is complete, write it and the end of the run."""
         look = Look(world, driven.running, now)
         known = driven.read or {}
         unread = [path for path in history.wanted(look) if path not in known]
@@ -149,7 +149,7 @@ def _heads(driven: Driven, after: Driven, now: float) -> list[Change]:
 def _moved(
     world: World, driven: Driven, decision: Decision, together: Sequence[Change], now: float
 ) -> Iterator[list[Change]]:
-    """The first transaction of what is decided, with what holds it to the run; only the first may be taken."""
+    """The first transaction of the decisions, with the checks of the run; only the first may be taken."""
     for move in decision.moves:
         yield from commands.apply_to(world, move.vertices, move.event, now, driven.name, move.reason, together)
     if decision.rewritten:

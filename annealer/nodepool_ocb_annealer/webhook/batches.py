@@ -1,7 +1,7 @@
-"""What is sent in one request, how it is signed, and when it is tried again. Pure.
+"""The content of one request, its signature, and the time of its retry. Pure.
 
-A request has entries in the shape of ``history -o json``, in their order. What it does not have of the numbers that it covers
-is counted as missed: entries that were deleted before, and those that cannot be read.
+A request has entries in the shape of ``history -o json``, in their order. Missing numbers in its range
+are counted as missed: entries that were deleted before, and unreadable entries.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What one request covers: ``entries`` in JSON, all up to the number ``last``."""
+    """The range of one request: ``entries`` in JSON, all up to the number ``last``."""
 
     entries: tuple[bytes, ...]
     last: int
@@ -37,10 +37,10 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def batch(delivered: int, numbers: Sequence[int], found: Iterable[tuple[int, Entry | None, str]]) -> Batch:
-    """The first that there is room for.
+    """The first entries that fit.
 
-    ``numbers`` are those after ``delivered`` that were asked for; ``found`` is what is there of them, in their order: number,
-    entry, and why there is none. Where all have room the batch ends with the last number.
+    ``numbers`` are the requested ones after ``delivered``; ``found`` has the existing ones, in their order: number, entry,
+    and the reason of a missing entry. If all fit, the batch ends with the last number.
     """
     entries: list[bytes] = []
     problems: list[str] = []

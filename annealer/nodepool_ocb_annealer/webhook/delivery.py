@@ -1,7 +1,7 @@
 """One attempt to deliver, on a thread that may wait: the lock, the journal, the receiver, the cursor.
 
-Whoever has the lock sends. That two never send the same is not promised: a process that was stopped may go on with what it
-began. The cursor's version keeps it from going back, and an entry's number tells a receiver what it has.
+The holder of the lock sends. Two annealers may send the same entry: a process that was stopped may continue its
+request. The cursor's version keeps it from going back, and a receiver recognizes an entry by its number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONG_SECONDS: Final = 60.0  # after which a failure is noted for all to see
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What is asked of an attempt."""
+    """The inputs of an attempt."""
 
     settings: WebhookSettings
     cluster: str  # its id
@@ -63,8 +63,8 @@ def held(session: Session, locks: Locks, lock: Lock | None, owner: LockOwner) ->
 
 
 def attempt(session: Session, order: Order) -> Sent | Failed:
-    """Send what comes first of what was not sent. Raises Invalid where the cursor cannot be read, Stale
-    where another moved it, and Unavailable."""
+    """Send the first unsent entries. Raises Invalid if the cursor cannot be read, Stale
+    if another annealer moved it, and Unavailable."""
     try:
         known, version = journal.cursor(session)
     except Invalid as unreadable:
@@ -113,5 +113,5 @@ def _note(session: Session, order: Order, known: Webhook, version: int, why: str
 
 
 def denied(refused: Denied) -> str:
-    """What to do about it."""
+    """The next action."""
     return f"is sent nothing: {refused}; people give annealers their rights: nodepool-ocb acl init"

@@ -1,8 +1,8 @@
-"""Who posts entries of the journal, and when: of all annealers with a webhook the one that has its lock.
+"""The annealer that posts entries of the journal, and its times: of all annealers with a webhook the holder of the lock.
 
-An annealer without one takes no part, whatever its rank: ranks only say who tries first. New entries and a free lock wake us
-by a watch, so an idle cluster is neither read nor written. What waits (ZooKeeper, the receiver) is done on a thread of its own.
-Who fails again and again lets go while it waits: another host may have a way to the receiver.
+An annealer without one takes no part: ranks only decide the order of attempts. New entries and a free lock wake us
+by a watch, so an idle cluster is neither read nor written. Requests to ZooKeeper and the receiver run on a thread of their
+own. After repeated failures an annealer releases the lock while it waits: another host may reach the receiver.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Posting:
     # -- what wakes --
 
     def look(self) -> None:
-        """Watch, and look at what a reconnect may have hidden. Raises Unavailable."""
+        """Watch, and look for changes during a reconnect. Raises Unavailable."""
         session = self._context.session
         if self._settings is None or self._connection == session.connections:
             return
@@ -83,7 +83,7 @@ class Posting:
             self._schedule(0.0)
 
     def _event(self, kind: str, path: str) -> None:
-        """On the connection's thread: an entry, for who sends; or a lock that somebody let go."""
+        """On the connection's thread: an entry, for the sender; or a released lock."""
         entry = kind == "created" and path.startswith(f"{paths.JOURNAL_ENTRIES}/")
         mine = self._under_way or self._lock is not None  # in this order: the lock is known before the work has ended
         if self._woken or not ((entry and mine) or (kind == "deleted" and path.startswith(f"{paths.WEBHOOK_LOCK}/"))):
@@ -102,7 +102,7 @@ class Posting:
     # -- what changes its course --
 
     def configure(self) -> None:
-        """The settings may be others; what was tried in vain is tried anew."""
+        """The settings may be others; failed attempts begin again."""
         self._settings = self._context.settings.webhook
         self._not_before, self._failures, self._failing_since, self._why = 0.0, 0, None, ""
         self._connection = 0  # the next turn looks
@@ -110,7 +110,7 @@ class Posting:
             self.release()
 
     def release(self) -> None:
-        """Let another have it, at once or when what is under way has ended."""
+        """Let another annealer have it, at once or after the present attempt."""
         if self._under_way:
             return
         lock, self._lock = self._lock, None

@@ -43,7 +43,7 @@ def authorization(url: str) -> str | None:
 
 
 def secrets(url: str) -> set[str]:
-    """What of a URL must not be in a log."""
+    """The parts of a URL that must not be in a log."""
     parts = urlsplit(url)
     password = parts.password or ""
     return {password, unquote(password), url} - {""}
@@ -92,7 +92,7 @@ def _words(error: Exception) -> str:
 
 
 def _abort(sock: socket.socket, too_late: threading.Event) -> None:
-    """Wake who waits for it."""
+    """Wake the waiting thread."""
     too_late.set()
     with contextlib.suppress(OSError):  # it has just ended
         sock.shutdown(socket.SHUT_RDWR)
