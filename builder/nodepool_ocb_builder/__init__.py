@@ -1,1 +1,1 @@
-"""The builder: builds the images that are due, uploads them, and removes what is superfluous."""
+"""The builder: builds the images that are due, uploads them, and removes surplus builds and uploads."""

@@ -1,9 +1,9 @@
 """One build of an image, from the lock to READY or FAILED, on a thread of its own.
 
 The lock is taken without waiting; under it everything is read and decided again. From then on the record says
-``building``. If our session is lost meanwhile, the build goes on: the lock is taken again as soon as that is possible, and
-only if another builder has begun a newer build is ours given up. READY is written in one transaction that checks the
-lock's contender and the record's version, and takes away the request that asked for this build.
+``building``. If our session is lost meanwhile, the build goes on, and the lock is taken again as soon as possible. Our
+build is given up if another builder has begun a newer build, or if our record was deleted or marked. READY is written in
+one transaction that checks the lock's contender and the record's version, and removes the request for this build.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ GRACE_SECONDS: Final = 5.0  # that a build has to end by itself when it is stopp
 
 
 class TakenOver(Exception):
-    """Another builder began a newer build, or somebody deleted ours: this one is of no use any more."""
+    """Another builder began a newer build, or our record was deleted: this build is of no use any more."""
 
 
 class Stopped(Exception):
@@ -49,7 +49,7 @@ class Stopped(Exception):
 
 
 class Building:
-    """Builds one image, if it is due and nobody else does."""
+    """Builds one image, if it is due and no other builder builds it."""
 
     def __init__(self, context: Context, image: Diskimage) -> None:
         self.context, self.image = context, image
@@ -104,7 +104,7 @@ class Building:
         metrics.BUILD_SECONDS.observe(time.monotonic() - began)
 
     def _end(self) -> str:
-        """Do the work, and write what became of it: "ready" or "failed"."""
+        """Do the work, and write the result: "ready" or "failed"."""
         try:
             sums = self._made()
         except (TakenOver, Stopped):
@@ -125,7 +125,7 @@ class Building:
         return "failed"
 
     def _clear(self) -> None:
-        """Remove the files; what stays now goes with the record, or is found when it has none."""
+        """Remove the files; remaining files go with the record, or are found when they have none."""
         for fault in self.context.directory.remove(self.name):
             log.warning("%s: %s", self.name, fault)
 
@@ -183,7 +183,7 @@ class Building:
             context.session.commit([Delete(path, 0)])
 
     def _commit(self, change: Set, *more: Change) -> int:
-        """Write our record, and what goes with it, if the lock is ours; gives the record's version."""
+        """Write our record, and the changes beside it, if the lock is ours; returns the record's version."""
         assert self._lock is not None
         stats = self.context.session.commit([Check(self._lock.contender, 0), change, *more])
         stat = stats[1]
@@ -223,7 +223,7 @@ class Building:
         return self._shelved(outputs)
 
     def _shelved(self, outputs: Mapping[str, object]) -> Mapping[str, Sums]:
-        """Put what was built where it belongs, with its checksums."""
+        """Move the built files to their places, with their checksums."""
         directory, sums = self.context.directory, {}
         for format in outputs:
             made = directory.unfinished(self.name, format)
@@ -245,12 +245,12 @@ class Building:
                 self._own()
 
     def _undisturbed(self) -> bool:
-        """Whether the lock is ours in this session, and nobody touched the record."""
+        """Whether the lock is ours in this session, and the record is unchanged."""
         znode = self.context.session.get(self._path)
         return self._locked() and znode is not None and znode.version == self._version
 
     def _locked(self) -> bool:
-        """Whether our contender stands: it goes with the session, and somebody may have taken it away."""
+        """Whether our contender exists: it goes with the session, and a person may have deleted it."""
         lock, session = self._lock, self.context.session
         return lock is not None and lock.session == session.id and session.get(lock.contender) is not None
 
@@ -292,7 +292,7 @@ class Building:
         return view, build
 
     def _forget(self) -> None:
-        """Take the record away, so that nobody waits for it; one that cannot be read stays."""
+        """Delete the record, so that no client waits for it; an unreadable record stays."""
 
         def write() -> None:
             self.context.look(self.image.name, self._path)  # of our cluster: another may have a build of this name

@@ -1,7 +1,7 @@
-"""The builder's controller: it decides by the rules (nodepool_ocb.images.rules), and begins what is due.
+"""The builder's controller: it decides by the rules (nodepool_ocb.images.rules), and begins due work.
 
-All state here is a cache and can be lost. What takes long is done by pools of workers: builds, uploads, tidying up. How a
-turn goes is in ``daemon.turns``; between turns an idle builder asks nothing.
+All state here is a cache and can be lost. Pools of workers do long work: builds, uploads, tidying up. ``daemon.turns`` has
+the order of a turn; between turns an idle builder sends no requests.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Builder:
         self._look_around()
 
     def _look_around(self) -> None:
-        """See whether this host can build, and who else is there."""
+        """Check whether this host can build, and look for other builders."""
         context, trouble = self.context, self._blocker()
         if space.kind(trouble) != space.kind(self.trouble):  # how much room there is changes all the time
             self.trouble = trouble
@@ -114,7 +114,7 @@ class Builder:
         return space.blocker(directory.folder, directory.logs, self.context.settings.free_bytes)
 
     def _sweep_builds(self) -> None:
-        """End what an earlier process left here: once, and not before the directory is known to be ours alone."""
+        """End the builds of an earlier process here: once, and not before the directory is known to be ours alone."""
         if not self._swept_builds:
             for fault in isolation.sweep(self.context.directory.folder):
                 log.warning("left by a builder before us: %s", fault)
@@ -125,7 +125,7 @@ class Builder:
         self.registration.change(pages=address)
 
     def doing(self) -> str:
-        """What it does now, in one sentence."""
+        """The present work, in one sentence."""
         building = sorted(self._at_work())
         uploads = len(self.uploads.busy)
         work = [f"building {', '.join(building)}"] if building else []
@@ -169,7 +169,7 @@ class Builder:
     # -- one image --
 
     def _look_at(self, view: ImageView, now: float) -> float:
-        """Begin what is due about an image; gives the seconds until something will be."""
+        """Begin the due work of an image; returns the seconds until the next due work."""
         if self.turns.stop.is_set():
             return float("inf")
         building = self._at_work().get(view.name)
@@ -180,7 +180,7 @@ class Builder:
         return min(tidied, self._build(view, now), self._upload(view, now))
 
     def _at_work(self) -> dict[str, Building]:
-        """What is being built, by image."""
+        """The builds under way, by image."""
         busy = self.builds.busy
         return {image: building for image, building in self._building.items() if image in busy}
 
@@ -248,7 +248,7 @@ class Builder:
 
     @property
     def drained(self) -> bool:
-        """Whether nothing is being done any more, or nobody waits for it any longer."""
+        """Whether all work has ended, or the time of the wait is over."""
         late = self.context.settings.drain_seconds + ABANDON_SECONDS
         return not any(pool.busy for pool in self._pools()) or self.turns.drained_for(late)
 
@@ -256,7 +256,7 @@ class Builder:
         return [self.builds, self.uploads, *self._keeping.pools()]
 
     def drain(self, seconds: float) -> None:
-        """What has not ended after ``drain_seconds`` is ended, and its traces are removed."""
+        """Work that has not ended after ``drain_seconds`` is ended, and its traces are removed."""
         if seconds >= self.context.settings.drain_seconds:
             self.context.stopping.set()
 

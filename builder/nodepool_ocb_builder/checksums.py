@@ -40,7 +40,7 @@ def write(file: Path) -> Sums:
 
 
 def verify(file: Path) -> None:
-    """Raises Invalid where a file is lost, is not what its checksums say, or has none; OSError where that cannot be known now."""
+    """Raises Invalid if a file is lost, differs from its checksums, or has none; OSError if it cannot be read now."""
     expected = {algorithm: _read(beside(file, algorithm)) for algorithm in ALGORITHMS}
     found = {**compute(file)}
     problems = [
@@ -78,7 +78,7 @@ def beside(file: Path, algorithm: str) -> Path:
 
 
 def _to_disk(path: Path) -> None:
-    """What is in a file, or the names in a folder."""
+    """Write the content of a file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""The other builders: who is there, who has been missed for long, and who is configured differently."""
+"""The other builders: present ones, long-missing ones, and differently configured ones."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Company:
         return frozenset(self._found)
 
     def said(self, id: str) -> Daemon | None:
-        """What the builder of this id said of itself; None where it was not there, or said nothing that can be read."""
+        """The registration of the builder of this id; None if it is absent or unreadable."""
         return self._found.get(id)
 
     def look(self, session: Session, known: Iterable[str], gone_seconds: float) -> frozenset[str]:
-        """Who is there now; gives those of the ``known`` ids that have been missed for long. Raises Unavailable."""
+        """Read the present builders; returns those of the ``known`` ids that have been missing for long. Raises Unavailable."""
         found = daemons.read(session, Kind.BUILDER)
         self._found, now = found, time.monotonic()
         self._missed = {id: self._missed.get(id, now) for id in set(known) - self.living}
@@ -93,7 +93,7 @@ def cannot_build(context: Context, image: Diskimage) -> str | None:
 
 
 def namesake(directory: ImageDirectory, znode: Znode) -> str:
-    """That another session has registered our id with this znode, and what to do."""
+    """The message that another session has registered our id with this znode, with the remedy."""
     who = "another builder"
     with suppress(Invalid):
         other = codec.decode(Daemon, znode)

@@ -1,6 +1,6 @@
 """A builder's configuration: nodepool-ocb.yaml, and the nodepool.yaml that it names (with a secure file over it).
 
-When it is read again the builder takes over all but FIXED and FIXED_OF_NODEPOOL, and names what of these has changed.
+When it is read again the builder takes over all but FIXED and FIXED_OF_NODEPOOL, and names the changed ones of these.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _apply(fresh: Settings, wants: Nodepool, uploaders: Mapping[str, Uploader], 
 
 
 def files(settings: Settings) -> list[str]:
-    """What is looked at for changes."""
+    """The files that are watched for changes."""
     return [settings.builder.nodepool, *filter(None, [settings.builder.secure])]
 
 
@@ -80,9 +80,10 @@ def end_within_seconds(settings: Settings) -> float:
 
 
 class Formats:
-    """The formats that providers take, as their drivers know them. What was known once counts where it cannot be found
-    now: a clouds.yaml that is not readable for a while is no reason to build in another format.
-    """
+    """The formats that providers take, as their drivers know them.
+
+    A known format counts if it cannot be found now: a clouds.yaml that is unreadable for a while is no reason to build in
+    another format."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, str | None] = {}
@@ -98,7 +99,7 @@ class Formats:
 
 
 def load(settings: Settings, tools: Mapping[str, Backend], takes: Takes) -> nodepool.Nodepool:
-    """Nodepool's configuration, checked against what is installed here. Raises Invalid with every fault."""
+    """Nodepool's configuration, checked against the installed packages. Raises Invalid with every fault."""
     file = settings.builder.nodepool
     if not os.path.lexists(file) and os.access(Path(file).parent, os.X_OK):  # else reading it says why not
         raise Invalid(f"{file}: is not there; write it (docs/images.md), or name another in builder.nodepool")
@@ -110,8 +111,8 @@ def load(settings: Settings, tools: Mapping[str, Backend], takes: Takes) -> node
 
 
 def uploaders(wants: nodepool.Nodepool) -> Mapping[str, Uploader]:
-    """The providers that we can upload to, those too that are to have nothing any more; what has no driver here is left to
-    other builders, and told if it is to have images.
+    """The providers that we can upload to, also those that get no images any more. A provider without a driver here is left to
+    other builders, with a message if it has images.
     """
     opened: dict[str, Uploader] = {}
     for provider in wants.providers:

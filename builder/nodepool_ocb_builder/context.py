@@ -1,4 +1,4 @@
-"""What every room of the builder works with: who it is, its session, its directory, what it is configured to do."""
+"""The context of every room of the builder: its id, its session, its directory, its configuration."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Context:
         self.configure(settings, nodepool, uploaders)
 
     def configure(self, settings: BuilderSettings, nodepool: Nodepool, uploaders: Mapping[str, Uploader]) -> None:
-        """Take over a configuration; what is under way goes on as it began."""
+        """Take over a configuration; work under way keeps its settings."""
         self.settings, self.nodepool, self.uploaders = settings, nodepool, uploaders
         self.diskimages: Mapping[str, Diskimage] = {image.name: image for image in nodepool.diskimages}
         self.providers: Mapping[str, Provider] = {provider.name: provider for provider in nodepool.providers}
@@ -69,7 +69,7 @@ class Context:
         return self.directory.builder_id
 
     def wanted(self, image: Diskimage) -> Wanted:
-        """What the rules need to know of an image."""
+        """The inputs of the rules about an image."""
         keep = self.settings.keep if image.keep is None else image.keep
         return Wanted(
             formats=image.formats,
@@ -91,7 +91,7 @@ class Context:
         }
 
     def holder(self, purpose: str) -> LockOwner:
-        """What a lock of ours says."""
+        """The record of a lock of ours."""
         return LockOwner(daemon="builder", host=self.host, pid=os.getpid(), purpose=purpose, since=self.session.now())
 
     def look(self, image: str, *needed: str) -> ImageView | None:
@@ -108,9 +108,9 @@ class Context:
         return view
 
     def sync(self) -> None:
-        """What is read after this is no older than this call, and of our cluster.
+        """Later reads are no older than this call, and of our cluster.
 
-        Raises Unavailable, also where another cluster answers, or none: what it lacks says nothing about our files.
+        Raises Unavailable, also if another cluster answers, or none: records that it lacks say nothing about our files.
         """
         self.session.sync()
         try:
@@ -119,7 +119,7 @@ class Context:
             raise Unavailable(str(elsewhere)) from elsewhere
 
     def write_until_done(self, write: Callable[[], T]) -> T:
-        """Do what reads and then writes until it is done: again after Stale, and when ZooKeeper is back.
+        """Repeat a function that reads and then writes until it succeeds: again after Stale, and when ZooKeeper is back.
 
         Raises GivenUp when the daemon has to end first.
         """

@@ -1,7 +1,7 @@
-"""The ``post-upload-hook`` of a provider: a program that says whether an image may be used that was sent there.
+"""The ``post-upload-hook`` of a provider: a program that accepts or refuses an uploaded image.
 
-It is called as Nodepool calls it: PROGRAM PROVIDER EXTERNAL-ID FILE, in the builder's environment. Status 0 takes the image;
-with any other the upload has failed, and the image is deleted. It and what it starts end with the time of an upload.
+It is called as in Nodepool: PROGRAM PROVIDER EXTERNAL-ID FILE, in the builder's environment. Status 0 accepts the image;
+with any other the upload has failed, and the image is deleted. It and its processes end with the time of an upload.
 """
 
 from __future__ import annotations

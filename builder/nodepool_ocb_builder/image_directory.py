@@ -2,8 +2,8 @@
 
 A build's files are ``<image>-<id>.<format>`` with ``.md5`` and ``.sha256`` beside them, and the folder ``<image>-<id>.d``
 for manifests; while it is built there are ``<image>-<id>.new.<format>`` and the folder ``<image>-<id>.build``. Nothing
-else in the directory is ours. The id of the directory, in ``builder_id.txt``, is the builder's: who owns the files owns
-the records; beside it, in ``cluster_id.txt``, is the id of the cluster that has them. One process at a time uses a directory.
+else in the directory is ours. The id of the directory, in ``builder_id.txt``, is the builder's: the owner of the files owns the
+records. Beside it, in ``cluster_id.txt``, is the id of the cluster that has them. One process at a time uses a directory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TAIL_BYTES: Final = 4096
 
 
 def named(image: str, id: str) -> str:
-    """What a build's files are called, before the dot. Never what its record says: anybody may write that.
+    """The name of a build's files before the dot. It is never taken from the record, because any client may write that.
 
     >>> named("jammy", "0000000001")
     'jammy-0000000001'
@@ -75,7 +75,7 @@ class ImageDirectory:
 
     @property
     def here(self) -> bool:
-        """Whether the directory is still what it was when it was opened. Where it is not, as when its file system is not
+        """Whether the directory is still the one that was opened. If not, for example because its file system is not
         mounted, no file is missing.
         """
         try:
@@ -145,18 +145,18 @@ class ImageDirectory:
             return ""
 
     def remove(self, build: str) -> list[str]:
-        """Remove all files of a build but its log; what could not be removed, as sentences."""
+        """Remove all files of a build but its log; returns those that could not be removed, as sentences."""
         return remove_all([path for path in self.folder.iterdir() if path.name.startswith(build + ".")])
 
     def remove_format(self, build: str, format: str) -> list[str]:
-        """Remove one format's file and checksums; what could not be removed, as sentences. Raises as ``file`` does."""
+        """Remove one format's file and checksums; returns the failures, as sentences. Raises as ``file`` does."""
         file = self.file(build, format)
         return remove_all([file, *(beside(file, algorithm) for algorithm in ALGORITHMS)])
 
     # -- what is left over --
 
     def orphans(self, known: Collection[str]) -> list[Path]:
-        """What is a build's by its name, and of no build that is ``known``."""
+        """The files with names of builds, except those of ``known`` builds."""
         return sorted(path for path, build in self._of_builds() if build not in known)
 
     def _of_builds(self) -> Iterator[tuple[Path, str]]:
@@ -165,7 +165,7 @@ class ImageDirectory:
                 yield path, match["build"]
 
     def prune_logs(self, known: Collection[str], keep: int) -> list[Path]:
-        """Remove the logs of builds that have no record, but for the newest ``keep`` of each image; gives what went.
+        """Remove the logs of builds that have no record, but for the newest ``keep`` of each image; returns the removed ones.
 
         One stays always, and all where ``keep`` is below 0.
         """
@@ -181,7 +181,7 @@ class ImageDirectory:
 
 
 def remove_all(paths: Iterable[Path]) -> list[str]:
-    """Remove files and folders; what is gone already is well. What could not be removed, as sentences."""
+    """Remove files and folders that still exist; returns those that could not be removed, as sentences."""
     return [fault for path in paths for fault in _remove(path)]
 
 

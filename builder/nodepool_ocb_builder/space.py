@@ -30,7 +30,7 @@ def blocker(images: Path, logs: Path, free_bytes: int) -> str | None:
 
 
 def kind(blocker: str | None) -> str | None:
-    """What stays of it while the room on the disk changes.
+    """The part of a message that stays while the room on the disk changes.
 
     >>> kind("3 bytes are free in /a, and more are wanted"), kind("/a is gone")
     (' in /a, and more are wanted', '/a is gone')

@@ -1,7 +1,7 @@
 """One upload of a build to a provider, from the lock to READY or FAILED, on a thread of its own.
 
-The record comes first, then the upload: what a provider has and no record names is a leak, and found (``leaks``). Only
-the builder that has a build's files sends them, so a record that somebody else marked meanwhile is ours to set right.
+The record comes first, then the upload: an object at a provider without a record is a leak, and found (``leaks``). Only
+the builder that has a build's files sends them, so it must correct a record that another client marked meanwhile.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ KEY_BYTES: Final = 6  # of chance in the key of an attempt
 
 
 class Uploading:
-    """Sends one build of an image to one provider, if that is due and nobody else does.
+    """Sends one build of an image to one provider, if that is due and no other builder does.
 
-    Made between two turns, so what it takes from the configuration fits together; it goes on with that to its end.
+    Made between two turns, so its settings are of one configuration; it keeps them to its end.
     """
 
     def __init__(self, context: Context, image: str, build: str, provider: str) -> None:
@@ -131,7 +131,7 @@ class Uploading:
         return stamp
 
     def _unread(self, due: DueUpload) -> Refused | None:
-        """Why this host cannot read the file now; raises Invalid where the file is lost, or not what was built."""
+        """The reason why this host cannot read the file now; raises Invalid if the file is lost, or is not the built file."""
         directory = self.context.directory
         try:
             checksums.verify(self._file(due))
@@ -176,12 +176,12 @@ class Uploading:
         return wrong
 
     def _judged(self, external_id: str, item: Item) -> Refused | None:
-        """What the provider's hook says."""
+        """The answer of the provider's hook."""
         program = self._configured.post_upload_hook
         return hook.verdict(program, self.provider, external_id, item) if program else None
 
     def _end(self, stamp: Stamp, outcome: Sent | Refused) -> None:
-        """Write what became of it; what nobody wants any more is deleted there. Raises Stale or Unavailable."""
+        """Write the result; an unwanted object is deleted there. Raises Stale or Unavailable."""
         _, found = self._found(stamp.upload)
         if found is None or stamp_of(self.image, found) != stamp:
             if isinstance(outcome, Sent):
@@ -205,7 +205,7 @@ class Uploading:
         return build, next((each for each in uploads if (each.provider, each.id) == (self.provider, upload)), None)
 
     def _spoiled(self, upload: str, reason: str) -> None:
-        """The file is not what was built: the build is ready no more, and another one becomes due."""
+        """The file is not the built file: the build is not ready any more, and another one becomes due."""
         log.error("%s-%s: %s", self.image, self.build, reason)
 
         def write() -> None:
@@ -229,11 +229,11 @@ def _not_here(directory: ImageDirectory) -> str:
 
 
 def elsewhere(context: Context, image: str, due: DueUpload) -> str | None:
-    """Why a build's file is not missing though it is not here: the directory itself is not, or another builder of our id
-    made it, and may have it.
+    """The reason why a build's absent file is not lost: the directory itself is absent, or another builder of our id
+    made the file, and may have it.
 
-    None where it is here, or was made here. Two directories have one id where one is a copy, and the copy lacks what was
-    built after it was made; so only a build that left a trace in this directory, on this host, can have lost its file.
+    None if it is here, or was made here. Two directories have one id if one is a copy, and the copy lacks later builds. So
+    only a build that left a trace in this directory, on this host, can have lost its file.
     """
     name = named(image, due.build.id)
     file, host = context.directory.file(name, due.format), due.build.record.builder

@@ -1,4 +1,4 @@
-"""What makes images. ``installed`` finds the backends; ``missing`` says what one needs that this machine has not."""
+"""The backends, which make images. ``installed`` finds them; ``missing`` names the parts that this machine lacks for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every backend is: a Task goes in, the Command that makes the image comes out. Pure; ``isolation`` runs it."""
+"""The interface of backends: a Task goes in, the Command that makes the image comes out. Pure; ``isolation`` runs it."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ class Backend(Protocol):
 
     @property
     def formats(self) -> tuple[str, ...] | None:
-        """What it can make; None: whatever the image's program makes."""
+        """The formats that it can make; None: all formats that the image's program makes."""
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Programs that must be installed."""
 
     def faults(self, options: Mapping[str, Json]) -> list[str]:
-        """What is wrong with an image's ``options``, as sentences."""
+        """The faults of an image's ``options``, as sentences."""
 
     def command(self, task: Task) -> Command:
-        """What to run for a task whose options have no faults."""
+        """The command for a task with faultless options."""
 
 
 def search_path() -> str:
-    """The PATH of builds: the builder's own, what is installed beside it, and the programs of root that builds call."""
+    """The PATH of builds: the builder's own, the programs beside it, and the programs of root that builds call."""
     beside = str(Path(sys.executable).parent)
     folders = [*os.environ.get("PATH", os.defpath).split(":"), beside, "/usr/local/sbin", "/usr/sbin", "/sbin"]
     return ":".join(dict.fromkeys(folder for folder in folders if folder))

@@ -1,7 +1,7 @@
 """Backend ``command``: any program makes the image; its environment describes the task.
 
 NODEPOOL_OCB_IMAGE (name), _BUILD (id), _FORMATS (separated by blanks), _OUTPUT_<FORMAT> (for each format the file that it
-must make; QCOW2, TAR ...), _MANIFEST (a folder that it may make), _WORK (where it starts, and what is cleared up).
+must make; QCOW2, TAR ...). Also _MANIFEST (a folder that it may make) and _WORK (its working directory, which is removed).
 """
 
 from __future__ import annotations

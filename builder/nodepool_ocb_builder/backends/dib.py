@@ -1,10 +1,10 @@
-"""Backend ``dib``: diskimage-builder, told of an image what Nodepool tells it.
+"""Backend ``dib``: diskimage-builder, with the inputs that Nodepool gives it.
 
-The same as in Nodepool: elements, formats, release (DIB_RELEASE), env-vars (which override all that is set here, TMPDIR
-and DIB_IMAGE_CACHE among them), dib-cmd, elements-dir (ELEMENTS_PATH), DIB_IMAGE_NAME, DIB_IMAGE_FILENAME,
-``--no-tmpfs``, and qcow2 in the form that old clouds take. Not the same: checksums are not left to it; its temporary
-folders are gone when the build is, also where TMPDIR puts them elsewhere; its cache is in the image directory, not in
-a home directory, unless DIB_IMAGE_CACHE says otherwise.
+The same as in Nodepool: elements, formats, release (DIB_RELEASE), dib-cmd, elements-dir (ELEMENTS_PATH), DIB_IMAGE_NAME,
+DIB_IMAGE_FILENAME, ``--no-tmpfs``, and qcow2 in the form that old clouds take. Also env-vars, which override all
+variables that are set here, TMPDIR and DIB_IMAGE_CACHE among them. Different: the builder computes the checksums. The
+temporary folders are removed with the build, also if TMPDIR puts them elsewhere. The cache is in the image directory, not
+in a home directory, unless DIB_IMAGE_CACHE names another.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _create(image: Diskimage, made: Path) -> Iterator[str]:
 
 
 def _asked(formats: tuple[str, ...]) -> list[str]:
-    """What to ask it for: it makes squashfs only if that comes first, and deletes the tar from which it made a tgz.
+    """The formats to ask for: it makes squashfs only if that comes first, and deletes the tar from which it made a tgz.
 
     >>> _asked(("qcow2", "squashfs", "tar", "tgz"))
     ['squashfs', 'qcow2', 'tar']

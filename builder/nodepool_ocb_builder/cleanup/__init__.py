@@ -1,1 +1,1 @@
-"""What a builder removes: superfluous builds and uploads, files and external objects without a record."""
+"""The cleanup of a builder: surplus builds and uploads, files and external objects without a record."""

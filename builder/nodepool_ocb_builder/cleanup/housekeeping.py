@@ -1,7 +1,7 @@
-"""What a builder tidies up beside its work: steps that the rules name, files without a record, leaks at providers.
+"""The tidying of a builder beside its work: steps that the rules name, files without a record, leaks at providers.
 
-Each step is begun on a thread; one that is due again did not help, and is begun again after longer and longer times, for
-whoever refuses it may do so for days. Each provider has a crew of its own: one that is mute holds up no other.
+Each step is begun on a thread. A step that is due again did not help, and is begun again after growing pauses, because
+its refusal may last for days. Each provider has a crew of its own: one that is mute holds up no other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Housekeeping:
         self._orphans = Orphans(context)
 
     def pools(self) -> list[WorkerPool]:
-        """All who may be at work."""
+        """All pools that may be at work."""
         return [self._tidiers, *self._asking.values()]
 
     def tidy(self, view: ImageView, working: str | None, living: frozenset[str], now: float) -> float:
@@ -56,7 +56,7 @@ class Housekeeping:
         return min(waits)
 
     def look_around(self, cache: ImageCache, at_work: Mapping[str, Building]) -> None:
-        """What has no event: files and logs, and what providers have. ``at_work`` is what is being built, by image."""
+        """Look at things without an event: files and logs, and objects at providers. ``at_work``: builds under way, by image."""
         context, settings = self._context, self._context.settings
         names = [building.name for building in at_work.values()]
         work = partial(self._orphans.look, dict(cache.images), list(cache.quarantined), names)
@@ -91,7 +91,7 @@ class Housekeeping:
 
 
 def _key(step: Step) -> tuple[str, ...]:
-    """The same for the same step, whatever else the records say."""
+    """The key of a step, which does not depend on other fields of the records."""
     kind = type(step).__name__
     match step:
         case MarkBuild(build=build) | RemoveBuild(build=build) | RemoveFiles(build=build):

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Leaks:
-    """Remembers what was seen once, and since when."""
+    """Remembers the objects that were seen once, with the time."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -76,7 +76,7 @@ class Leaks:
 
 
 class _Records:
-    """What the records say of what a provider listed; read after it was listed."""
+    """The records about the objects that a provider listed; read after the list."""
 
     def __init__(self, context: Context, listed: Iterable[Kept], sending: Collection[Stamp]) -> None:
         self._session, self._sending = context.session, sending

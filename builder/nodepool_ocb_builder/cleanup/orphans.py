@@ -1,8 +1,8 @@
 """Files of builds that no record names: removed when they have been seen so for the grace time, and never at once.
 
-That a record is absent proves little: it may be about to be written, and an ensemble that was restored from a backup lacks
-the newest ones. So the time counts from when this process saw a file without a record first, by its own monotonic clock,
-whatever the file's own times say; it begins anew with each start.
+The absence of a record proves little: it may be about to be written, and an ensemble that was restored from a backup lacks
+the newest ones. So the time counts from the first look of this process that found a file without a record, by its own
+monotonic clock, and not by the file's own times. It begins again with each start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Orphans:
-    """Remembers what has no record, and since when it is known."""
+    """Remembers the files without a record, with the time of the first look."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -30,8 +30,8 @@ class Orphans:
     def look(self, views: Mapping[str, ImageView], unread: Iterable[str], working: Iterable[str]) -> None:
         """Remove files, and old logs, that no record names; blocking, for a thread. Raises Unavailable.
 
-        ``views`` and ``unread`` (the paths of records that cannot be decoded: what they name stays) may be a little old:
-        what they do not know is read again. ``working`` are the names of the builds that are made here now.
+        ``views`` and ``unread`` may be a little old: unknown records are read again. ``unread`` are the paths of records that
+        cannot be decoded: the files that they name stay. ``working`` are the names of the builds that are made here now.
         """
         context, working = self._context, set(working)
         known = working | _named(views, unread)

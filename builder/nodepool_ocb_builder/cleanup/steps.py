@@ -1,6 +1,6 @@
-"""What the rules say is to be tidied up, done: records marked, uploads and builds removed.
+"""The steps of tidying that the rules name: records marked, uploads and builds removed.
 
-Records go last: while one stands, whoever looks next knows what is still to be removed.
+Records go last: while one exists, the next look knows the rest to remove.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BARE: Final = re.compile(r"/provider(/[^/]+(/images(/lock)?)?)?")  # what stays
 
 
 def do(context: Context, image: str, step: Step) -> None:
-    """One step; where somebody was faster nothing happens. Raises Unavailable."""
+    """One step; if another client was faster, nothing happens. Raises Unavailable."""
     try:
         match step:
             case MarkBuild():
@@ -83,7 +83,7 @@ def _remove_upload(context: Context, image: str, upload: UploadView) -> None:
 
 
 def _remove_locked(context: Context, image: str, upload: UploadView) -> None:
-    """What the record says now that nobody else works on it: it may have learnt meanwhile what the provider calls it."""
+    """The record, read under its lock: it may have got the provider's id meanwhile."""
     path = _path(image, upload)
     znode = context.session.get(path)
     if znode is None:
@@ -142,7 +142,7 @@ def _remove_files(context: Context, image: str, build: BuildView) -> None:
 def _bare_removal(context: Context, path: str, version: int) -> list[Delete]:
     """The deletions of a build at this version and of the empty znodes below it.
 
-    Raises Stale where one is not empty: an upload began meanwhile, or somebody holds its lock.
+    Raises Stale if one is not empty: an upload began meanwhile, or its lock is held.
     """
     below = [change for change in removal(context.session, path) if change.path != path]
     for change in below:
@@ -155,7 +155,7 @@ def _bare_removal(context: Context, path: str, version: int) -> list[Delete]:
 
 
 def uploaded(context: Context, image: str, build: BuildView) -> tuple[str, ...]:
-    """The formats whose files ``delete-after-upload`` asks to remove now: every provider has the build."""
+    """The formats with files that ``delete-after-upload`` removes now: every provider has the build."""
     diskimage = context.diskimages.get(image)
     if build.record.builder_id != context.builder_id or diskimage is None or diskimage.keep_formats is True:
         return ()

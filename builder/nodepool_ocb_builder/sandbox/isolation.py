@@ -1,13 +1,13 @@
 """Runs a build so that nothing of it is left: no process, no mount, no loop device, no work folder.
 
-However it ends: by itself, by ``stop``, by its time-out, or because this builder was killed, in which case all is gone
-within five seconds (``supervisor`` does it), but for a large folder, which goes as fast as the disk deletes. Where this
+This holds for each end: by itself, by ``stop``, by its time-out, or by a death of this builder. After a death
+``supervisor`` removes all within five seconds, except a large folder, which goes as fast as the disk deletes. Where this
 machine allows it (root, or user namespaces) the build has its own process and mount namespaces, and nothing can leave
 them. As an ordinary user without them, daemons of the build are found by descent. Only if supervisor and guard are
-killed in one moment does one live on, until ``sweep``, or for ever where it has left its environment and folder.
+killed in one moment does one live on, until ``sweep``, or for ever if it has left its environment and folder.
 
-The build gets: standard input empty; output and errors in the log, which ends with a line that says how it ended; no
-other open files; a session of its own; umask 022; and an environment of the command's own variables with PATH, HOME
+The build gets an empty standard input, a session of its own, umask 022, and no other open files. Its output and errors go
+into the log, which ends with a line about the result. Its environment has the command's own variables with PATH, HOME
 (the work folder), LANG=C.UTF-8, TMPDIR (below the work folder) and NODEPOOL_OCB_WORK (the work folder).
 """
 
@@ -114,7 +114,7 @@ class Process:
             self._program.stdin.close()
 
     def _after_the_supervisor(self) -> Ended:
-        """It was killed, or failed: do in its place what it would have done."""
+        """It was killed, or failed: do its work in its place."""
         ended = Ended(None, f"its supervisor ended with status {self._program.returncode}")
         lines = [*_end(self._work), f"ended: {ended.reason}"]
         log = os.open(self._log, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -156,7 +156,7 @@ def start(command: Command, *, log: Path, work: Path, timeout_seconds: float) ->
 def sweep(work_root: Path) -> list[str]:
     """End and remove every build that lies in a folder: call it before this builder starts its first one.
 
-    What could not be removed is named in sentences.
+    Returns the things that could not be removed, as sentences.
     """
     faults = []
     for work in sorted(work_root.glob(f"*{WORK_SUFFIX}")):

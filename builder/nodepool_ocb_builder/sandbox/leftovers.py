@@ -1,8 +1,8 @@
-"""What a build leaves on the machine, and how it goes: processes, mounts, loop devices, folders.
+"""The remains of a build on the machine, and their removal: processes, mounts, loop devices, folders.
 
-Standard library only, for the supervisor starts without any packages. Everything here may be done again, and beside
-another who does the same. What an ordinary user may not do is tried once more with ``sudo -n``. Nothing is removed
-below a mount that stays: what is behind it is not the build's.
+Standard library only, because the supervisor starts without packages. Everything here may be repeated, and may run
+beside another process that does the same. An action that an ordinary user may not do is tried once more with ``sudo -n``.
+Nothing is removed below a mount that stays: the files behind it are not the build's.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Loop(NamedTuple):
 
 
 def clear(work: Path, loops_seen: Collection[Loop] = ()) -> list[str]:
-    """Unmount what lies below a work folder, detach its loop devices, remove it; what could not be done, as sentences.
+    """Unmount all below a work folder, detach its loop devices, remove it; returns the failures, as sentences.
 
-    ``loops_seen``: devices that were the build's while it ran; for the path of a file whose mount is gone says little.
+    ``loops_seen``: devices that were the build's while it ran, because the path of a file without its mount says little.
     """
     scratch = scratch_of(work)
     folders = [work] if scratch is None else [scratch, work]
@@ -76,7 +76,7 @@ def descendants() -> list[int]:
 def processes(work: Path) -> list[int]:
     """The living processes of a build: marked in their environment, or at home below its folder, and their descendants.
 
-    A shell on a terminal that only stands there belongs to somebody who looks around.
+    A shell on a terminal with only its working directory there belongs to a person that looks around.
     """
     mark = f"{MARK}={work}".encode()
     stats = list(_stats())
@@ -89,10 +89,10 @@ def processes(work: Path) -> list[int]:
 
 
 def end(work: Path) -> list[int]:
-    """Kill the processes of a build from outside; gives what is left.
+    """Kill the processes of a build from outside; returns the remaining ones.
 
-    Supervisor and guard are spared, for orphans of the build come to them: without them, what was forked since the
-    processes were listed could not be found. They end when the others have; who does not is killed too.
+    Supervisor and guard are spared, because orphans of the build become their children: without them, processes that were
+    forked after the list could not be found. They end when the others have ended; otherwise they are killed too.
     """
     reaper = f"{REAPER}={work}".encode()
     for sparing in (True, False):
@@ -105,9 +105,9 @@ def end(work: Path) -> list[int]:
 
 
 def end_descendants() -> list[int]:
-    """Kill all that comes from this process, a subreaper, and take its status; gives what is left.
+    """Kill all descendants of this process, a subreaper, and take their status; returns the remaining ones.
 
-    It is over when the kernel knows no child of ours: a list lacks what is forked while it is made.
+    It is over when the kernel knows no child of ours: a list lacks processes that are forked meanwhile.
     """
     for _ in _passes():
         _kill(descendants())
@@ -221,10 +221,10 @@ def _unmount(folder: Path) -> None:
 
 
 def loops(folder: Path) -> set[Loop]:
-    """The loop devices whose file lies in a folder.
+    """The loop devices with a file in a folder.
 
-    The kernel gives the file's path as the build saw it, or, once the build's own mounts are gone, without the mount
-    point of its file system: so the inode decides where the path does not.
+    The kernel gives the file's path as the build saw it. After the build's own mounts are gone, the path is without the mount
+    point of its file system: so the inode decides if the path does not.
     """
     at = [str(folder)]
     with suppress(OSError):
@@ -244,7 +244,7 @@ def loops(folder: Path) -> set[Loop]:
 
 
 def _loop(name: str) -> Loop:
-    """A device by what the kernel says of it; numbers are 0 where this user may not ask."""
+    """A device as the kernel describes it; numbers are 0 if this user may not ask."""
     try:
         with open(f"/dev/{name}", "rb", buffering=0) as device:
             status = fcntl.ioctl(device, _LOOP_GET_STATUS64, bytes(_LOOP_INFO_BYTES))
@@ -254,7 +254,7 @@ def _loop(name: str) -> Loop:
 
 
 def _files(folder: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
-    """Device and inode of the regular files below a folder whose inode is one of these."""
+    """Device and inode of the regular files below a folder, of those with one of these inodes."""
     waiting = [os.fspath(folder)]
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
@@ -285,7 +285,7 @@ def _detach(loop: Loop) -> None:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove a folder, with what an ordinary user's build made there in the name of others."""
+    """Remove a folder, with the files of other users that an ordinary user's build made there."""
     remove = ("rm", "-rf", "--one-file-system", "--", str(folder))
     ways: list[tuple[str, ...]] = [()]
     if os.geteuid() != 0:

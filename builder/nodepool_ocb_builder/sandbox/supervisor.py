@@ -1,12 +1,12 @@
-"""The program between a builder and a build: runs one build, and leaves nothing of it, whatever happens.
+"""The program between a builder and a build: runs one build, and leaves nothing of it after any event.
 
     builder ──orders──► supervisor ──► guard ──► the build
             ◄──result──             (process 1 of the build's own namespaces, where there are any)
 
-The supervisor ends everything when the build ends, when its time is over, when it is told to stop, and when the builder
+The supervisor ends everything when the build ends, is out of time or is told to stop. It also does so when the builder
 is gone, which it sees as the end of its standard input. If it is killed itself, the guard dies with it, and with the
-guard all that lives in its namespace; without namespaces the guard sees the same end of its orders and kills what it
-finds. Both take what daemons leave orphaned as their own.
+guard all processes in its namespace. Without namespaces the guard sees the same end of its orders and kills the processes
+that it finds. Both adopt orphaned processes of daemons.
 
 Starts without any packages (``isolation`` says how), so this imports the standard library and ``leftovers`` only.
 Standard input: one line of JSON, the Spec, then maybe ``stop SECONDS``. Standard output: one line, when all is gone.
@@ -42,7 +42,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Spec(NamedTuple):
-    """What to run; ``namespaces``: ``root``, ``user`` (an ordinary user's), or empty for none."""
+    """The build to run; ``namespaces``: ``root``, ``user`` (an ordinary user's), or empty for none."""
 
     argv: list[str]
     env: dict[str, str]
@@ -164,7 +164,7 @@ class Supervisor:
 
 
 def say(log: int, line: str) -> None:
-    """Put a line of ours into a log, whatever came before it; a full disk must not keep us from clearing it."""
+    """Put a line of ours into a log, after any output; a full disk must not prevent the cleanup."""
     with suppress(OSError):
         size = os.fstat(log).st_size
         start = "\n" if size and os.pread(log, 1, size - 1) != b"\n" else ""
@@ -175,7 +175,7 @@ def say(log: int, line: str) -> None:
 
 
 def _become_guard(spec: Spec, orders: int, status: int) -> NoReturn:
-    """Enter the namespaces, start the build, reap, and tell how it ended. Whoever is left when this exits is killed."""
+    """Enter the namespaces, start the build, reap, and report its result. Remaining processes are killed when this exits."""
     try:
         if spec.namespaces:
             _unshare(spec.namespaces)
@@ -311,6 +311,6 @@ def _call(name: str, *arguments: Any) -> None:
 
 
 def _hear(fd: int) -> tuple[bool, bytes]:
-    """What can be read now, up to the size of a pipe; False and nothing at its end."""
+    """The bytes that can be read now, up to the size of a pipe; False and nothing at its end."""
     data = os.read(fd, 65536)
     return bool(data), data
