@@ -1,4 +1,4 @@
-"""When something may be begun, or said, again: what ends without a trace must not spin. For one thread."""
+"""The times at which work or a log message may be repeated: work that fails at once must not spin. For one thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_SECONDS: Final = 300.0  # before something is begun again that did not h
 
 
 class Backoff:
-    """All times are monotonic. What was begun so long ago that it does not matter any more is forgotten."""
+    """All times are monotonic. Old starts that do not matter any more are forgotten."""
 
     def __init__(self) -> None:
         self._begun: dict[Hashable, tuple[float, float]] = {}  # not again before, and how long that was
@@ -26,7 +26,7 @@ class Backoff:
     def start(
         self, crew: WorkerPool, key: Hashable, work: Callable[[], None], longest_seconds: float = CALM_SECONDS
     ) -> bool:
-        """Have something done, unless it was begun a moment ago or nobody is free; whether it began."""
+        """Begin a piece of work, unless it began a moment ago or no worker is free; whether it began."""
         if self.left(key) < float("inf") or not crew.start(key, work):
             return False
         self.begin(key, longest_seconds)
@@ -70,6 +70,6 @@ class Backoff:
         self._appointments.clear()
 
     def timers(self) -> list[float]:
-        """The seconds until each is due; what is due and was not kept waits until somebody is free."""
+        """The seconds until each is due; due work that did not begin waits for a free worker."""
         now = time.monotonic()
         return [at - now for at in self._appointments.values() if at > now]

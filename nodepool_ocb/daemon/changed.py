@@ -1,6 +1,6 @@
-"""Files of a configuration that became other ones, noticed by a look at their times and sizes now and then.
+"""Changed files of a configuration, noticed by a look at their times and sizes now and then.
 
-A change is told once, when the files have been the same for the length of a look: none is read while somebody writes it.
+A change is reported once, when the files have been the same for the length of a look: so none is read during a write.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ChangedFiles:
         return self.noticed
 
     def taken(self, files: Iterable[File]) -> None:
-        """These, from now on, are about to be read, for whatever reason."""
+        """The present files are about to be read, for any reason: they count as known."""
         self._files = tuple(files)
         self._taken = self._newest = self._seen()
 

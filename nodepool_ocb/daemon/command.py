@@ -24,14 +24,14 @@ from nodepool_ocb.telemetry.visible import visible
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a daemon was started with: what the command line says counts for more than the configuration."""
+    """The options with which a daemon was started: the command line has priority over the configuration."""
 
     file: Path | None  # of the configuration; None: where it is found
     zookeeper: str | None  # HOST:PORT,.../CHROOT
     listen: str | None  # HOST:PORT of the pages
 
     def read(self) -> config.Settings:
-        """The configuration as the file has it now, with what the command line says in its place. Raises Invalid."""
+        """The configuration as the file has it now, overridden by the command line. Raises Invalid."""
         settings = config.load(self.file)
         if self.zookeeper:
             settings = replace(settings, zookeeper=replace(settings.zookeeper, hosts=self.zookeeper))
@@ -74,7 +74,7 @@ def _lacking(error: BaseException) -> str | None:
 def program(
     kind: Kind, about: str, run: Callable[[Asked, config.Settings], None], check: Callable[[config.Settings], object]
 ) -> click.Command:
-    """The console script of a kind of daemon; ``run`` returns when it has ended, ``check`` raises what is wrong."""
+    """The console script of a kind of daemon; ``run`` returns when it has ended, ``check`` raises the faults."""
     name = f"nodepool-ocb-{kind}"
     mask = 0o077 if kind is Kind.ANNEALER else 0o022  # outputs of runs are for the annealer's user alone
 

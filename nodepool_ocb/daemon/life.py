@@ -16,7 +16,7 @@ from nodepool_ocb.telemetry import metrics
 
 
 class Daemon(Protocol):
-    """What a daemon is made of."""
+    """The parts of a daemon."""
 
     turns: Turns
     registration: Registration
@@ -45,7 +45,7 @@ def live(
 ) -> None:
     """Start the session, take turns until a signal ends them, and close both; the arguments are those of ``serve``.
 
-    Raises Unavailable where ZooKeeper cannot be reached at the start, and what ends ``serve``.
+    Raises Unavailable if ZooKeeper cannot be reached at the start, and the errors that end ``serve``.
     """
     metrics.SessionCounts(session)
     session.start()

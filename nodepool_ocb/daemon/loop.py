@@ -8,7 +8,7 @@ SIGTERM and SIGINT set ``stop``: turns go on until ``drained`` says so, and a se
 at once. SIGHUP calls ``reload`` between two turns. Signals are read by a thread: setting an Event in a
 signal handler can deadlock with the Event's own lock, which the interrupted main thread may hold.
 
-systemd learns what the daemon does now, or what is wrong; and, after a reload, what needs a restart.
+systemd shows the present work or the fault of the daemon; and, after a reload, the settings that need a restart.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def serve(
 ) -> None:
     """Run turns until ``stop`` is set and ``drained()`` is true; call it on the main thread.
 
-    ``turn`` gives the seconds until the next one, should nothing wake it before. ``ready`` gives the
-    sentence that says why this daemon is not of use now, or None; ``doing`` what it does. ``pages`` are served on
+    ``turn`` gives the seconds until the next one, should nothing wake it before. ``ready`` returns the
+    reason why this daemon is not ready, or None; ``doing`` its present work. ``pages`` are served on
     ``listen`` too; ``on_listening`` gets the address, HOST:PORT, before the first turn and when it changes.
-    Where files are ``changed``, ``reload`` is called as well.
-    ``on_failing`` gets, between turns, why they fail: after the third in a row and each that follows; and None when
-    one ends well again. After a signal the process ends within ``end_within_seconds`` (drain included), with exit
+    If files are ``changed``, ``reload`` is called as well.
+    ``on_failing`` gets the reason of failing turns between turns: after the third failure in a row and each that follows; and
+    None after the next success. After a signal the process ends within ``end_within_seconds`` (drain included), with exit
     status 1 if it has to be forced. Raises Invalid where ``listen`` cannot be used.
     """
     heart = _Heart()
@@ -88,7 +88,7 @@ def serve(
 
 
 def _reload(reload: Callable[[], Reload], door: Door, signals: _Signals) -> str:
-    """Take over a configuration that was read again, or nothing of it; gives what is still to be said of it."""
+    """Take over a configuration that was read again, or nothing of it; returns the messages about it."""
     try:
         fresh = reload()
         door.move(fresh.listen)
@@ -122,9 +122,9 @@ class _Heart:
 
 
 class _Loop:
-    """One turn and the rest after it; ``trouble`` says why the newest turn was not one.
+    """One turn and the rest after it; ``trouble`` is the reason why the newest turn failed.
 
-    ``about`` says what is shown of the daemon while a turn is one, and ``note`` what is added to that.
+    ``about`` is the status of the daemon while turns succeed, and ``note`` is added to it.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class _Loop:
             systemd.notify("READY=1")
 
     def _show(self) -> float:
-        """Have systemd show what is the case; gives the seconds until that may be said."""
+        """Have systemd show the present status; returns the seconds until that may be sent."""
         sentence = self.trouble or self._about()
         return self._status.show(f"{sentence}; {self.note}" if self.note else sentence)
 

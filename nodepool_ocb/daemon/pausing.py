@@ -1,7 +1,7 @@
-"""Whether somebody has paused the daemons of this kind on this host: then nothing new is begun, and what goes on ends.
+"""The pause of the daemons of this kind on this host: nothing new begins, and present work ends.
 
-The pause is a record of its own, below the name of the host, so it stays over restarts, which give a daemon another id. It
-is read when its watch says so, and after each reconnect; its time ends it without anybody's write.
+The pause is a record of its own, below the name of the host, so it survives restarts, which give a daemon another id. It
+is read after an event of its watch, and after each reconnect; its time ends it without a write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nodepool_ocb.store.client.session import Session
 
 
 class Pausing:
-    """On the turn thread. ``registration`` says what this found."""
+    """On the turn thread. ``registration`` has the result."""
 
     def __init__(self, session: Session, kind: Kind, registration: Registration, wake: Callable[[], None]) -> None:
         self._session, self._registration, self._wake = session, registration, wake
@@ -35,7 +35,7 @@ class Pausing:
         self._dirty = True
 
     def look(self) -> bool:
-        """Read what changed; whether it is paused, or not any more, since the last look. Raises Unavailable or Denied."""
+        """Read the changes; whether a pause began or ended since the last look. Raises Unavailable or Denied."""
         if self._dirty or self._connection != self._session.connections:
             connection, self._dirty = self._session.connections, False
             try:
@@ -59,7 +59,7 @@ class Pausing:
 
     @property
     def paused(self) -> str | None:
-        """By whom, until when and why; as the last look found it."""
+        """Author, end and reason, as of the last look."""
         return self._registration.record.paused
 
     @property

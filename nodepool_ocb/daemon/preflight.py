@@ -1,6 +1,6 @@
-"""What a daemon with this configuration would miss on this host: key files, folders, certificates, users, modes.
+"""The parts that a daemon with this configuration would lack on this host: key files, folders, certificates, users, modes.
 
-Everything is only looked at, by the user who asks: what a daemon's own user may do can be less. Nothing secret is in a sentence.
+Everything is only read, by the calling user; a daemon's own user may have fewer rights. No sentence has a secret.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SOON_SECONDS: Final = 30 * 86400.0  # a certificate that ends within this time i
 
 
 def wrong(settings: Settings, kind: Kind | None = None) -> list[str]:
-    """What would keep a daemon from its work: any, or one of this kind. A builder logs in to no machine."""
+    """The faults that would keep a daemon from its work: any, or one of this kind. A builder logs in to no machine."""
     of_annealers = (_keys(settings), webhook_faults(settings), _secret_faults(settings))
     found = [each for faults in of_annealers if kind is not Kind.BUILDER for each in faults]
     return [*found, *_zookeeper(settings.zookeeper)]
 
 
 def doubtful(settings: Settings, file: Path | None, kind: Kind | None = None) -> list[str]:
-    """What a daemon would bear, or may be meant: any, or one of this kind; ``file``: the configuration."""
+    """Findings that a daemon tolerates, or that may be intended: any, or one of this kind; ``file``: the configuration."""
     from nodepool_ocb import config
 
     of_annealers = (config.loose_keys(settings.ssh), _no_default_key(settings), _folders(settings))
@@ -46,7 +46,7 @@ def doubtful(settings: Settings, file: Path | None, kind: Kind | None = None) ->
 
 
 def _keys(settings: Settings) -> Iterator[str]:
-    """Those that somebody named; a host without annealer needs none."""
+    """The keys that the configuration names; a host without annealer needs none."""
     names = settings.ssh.key_files
     there = [Path(name) for name in names if may_be_there(name)]
     closed = [path for path in there if not os.access(path, os.R_OK, effective_ids=True)]
@@ -81,7 +81,7 @@ def _is_default(settings: Settings) -> bool:
 
 
 def may_be_there(name: str) -> bool:
-    """Whether there is a file, or nobody can say it who may not enter its folder."""
+    """Whether there is a file, or its folder may not be entered."""
     try:
         return Path(name).exists()
     except PermissionError:
@@ -199,7 +199,7 @@ def _ending_certificates(files: TlsSettings | None) -> Iterator[str]:
 
 
 def _certificates(files: TlsSettings) -> Iterator[tuple[str, str, float]]:
-    """The key of the configuration, the file, and until when the first certificate in it is good; of what can be read."""
+    """The key of the configuration, the file, and the end of its first certificate; of the readable files."""
     from cryptography import x509
 
     for name, file in (("ca", files.ca), ("cert", files.cert)):

@@ -1,7 +1,6 @@
-"""A daemon's own znode ``daemons/<kind>/<identity>``: ephemeral, it says that the daemon lives, and how it is.
+"""A daemon's own znode ``daemons/<kind>/<identity>``: ephemeral, it shows that the daemon lives, and its state.
 
-``change`` is free; ``write`` writes what is not written yet. Each turn calls it, so what one could not write a later one
-does.
+``change`` is free; ``write`` writes the changes. Each turn calls it, so a later turn repeats a failed write.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ SESSIONS: Final = 3
 
 
 class Registration:
-    """``record`` is what is to be written. Call it on the turn thread, but for ``not_ready``.
+    """``record`` is the record to write. Call it on the turn thread, except ``not_ready``.
 
-    ``taken`` is for an identity that outlives the process. What another session registered under it is never touched, for
-    its daemon lives, or it goes with that session; ``taken`` gives the sentence that says so. Without ``taken`` the identity
-    is this process's alone, and whatever is there is replaced.
+    ``taken`` is for an identity that outlives the process. A registration of another session is never touched: its
+    daemon lives, or it goes with that session; ``taken`` returns the message about it. Without ``taken`` the identity
+    is this process's alone, and an existing registration is replaced.
     """
 
     def __init__(
@@ -54,11 +53,11 @@ class Registration:
         return self._written_in == self._session.id
 
     def change(self, **fields: Any) -> None:
-        """What is to be written from now on."""
+        """Set fields of the record; ``write`` writes them."""
         self.record = replace(self.record, **fields)
 
     def compare(self, found: Daemon | None) -> None:
-        """What somebody has read there: where it is something else, the next ``write`` reads it too."""
+        """Compare a record that was read there: if it differs, the next ``write`` reads it too."""
         if found != self.record:
             self._written = None
 

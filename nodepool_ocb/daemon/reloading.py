@@ -1,4 +1,4 @@
-"""A configuration that was read again: what of it counts at once, and what from the next start on.
+"""A configuration that was read again: the settings that apply at once, and those that apply from the next start.
 
 A daemon says which keys it cannot take over while it runs. Those keep the values that it has; every other key is as it was
 read.
@@ -18,7 +18,7 @@ from nodepool_ocb.telemetry.logs import setup_logging
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """What a daemon is to do about a configuration that was read again and found good."""
+    """The actions of a daemon after a configuration was read again and found good."""
 
     apply: Callable[[], None]  # takes it over
     listen: str | None  # HOST:PORT of the pages
@@ -29,8 +29,8 @@ class Reload(msgspec.Struct, frozen=True):
 class Reloading:
     """Knows the settings that count. Call it on the turn thread.
 
-    ``read`` gives the configuration as it is now, ``fixed`` are the keys that count from the next start on, and ``prepare``
-    says what the daemon is to do about settings: it checks them, and changes nothing.
+    ``read`` gives the configuration as it is now, ``fixed`` are the keys that apply from the next start, and ``prepare``
+    returns the actions for settings: it checks them, and changes nothing.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Reloading:
         self._settings, self._read, self._fixed, self._prepare = settings, read, fixed, prepare
 
     def plan(self) -> Reload:
-        """What is to be done. Raises Invalid or NoCluster where something of the new configuration cannot be used."""
+        """The actions. Raises Invalid or NoCluster if a part of the new configuration cannot be used."""
         fresh, waiting = kept(self._settings, self._read(), self._fixed)
         plan = self._prepare(fresh)
         return replace(plan, apply=partial(self._apply, fresh, plan), waiting=(*waiting, *plan.waiting))

@@ -1,4 +1,4 @@
-"""Who goes first at a node: every annealer ranks the living ones by a rendezvous hash, and all come to the same order.
+"""The order of annealers at a node: every annealer ranks the living ones by a rendezvous hash, and all come to the same order.
 
 The first acts at once, the k-th waits k short delays: no herd, no queue, no leader, and work is stolen from the dead and
 the busy. When an annealer comes or goes only its own nodes change hands.
@@ -19,7 +19,7 @@ class Ranking:
         self._ranks: dict[str, int] = {}
 
     def among(self, living: Iterable[str]) -> bool:
-        """Take note of who lives; tells whether that changed."""
+        """Set the living annealers; returns whether they changed."""
         others = frozenset(living) - {self._own}
         if others == self._others:
             return False

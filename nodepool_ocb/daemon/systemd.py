@@ -1,6 +1,6 @@
-"""What a daemon tells systemd (sd_notify); nothing happens where nobody listens.
+"""The messages of a daemon to systemd (sd_notify); without systemd nothing happens.
 
-``Status`` is the sentence that ``systemctl status`` shows: what the daemon does now. It is sent when it changes, and at
+``Status`` is the sentence that ``systemctl status`` shows: the daemon's present work. It is sent when it changes, and at
 most once in STATUS_SECONDS.
 """
 
@@ -27,7 +27,7 @@ def notify(*lines: str) -> None:
 
 
 def status(sentence: str) -> str:
-    """The line that shows a sentence, whatever is in it.
+    """The line that shows a sentence, for any characters in it.
 
     >>> status("no key" + chr(10) + "READY=1")
     'STATUS=no key READY=1'

@@ -1,7 +1,7 @@
-"""The turn of every daemon, around what each one decides.
+"""The turn of every daemon, around its own decisions.
 
-A turn makes the calls that were posted, drains where that was asked for, reads (a new session: everything anew; now and
-then: a sweep; else what changed), lets the daemon decide, and writes its registration where that is another.
+A turn makes the posted calls, drains if asked to, reads, lets the daemon decide, and writes its registration if that
+changed. After a new session it reads everything; now and then it sweeps; else it reads the changes.
 
 The threading rule: decisions are made on the turn thread, and calls that block are made by workers. Every method of
 ``Controller`` except ``doing`` is called on the turn thread, and so is every posted call; no lock guards a controller. A worker
@@ -42,25 +42,25 @@ class Controller(Protocol):
         """Why it is of no use now, in one sentence; None where it is."""
 
     def load(self) -> None:
-        """A new session: what was held is void. Find the cluster, register, read everything. Raises NoCluster, Taken."""
+        """A new session: former claims are void. Find the cluster, register, read everything. Raises NoCluster, Taken."""
 
     def refresh(self) -> None:
-        """Read what changed."""
+        """Read the changes."""
 
     def sweep(self) -> None:
         """Read everything: a wake-up that was lost is made good here. Raises NoCluster."""
 
     def decide(self) -> float:
-        """Begin or write what follows from all that was read; gives the seconds until it is to be asked again."""
+        """Begin or write the consequences of the records; returns the seconds until the next call."""
 
     def trouble_changed(self, trouble: str | None) -> None:
         """It is in another trouble, or in none any more. That was logged; the registration is written after this."""
 
     def doing(self) -> str:
-        """What it does now, in one sentence; also called on other threads."""
+        """The present work, in one sentence; also called on other threads."""
 
     def drain(self, seconds: float) -> None:
-        """Begin nothing more, and end what goes on; in each turn that comes ``seconds`` after a stop was asked for."""
+        """Begin nothing more, and end present work; in each turn, ``seconds`` after the request to stop."""
 
 
 class Turns:
@@ -144,7 +144,7 @@ class Turns:
             self._register()
 
     def _register(self) -> None:
-        """What is wrong is logged once, and registered: the other daemons go first then."""
+        """A fault is logged once, and registered: the other daemons go first then."""
         before, trouble = self._registration.record.trouble, self._failing or self._controller.trouble
         if trouble != before:
             self._registration.change(trouble=trouble)

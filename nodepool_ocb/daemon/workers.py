@@ -1,7 +1,7 @@
-"""Threads for what blocks: nothing of it is done on the turn thread.
+"""Threads for work that blocks, which never runs on the turn thread.
 
-A ``WorkerPool`` does pieces that have names, each once at a time, and refuses what it has no thread for; what they write,
-they write themselves. A ``WorkerQueue`` does one after the other, and brings each answer to the turn thread.
+A ``WorkerPool`` does pieces that have names, each once at a time, and refuses work without a free thread; the
+pieces write their own results. A ``WorkerQueue`` does one after the other, and brings each answer to the turn thread.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WorkerPool:
         self._change = threading.Condition()
 
     def start(self, key: Hashable, work: Callable[[], None]) -> bool:
-        """Begin, unless this is being done already or nobody is free; whether it began."""
+        """Begin, unless this piece is under way or no thread is free; whether it began."""
         with self._change:
             if key in self._busy or len(self._busy) >= self.size:
                 return False
@@ -50,7 +50,7 @@ class WorkerPool:
 
     @property
     def busy(self) -> set[Hashable]:
-        """What is being done."""
+        """The pieces under way."""
         with self._change:
             return set(self._busy)
 
@@ -117,7 +117,7 @@ class WorkerQueue:
         return submitted(self._threads, partial(self._work, work, then))
 
     def close(self) -> None:
-        """Begin nothing more; what was begun is not waited for."""
+        """Begin nothing more, without a wait for present work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _work(self, work: Callable[[], T], then: Callable[[T], None]) -> None:

@@ -1,4 +1,4 @@
-"""Why a secret cannot be opened, and whose matter that is."""
+"""The reasons why a secret cannot be opened, and the party at fault."""
 
 from __future__ import annotations
 

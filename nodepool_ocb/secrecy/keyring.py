@@ -1,4 +1,4 @@
-"""A key file, and what its keys encrypt: values that are bound to their place, so that a token moved elsewhere opens nothing.
+"""A key file, and the values that its keys encrypt: they are bound to their place, so that a token moved elsewhere opens nothing.
 
 A line is a key, the newest first; the first encrypts, all decrypt. Others than the owner must not be able to read the file.
 """
@@ -85,7 +85,7 @@ def load(name: str | None) -> Keyring:
 
 
 def key_id(key: str) -> str:
-    """What a key is called: a digest, which does not tell it."""
+    """The id of a key: a digest, which does not reveal the key."""
     return hashlib.sha256(b"nodepool-ocb key " + key.encode()).hexdigest()[:8]
 
 

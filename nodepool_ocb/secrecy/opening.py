@@ -1,4 +1,4 @@
-"""The secrets of one run: opened for its jig, hidden in what it says, sealed again in what it gives back.
+"""The secrets of one run: opened for its jig, hidden in its output, sealed again in its returned values.
 
 ``Secrets`` is one for a process, used by any number of threads; a key file that changed is read again.
 """
@@ -26,7 +26,7 @@ SHORT: Final = f"it is shorter than {SHORTEST} characters, and could not be kept
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """What a jig is given; ``texts`` is what its secrets are stored as, by their values as JSON."""
+    """The inputs of a jig; ``texts`` are the stored forms of its secrets, by their values as JSON."""
 
     attributes: dict[str, Json] = {}
     mask: Mask = Mask()
@@ -42,7 +42,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Secrets:
-    """What this host can open, by its configuration."""
+    """The secrets that this host can open, by its configuration."""
 
     def __init__(self, settings: SecretsSettings | None = None) -> None:
         self._settings = settings or SecretsSettings()
@@ -100,10 +100,11 @@ class Secrets:
     def sealed(
         self, wall: Mapping[str, Json], before: Mapping[str, Json], places: Collection[str], opened: Opened
     ) -> dict[str, Json]:
-        """What a run gave back, as it may be kept: sealed where its role has a secret, and where one of the run's stands in it.
+        """The returned values of a run in their stored form: sealed if the role has a secret there, or if they contain one of the
+        run's secrets.
 
-        ``before``: the wall as it is, whose secrets stay as they are where their values do. Raises Sealed without a key, and
-        for what refers to a secret itself: a machine would be given any that it names.
+        ``before``: the present wall; its secrets with unchanged values stay as they are. Raises Sealed without a key, and
+        for a reference to a secret: a machine would get any secret that it names.
         """
         if secrecy.named(wall):
             raise Sealed(f"only people refer to secrets ({secrecy.KEY})", own=False)
@@ -135,7 +136,7 @@ class _Keep:
         return self.at(place, value) if mask.spans(text.encode("utf-8", "surrogatepass")) else value
 
     def at(self, place: str, value: Json) -> dict[str, Json]:
-        """The value as a secret: as a reference where it is what one refers to, else encrypted for this place."""
+        """The value as a secret: as a reference if one refers to it, else encrypted for this place."""
         stored = self._opened.texts.get(_encoded(value))
         if stored is not None and secrecy.encrypted(stored) is None:
             return {secrecy.KEY: stored}

@@ -1,4 +1,4 @@
-"""Files that hold a secret: nobody but the owner may use them."""
+"""Files that hold a secret: only the owner may use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_BYTES: Final = 1 << 20
 
 
 def text(name: str, what: str) -> str:
-    """What is in a file, which errors call ``what``; raises Sealed where it cannot be read, or others may use it."""
+    """The text of a file, which errors call ``what``; raises Sealed if it cannot be read, or others may use it."""
     try:
         with files.opened(name) as file:
             if os.fstat(file.fileno()).st_mode & 0o077:

@@ -39,7 +39,7 @@ def kinds(settings: SecretsSettings) -> tuple[str, ...]:
 
 
 def resolve(settings: SecretsSettings, text: str) -> Json:
-    """What a reference refers to; raises Sealed."""
+    """The value of a reference; raises Sealed."""
     if why := secrecy.wrong(text):
         raise Sealed(f"it {why}", own=False)
     kind, _, what = text.partition(":")
