@@ -20,7 +20,7 @@ from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.ssh.probe import Prober
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Drift
-from nodepool_ocb.model.records import Daemon, State
+from nodepool_ocb.model.records import Daemon, Deployment, DeploymentRole, Role, State
 from nodepool_ocb.model.rights import Kind
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store import clusters
@@ -157,7 +157,7 @@ class Annealer:
         self._stay_in_our_cluster()
         self.settling.look(touched.vertices | touched.turned, touched.nodes)
         affected = set(touched.nodes)
-        catalogue = touched.roles or touched.deployments or touched.attributes
+        catalogue = touched.has(Deployment, DeploymentRole, Role) or touched.attributes
         fit = {identity: daemon for identity, daemon in self.context.world.annealers.items() if daemon.trouble is None}
         working = [identity for identity, daemon in fit.items() if daemon.paused is None]
         if self.context.ranking.among(working or fit) or catalogue:
@@ -168,7 +168,7 @@ class Annealer:
         self.rolling.look(touched)
         self.tasks.look(touched)
         self.probing.plan(touched.nodes)
-        if touched.deployments:
+        if touched.has(Deployment, DeploymentRole):
             self.checking.look_at_all()
         self.checking.look(touched.nodes)
         for fqdn in affected:

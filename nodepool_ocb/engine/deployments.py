@@ -240,7 +240,7 @@ def marking(world: World, name: str) -> Iterator[list[Change]]:
     known = ((driver.path(name), driver.pointers(world).get(name)) for driver in DRIVERS)
     checks = [Check(path, pointer.version) for path, pointer in known if pointer is not None]
     yield from structure.written(world, [*checks, Set(paths.deployment(name), marked, own.version)])
-    world.put_deployment(name, Stored(marked, own.version + 1))
+    world.put(Stored(marked, own.version + 1), name)
 
 
 def of_tasks(world: World, name: str) -> list[NodeView]:

@@ -79,7 +79,7 @@ def written(world: World, part: Iterable[Change]) -> Iterator[list[Change]]:
     yield transaction
     for change in transaction:
         if isinstance(change, Set) and isinstance(change.data, Structure):
-            world.put_structure(Stored(change.data, change.version + 1))
+            world.put(Stored(change.data, change.version + 1))
 
 
 def forgotten(transaction: Sequence[Change]) -> bool:

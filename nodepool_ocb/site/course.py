@@ -30,13 +30,7 @@ def copied(world: World) -> World:
     """The same, to be advanced without the other."""
     made = World()
     made.spoiled, made.unreadable = dict(world.spoiled), dict(world.unreadable)
-    made.cluster, made.structure = world.cluster, world.structure
-    made.roles |= world.roles
-    made.deployments |= world.deployments
-    made.deployment_roles |= world.deployment_roles
-    made.daemons |= {kind: dict(known) for kind, known in world.daemons.items()}
-    made.rollouts |= world.rollouts
-    made.task_runs |= world.task_runs
+    made.put_all(world)
     for fqdn, view in world.nodes.items():
         if view.record is not None:
             made.put_node(fqdn, view.record, view.version, view.mzxid)
@@ -61,11 +55,11 @@ def advance(world: World, changes: Iterable[Change]) -> None:
 def _gone(world: World, names: list[str]) -> None:
     match names:
         case ["roles", name]:
-            world.drop_role(name)
+            world.drop(Role, name)
         case ["deployments", name]:
-            world.drop_deployment(name)
+            world.drop(Deployment, name)
         case ["deployments", name, "roles", role]:
-            world.drop_deployment_role(name, role)
+            world.drop(DeploymentRole, name, role)
         case ["nodes", fqdn]:
             world.drop_node(fqdn)
         case ["nodes", fqdn, "noderoles", role]:
@@ -77,13 +71,13 @@ def _put(world: World, change: Create | Set | Raise) -> None:
     names = change.path.split("/")[2:]
     match names, change.data:
         case _, Structure() as record:
-            world.put_structure(Stored(record, version))
+            world.put(Stored(record, version))
         case [_, name], Role() as record:
-            world.put_role(name, Stored(record, version))
+            world.put(Stored(record, version), name)
         case [_, name], Deployment() as record:
-            world.put_deployment(name, Stored(record, version))
+            world.put(Stored(record, version), name)
         case [_, name, _, role], DeploymentRole() as record:
-            world.put_deployment_role(name, role, Stored(record, version))
+            world.put(Stored(record, version), name, role)
         case [_, name, _, role], Gate():
             before = world.cluster_view(role, name).gate
             world.put_gate(name, role, before + 1 if isinstance(change, Raise) else 0)

@@ -64,7 +64,7 @@ class Packing:
         own = Set(paths.STRUCTURE, before.record, before.version) if self._raises else structure.unchanged(self._world)
         self.transactions.append((*self._part, own))
         if self._raises:
-            self._world.put_structure(Stored(before.record, before.version + 1))
+            self._world.put(Stored(before.record, before.version + 1))
         self._begin()
 
 

@@ -7,22 +7,12 @@ from collections.abc import Iterable
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import limits
-from nodepool_ocb.model.records import (
-    Claim,
-    Delete,
-    Deployment,
-    DeploymentRole,
-    Fence,
-    Gate,
-    Node,
-    NodeRole,
-    RolloutPointer,
-    TaskRunPointer,
-)
+from nodepool_ocb.model.records import Delete, Fence, Gate
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.world.paths import WorldPath, parse
+from nodepool_ocb.store.world.kinds import WORLD_KINDS
+from nodepool_ocb.store.world.paths import parse
 
 
 def removal(session: Session, path: str) -> list[Delete]:
@@ -77,27 +67,9 @@ def _judged(world: World, znode: Znode) -> int:
     at = parse(znode.path)
     if at is None or at.kind is Gate:  # anybody may have raised it
         return znode.version
-    shown = _shown(world, at)
+    shown = WORLD_KINDS[at.kind].version(world, at)
     if shown != znode.version:
         if at.kind is not Fence:
             codec.decode(at.kind, znode)
         raise Stale(f"{znode.path} was changed meanwhile: read it again and decide anew", znode.path)
     return shown
-
-
-def _shown(world: World, at: WorldPath) -> int:
-    """The version of what the world shows there; -1 for nothing."""
-    view = world.nodes.get(at.name)
-    if at.kind is NodeRole:
-        vertex = view.noderoles.get(at.below) if view else None
-        return vertex.version if vertex else -1
-    if at.kind is RolloutPointer and at.name in world.rollouts:
-        return world.rollouts[at.name].version
-    if at.kind is TaskRunPointer and at.name in world.task_runs:
-        return world.task_runs[at.name].version
-    if at.kind is Deployment and at.name in world.deployments:
-        return world.deployments[at.name].version
-    if at.kind is DeploymentRole and (at.name, at.below) in world.deployment_roles:
-        return world.deployment_roles[at.name, at.below].version
-    of_node = {} if view is None else {Node: view.version, Fence: view.fence, Claim: view.claim_version}
-    return of_node.get(at.kind, -1)

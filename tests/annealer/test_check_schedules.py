@@ -33,8 +33,8 @@ class Annealer:
         self.identity, self.resting, self.session = "a", False, self
         self.asked: list[str] = []
         lab = Deployment(state=DeploymentState.COMMITTED, checks=checks)
-        self.world.put_deployment("lab", Stored(lab, 0))
-        self.world.put_role("ntp", Stored(Role(barclamp="b", jig="script", check="true"), 0))
+        self.world.put(Stored(lab, 0), "lab")
+        self.world.put(Stored(Role(barclamp="b", jig="script", check="true"), 0), "ntp")
         for name in NODES:
             self.world.put_node(name, Node(alive=True), 0)
             self.world.put_noderole(name, "ntp", NodeRole(state=State.ACTIVE, since=1.0, deployment="lab"), 0)
@@ -113,7 +113,7 @@ def test_without_a_schedule_no_node_is_looked_at() -> None:
     annealer.checking.look(NODES)
     assert annealer.matters(400 * DAY) == []
     stored = annealer.world.deployments["lab"]
-    annealer.world.put_deployment("lab", Stored(replace(stored.record, checks=DAILY), 1))
+    annealer.world.put(Stored(replace(stored.record, checks=DAILY), 1), "lab")
     annealer.checking.look_at_all()
     annealer.meets()
     assert annealer.asked == NODES

@@ -15,7 +15,17 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Create, Daemon, LockOwner, Pointer, RolloutPointer, Set, State
+from nodepool_ocb.model.records import (
+    Change,
+    Create,
+    Daemon,
+    Deployment,
+    LockOwner,
+    Pointer,
+    RolloutPointer,
+    Set,
+    State,
+)
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.locks import holders
@@ -161,7 +171,7 @@ def test_an_annealer_takes_the_lock_and_the_pointer_and_goes_on_in_the_next_turn
 
 def annealers(desk: Desk, driver: str, **fields: Any) -> None:
     record = Daemon(**{"host": "h", "pid": 1, "version": "0", "started": 0.0, **fields})
-    desk.world.put_daemon("annealer", driver, record)
+    desk.world.put(Stored(record, 0), "annealer", driver)
     desk.point(driver=driver)
 
 
@@ -501,21 +511,21 @@ def test_a_driver_looks_again_where_what_changed_may_move_it(driving_desk: Desk)
     assert not looked(desk, ChangeSet(nodes={"n9"}, vertices={active}))
     assert looked(desk, ChangeSet(nodes={"n1"}))
     assert looked(desk, ChangeSet(vertices={failed}))
-    assert looked(desk, ChangeSet(deployments=True))
-    assert looked(desk, ChangeSet(daemons=True))
+    assert looked(desk, ChangeSet(kinds={Deployment}))
+    assert looked(desk, ChangeSet(kinds={Daemon}))
     desk.work.concerned = True
     assert looked(desk, ChangeSet())
 
 
 def test_all_that_is_under_way_or_driven_here_is_looked_at(desk: Desk) -> None:
     assert not looked(desk, ChangeSet(nodes={"n1"}))
-    assert looked(desk, ChangeSet(daemons=True))
+    assert looked(desk, ChangeSet(kinds={Daemon}))
     desk.point(over=True)
-    assert not looked(desk, ChangeSet(daemons=True))
+    assert not looked(desk, ChangeSet(kinds={Daemon}))
     desk.point(over=False)
     desk.due()
     desk.point(over=True)
-    assert looked(desk, ChangeSet(daemons=True))
+    assert looked(desk, ChangeSet(kinds={Daemon}))
 
 
 def test_what_is_looked_at_keeps_its_pause(driving_desk: Desk) -> None:

@@ -258,10 +258,10 @@ def test_a_run_that_somebody_takes_over_is_waited_for_and_one_that_nobody_can_is
     alive: bool, at_work: bool
 ) -> None:
     world = World()
-    world.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
-    world.put_role("slow", Stored(Role(barclamp="b", jig="test"), 0))
+    world.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
+    world.put(Stored(Role(barclamp="b", jig="test"), 0), "slow")
     world.put_node("n.x", Node(alive=alive), 0)
     world.put_fence("n.x", 0)
     world.put_noderole("n.x", "slow", NodeRole(state=State.TRANSITION, since=0.0, generation=1, run="1"), 0)
-    world.put_daemon("annealer", "a", Daemon(host="h", pid=1, version="1", started=0.0, jigs=("test",)))
+    world.put(Stored(Daemon(host="h", pid=1, version="1", started=0.0, jigs=("test",)), 0), "annealer", "a")
     assert wanted.at_work(world, ["slow@n.x", "gone@n.x"], 1.0) is at_work

@@ -8,10 +8,21 @@ from typing import Any
 import pytest
 
 from nodepool_ocb.daemon.rendezvous import Ranking
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import OcbError, Stale, Unavailable
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Check, Create, Daemon, Node
+from nodepool_ocb.model.records import (
+    Change,
+    Check,
+    Cluster,
+    Create,
+    Daemon,
+    Deployment,
+    DeploymentRole,
+    Node,
+    Role,
+    RolloutPointer,
+)
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb_annealer.annealer import Annealer
 from nodepool_ocb_annealer.writing import Writing
@@ -63,11 +74,10 @@ class Parts:
         self.considered: list[str] = []
         self.whole: list[str] = []
         self.planned: list[set[str]] = []
-        cluster = SimpleNamespace(record=SimpleNamespace(id="c"))
         self.context: Any = SimpleNamespace(
             world=made, ranking=Ranking("a"), cluster="c", session=None, cache=SimpleNamespace(quarantined=())
         )
-        made.cluster = cluster  # type: ignore[assignment]
+        made.put(Stored(Cluster(id="c"), 0))
         ignore: Any = SimpleNamespace(look=lambda *_: None)
         self.settling = self.rolling = self.tasks = ignore
         self.hooking: Any = SimpleNamespace(look=lambda _: None, look_at_all=lambda: self.whole.append("hooks"))
@@ -94,16 +104,17 @@ def test_an_annealer_looks_at_all_nodes_where_the_ranks_or_the_catalogue_changed
     assert parts.look() == []
     assert parts.look(nodes={"n1"}) == ["n1"]
     assert parts.planned[-1] == {"n1"}
-    for field in ("roles", "deployments", "attributes"):
-        assert parts.look(**{field: True}) == ["n1", "n2"], field
-    assert parts.look(rollouts=True, daemons=True) == []
-    made.put_daemon("annealer", "b", daemon())
-    assert parts.look(daemons=True) == ["n1", "n2"]
-    made.put_daemon("annealer", "b", daemon(trouble="no key"))
-    assert parts.look(daemons=True) == ["n1", "n2"]
-    assert parts.look(daemons=True) == []
-    assert parts.whole.count("checks") == 1
-    assert parts.whole.count("hooks") == 5
+    for kind in (Role, Deployment, DeploymentRole):
+        assert parts.look(kinds={kind}) == ["n1", "n2"], kind
+    assert parts.look(attributes=True) == ["n1", "n2"]
+    assert parts.look(kinds={RolloutPointer, Daemon}) == []
+    made.put(Stored(daemon(), 0), "annealer", "b")
+    assert parts.look(kinds={Daemon}) == ["n1", "n2"]
+    made.put(Stored(daemon(trouble="no key"), 0), "annealer", "b")
+    assert parts.look(kinds={Daemon}) == ["n1", "n2"]
+    assert parts.look(kinds={Daemon}) == []
+    assert parts.whole.count("checks") == 2
+    assert parts.whole.count("hooks") == 6
 
 
 def test_paused_annealers_count_where_no_other_is_fit() -> None:
@@ -111,9 +122,9 @@ def test_paused_annealers_count_where_no_other_is_fit() -> None:
     put(made, "a@n1", "TODO")  # type: ignore[arg-type]
     parts = Parts(made)
     parts.look()
-    made.put_daemon("annealer", "a", daemon(paused="ann"))
-    assert parts.look(daemons=True) == []
-    made.put_daemon("annealer", "b", daemon(paused="ann"))
-    assert parts.look(daemons=True) == ["n1"], "both are paused, and fit"
-    made.put_daemon("annealer", "a", daemon())
-    assert parts.look(daemons=True) == ["n1"], "one works"
+    made.put(Stored(daemon(paused="ann"), 0), "annealer", "a")
+    assert parts.look(kinds={Daemon}) == []
+    made.put(Stored(daemon(paused="ann"), 0), "annealer", "b")
+    assert parts.look(kinds={Daemon}) == ["n1"], "both are paused, and fit"
+    made.put(Stored(daemon(), 0), "annealer", "a")
+    assert parts.look(kinds={Daemon}) == ["n1"], "one works"

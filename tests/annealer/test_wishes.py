@@ -129,7 +129,7 @@ def test_a_hook_changes_the_labels_that_it_names_and_takes_those_away_that_it_se
 def test_that_a_hook_of_a_node_has_run_is_written_last() -> None:
     """What it wants may be more than a transaction: where a part is refused, the hook runs again."""
     world = worlds.world()
-    world.put_role("watched", Stored(RoleRecord(barclamp="b", jig="noop", hooks=("on_node_change",)), 0))
+    world.put(Stored(RoleRecord(barclamp="b", jig="noop", hooks=("on_node_change",)), 0), "watched")
     worlds.put(world, "watched@n1", State.ACTIVE)
     world.put_node("n1", Node(alive=True, hooks=("on_node_change",)), 3)
     context: Any = SimpleNamespace(world=world, session=SimpleNamespace(now=lambda: 1.0), identity="a")

@@ -111,7 +111,7 @@ def test_an_implementor_that_is_not_known_is_a_warning(tmp_path: Path) -> None:
 def stored(catalogue: dict[str, Role]) -> World:
     world = World()
     for name, role in catalogue.items():
-        world.put_role(name, Stored(role, 3))
+        world.put(Stored(role, 3), name)
     return world
 
 

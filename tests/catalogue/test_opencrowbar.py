@@ -68,9 +68,9 @@ def test_each_document_alone_is_imported_too() -> None:
 def graph(imported: Imported, order: list[str], *bound: str) -> dict[str, NodeRole]:
     """The noderoles that come of binding these roles, when the catalogue came in this order."""
     world = World()
-    world.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
+    world.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
     for name in order:
-        world.put_role(name, Stored(imported.roles[name], 0))
+        world.put(Stored(imported.roles[name], 0), name)
     world.put_node(N1, Node(alive=True), 0)
     for name in bound:
         for change in binding.plan(world, name, N1, now=1.0).changes:

@@ -89,9 +89,9 @@ def test_every_script_belongs_to_a_role() -> None:
 
 def test_new_nodes_get_their_roles() -> None:
     world = World()
-    world.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
+    world.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
     for name, role in IMPORTED.roles.items():
-        world.put_role(name, Stored(role, 0))
+        world.put(Stored(role, 0), name)
     admin = nodes.create(world, "a.example.com", Node(admin=True), admin_domain="example.com", now=1.0)
     managed = nodes.create(world, "n.example.com", Node(), admin_domain="example.com", now=1.0)
     assert "crowbar-admin-node@a.example.com" in dict(admin.noderoles)

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine.readiness import Code, runnable, why_not
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.records import Claim, Node, State
 from tests.engine.worlds import put, world
@@ -28,7 +28,7 @@ def annealers(made: World, *each: dict[str, Any]) -> World:
     """Annealers a, b, ... with these fields, in place of those that are there."""
     (usual,) = made.annealers.values()
     for identity, fields in zip("abc", each, strict=False):
-        made.put_daemon("annealer", identity, replace(usual, **fields))
+        made.put(Stored(replace(usual, **fields), 0), "annealer", identity)
     return made
 
 

@@ -30,7 +30,7 @@ def tree(made: World, paused: str | None = None, pause: Aside = HOLD) -> None:
     """system ← web ← shop; one of them paused."""
     for name, parent in (("system", None), ("web", "system"), ("shop", "web")):
         record = Deployment(parent=parent, state=COMMITTED, pause=pause if name == paused else None)
-        made.put_deployment(name, Stored(record, 3))
+        made.put(Stored(record, 3), name)
 
 
 def in_shop(paused: str | None = None) -> tuple[World, Vertex]:
@@ -105,7 +105,7 @@ def test_a_deployment_above_that_cannot_be_read_may_be_paused_and_holds_back_wha
 
 def test_deployments_in_a_circle_which_only_a_hand_makes_are_walked_once() -> None:
     made, vertex = in_shop()
-    made.put_deployment("web", Stored(Deployment(parent="shop", state=COMMITTED, pause=HOLD), 3))
+    made.put(Stored(Deployment(parent="shop", state=COMMITTED, pause=HOLD), 3), "web")
     assert codes(made, vertex) == [Code.PAUSED]
 
 

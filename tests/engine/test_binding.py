@@ -21,10 +21,10 @@ N1, N2 = "n1.example.com", "n2.example.com"
 def world(roles: dict[str, Role], *fqdns: str) -> World:
     """A world with these roles, nodes in deployment system, and a deployment lab below it."""
     made = World()
-    made.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
-    made.put_deployment("lab", Stored(Deployment(), 0))
+    made.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
+    made.put(Stored(Deployment(), 0), "lab")
     for name, role in roles.items():
-        made.put_role(name, Stored(role, 0))
+        made.put(Stored(role, 0), name)
     for fqdn in fqdns or (N1, N2):
         made.put_node(fqdn, Node(alive=True), 0)
     return made
@@ -117,7 +117,7 @@ def test_every_member_of_a_cluster_is_a_parent_also_of_children_bound_before_it(
 def test_a_cluster_of_another_deployment_with_a_member_on_the_same_node_is_a_parent_as_a_whole() -> None:
     made = world({"nova": role("mon"), "mon": role(flags=("cluster",))}, N1, N2, "n3.example.com")
     for name in ("storage", "compute"):
-        made.put_deployment(name, Stored(Deployment(), 0))
+        made.put(Stored(Deployment(), 0), name)
     for fqdn in (N1, N2):
         bind(made, "mon", fqdn, deployment="storage")
     bind(made, "nova", N2, deployment="compute")
@@ -130,7 +130,7 @@ def test_a_cluster_of_another_deployment_with_a_member_on_the_same_node_is_a_par
 
 def test_a_cluster_on_the_same_node_stands_beside_the_one_of_the_nearest_deployment() -> None:
     made = world({"nova": role("mon"), "mon": role(flags=("cluster",))}, N1, N2)
-    made.put_deployment("storage", Stored(Deployment(), 0))
+    made.put(Stored(Deployment(), 0), "storage")
     bind(made, "mon", N1, deployment="lab")
     bind(made, "mon", N2, deployment="storage")
     bind(made, "nova", N2, deployment="lab")

@@ -27,9 +27,9 @@ def roles() -> dict[str, Role]:
 
 def bound(roles: dict[str, Role], order: list[str], name: str) -> set[tuple[str, str]]:
     world = World()
-    world.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
+    world.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
     for role in order:
-        world.put_role(role, Stored(roles[role], 0))
+        world.put(Stored(roles[role], 0), role)
     world.put_node(FQDN, Node(), 0)
     for change in binding.plan(world, name, FQDN, now=1.0).changes:
         if isinstance(change, Create) and isinstance(change.data, NodeRole):

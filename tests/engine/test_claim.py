@@ -154,7 +154,7 @@ def test_a_take_over_keeps_the_jig_that_the_run_was_ordered_with() -> None:
 def test_a_destructive_claim_says_that_it_was_started() -> None:
     made = world()
     vertex = put(made, "wipe@n", State.TODO)
-    made.put_role("wipe", Stored(Role(barclamp="b", jig="noop", flags=("destructive",)), 0))
+    made.put(Stored(Role(barclamp="b", jig="noop", flags=("destructive",)), 0), "wipe")
     assert claim.take(made, vertex, "a", "r1", 1.0).record.once == "started"
 
 

@@ -42,9 +42,9 @@ CLUSTER = "osd@*system"
 
 def world(**roles: Role) -> World:
     made = World()
-    made.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 3))
+    made.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 3), "system")
     for name, role in {"osd": Role(barclamp="b", jig="noop", flags=("cluster",)), **roles}.items():
-        made.put_role(name, Stored(role, 0))
+        made.put(Stored(role, 0), name)
     return made
 
 
@@ -332,7 +332,7 @@ def test_a_circle_by_a_parent_that_is_given_is_refused_at_the_bind() -> None:
     put(made, "net@n0.example.com", State.ACTIVE)
     bind(made, "osd", "n1.example.com")
     bind(made, "client", "n2.example.com")
-    made.put_role("client", Stored(role("osd", provides=("net",)), 1))
+    made.put(Stored(role("osd", provides=("net",)), 1), "client")
     with pytest.raises(Conflict):
         bind(made, "osd", "n3.example.com", parents=["client@n2.example.com"])
 

@@ -16,11 +16,11 @@ N1 = "n1.example.com"
 def world(**states: State) -> World:
     """One node that is alive, with a noderole of each role in this state."""
     made = World()
-    made.put_deployment("system", Stored(Deployment(parent=None), 0))
+    made.put(Stored(Deployment(parent=None), 0), "system")
     made.put_node(N1, Node(alive=True, host_keys=("ssh-ed25519 A",)), 5)
     made.put_fence(N1, 6)
     for name, state in states.items():
-        made.put_role(name, Stored(Role(barclamp="b", jig="noop"), 0))
+        made.put(Stored(Role(barclamp="b", jig="noop"), 0), name)
         running = {"run": "0000000001", "by": "other"} if state is State.TRANSITION else {}
         made.put_noderole(N1, name, NodeRole(state=state, since=0.0, generation=1, **running), 7)  # type: ignore[arg-type]
     return made

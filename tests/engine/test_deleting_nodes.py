@@ -40,7 +40,7 @@ def marks(transaction: list[Change], hooks: tuple[str, ...] = ()) -> bool:
 def test_a_node_whose_deletion_has_hooks_is_marked_and_waits_for_them() -> None:
     made = world(1)
     assert nodes.delete(made, N1) == []
-    made.put_role("watched", Stored(Role(barclamp="b", jig="noop", hooks=("on_node_delete",)), 0))
+    made.put(Stored(Role(barclamp="b", jig="noop", hooks=("on_node_delete",)), 0), "watched")
     assert marks(nodes.delete(made, N1), ("on_node_delete",))
 
 

@@ -18,8 +18,8 @@ from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Node
 @pytest.fixture
 def world() -> World:
     made = World()
-    made.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 3))
-    made.put_deployment("lab", Stored(Deployment(), 4))
+    made.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 3), "system")
+    made.put(Stored(Deployment(), 4), "lab")
     return made
 
 
@@ -64,16 +64,16 @@ def test_what_still_belongs_to_a_deployment_is_named_and_counted(world: World) -
 
 
 def test_a_deployment_that_is_dropped_is_gone_and_no_other(world: World) -> None:
-    world.drop_deployment("lab")
-    world.drop_deployment("lab")
+    world.drop(Deployment, "lab")
+    world.drop(Deployment, "lab")
     assert list(world.deployments) == ["system"]
 
 
 def test_a_node_leaves_a_deployment_that_is_being_deleted(world: World) -> None:
     """An annealer or a command of an earlier version may have let it in, and then the deletion waits until it is gone."""
-    world.put_structure(Stored(Structure(), 1))
+    world.put(Stored(Structure(), 1))
     world.put_node("in.lab.com", Node(deployment="lab"), 0)
-    world.put_deployment("lab", Stored(Deployment(deleting=True), 5))
+    world.put(Stored(Deployment(deleting=True), 5), "lab")
     with pytest.raises(Conflict, match="still holds node"):
         deployments.deletable(world, "lab")
     assert liveness.changed(world, world.nodes["in.lab.com"], 9.0, deployment="system")
@@ -98,15 +98,15 @@ LEAVING: dict[str, Callable[[World], object]] = {
 
 @pytest.mark.parametrize("what", LEAVING)
 def test_nothing_enters_a_deployment_that_is_being_deleted(world: World, what: str) -> None:
-    world.put_structure(Stored(Structure(), 1))
-    world.put_role("base", Stored(Role(barclamp="b", jig="noop"), 0))
-    world.put_role("above", Stored(Role(barclamp="b", jig="noop", requires=("base",)), 0))
+    world.put(Stored(Structure(), 1))
+    world.put(Stored(Role(barclamp="b", jig="noop"), 0), "base")
+    world.put(Stored(Role(barclamp="b", jig="noop", requires=("base",)), 0), "above")
     world.put_node("a.example.com", Node(), 0)
     world.put_node("in.lab.com", Node(deployment="lab"), 0)
     world.put_noderole("in.lab.com", "base", NodeRole(state=State.PROPOSED, since=1.0), 0)
     if what == "a noderole on its node":
         world.drop_noderole("in.lab.com", "base")
     LEAVING[what](world)  # until the deletion begins
-    world.put_deployment("lab", Stored(Deployment(deleting=True), 5))
+    world.put(Stored(Deployment(deleting=True), 5), "lab")
     with pytest.raises(Conflict, match="is being deleted"):
         LEAVING[what](world)

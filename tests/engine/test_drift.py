@@ -23,12 +23,12 @@ FOUND = Checked(drift=Drift.DRIFTED, at=5 * DAY, run="r-check", epoch=7)
 
 def world(checks: Checks | None = DAILY, **node: Any) -> World:
     made = World()
-    made.put_role("ntp", Stored(Role(barclamp="b", jig="script", check="true"), 0))
-    made.put_role("plain", Stored(Role(barclamp="b", jig="script"), 0))
+    made.put(Stored(Role(barclamp="b", jig="script", check="true"), 0), "ntp")
+    made.put(Stored(Role(barclamp="b", jig="script"), 0), "plain")
     committed = DeploymentState.COMMITTED
-    made.put_deployment("system", Stored(Deployment(parent=None, state=committed), 0))
-    made.put_deployment("lab", Stored(Deployment(state=committed, checks=checks), 0))
-    made.put_deployment("rack", Stored(Deployment(parent="lab", state=committed), 0))
+    made.put(Stored(Deployment(parent=None, state=committed), 0), "system")
+    made.put(Stored(Deployment(state=committed, checks=checks), 0), "lab")
+    made.put(Stored(Deployment(parent="lab", state=committed), 0), "rack")
     made.put_node(NAME, Node(**{"alive": True, **node}), 0)
     return made
 
@@ -154,13 +154,13 @@ def test_it_says_why_one_cannot_be_checked() -> None:
     assert "run again anyway" in str(drift.refusal(made, bound(made, refresh=True)))
     going_on = bound(made, state=State.TRANSITION, refresh=True, check=Checking())
     assert drift.refusal(made, going_on) is None, "it is checked already"
-    made.put_deployment("rack", Stored(Deployment(parent="lab"), 1))
+    made.put(Stored(Deployment(parent="lab"), 1), "rack")
     assert "annealers may not work" in str(drift.refusal(made, bound(made)))
 
 
 def test_nothing_is_run_again_where_annealers_may_not_work() -> None:
     made = world(replace(DAILY, refresh=True))
-    made.put_deployment("rack", Stored(Deployment(parent="lab"), 1))
+    made.put(Stored(Deployment(parent="lab"), 1), "rack")
     assert not drift.to_be_mended(made, bound(made, checked=FOUND))
 
 
@@ -180,7 +180,7 @@ def test_a_check_waits_for_no_other_and_keeps_no_refresh_waiting() -> None:
 
 def test_a_destructive_noderole_may_be_checked_and_is_not_refreshed() -> None:
     made = world()
-    made.put_role("ntp", Stored(Role(barclamp="b", jig="script", check="true", flags=("destructive",)), 1))
+    made.put(Stored(Role(barclamp="b", jig="script", check="true", flags=("destructive",)), 1), "ntp")
     vertex = bound(made, once="done")
     [changes] = list(commands.apply_to(made, [vertex], Event.CHECK, 9 * DAY))
     assert changes[0].data.once == "done"  # type: ignore[union-attr]
@@ -191,13 +191,13 @@ def test_what_drifted_in_a_deployment_that_cannot_be_read_is_left_alone() -> Non
     made = world(replace(DAILY, refresh=True))
     vertex = bound(made, checked=FOUND)
     assert drift.to_be_mended(made, vertex)
-    made.drop_deployment("rack")
+    made.drop(Deployment, "rack")
     assert not drift.to_be_mended(made, vertex)
 
 
 def test_the_claim_of_a_check_starts_nothing_destructive() -> None:
     made = world()
-    made.put_role("ntp", Stored(Role(barclamp="b", jig="script", check="true", flags=("destructive",)), 1))
+    made.put(Stored(Role(barclamp="b", jig="script", check="true", flags=("destructive",)), 1), "ntp")
     vertex = bound(made, once="done", refresh=True, check=Checking())
     made.put_fence(NAME, 3)
     assert claim.take(made, vertex, "a", "r-check", 1.0).record.once == "done"
@@ -205,7 +205,7 @@ def test_the_claim_of_a_check_starts_nothing_destructive() -> None:
 
 def test_a_check_that_ends_calls_no_hook() -> None:
     made = world()
-    made.put_role("ntp", Stored(Role(barclamp="b", jig="script", check="true", hooks=("on_active",)), 1))
+    made.put(Stored(Role(barclamp="b", jig="script", check="true", hooks=("on_active",)), 1), "ntp")
     running = {"state": State.TRANSITION, "refresh": True}
     ran = bound(made, **running)
     assert apply({ran: Event.SUCCEED}, 1.0)[ran].hooks == ("on_active",)

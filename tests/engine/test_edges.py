@@ -46,7 +46,7 @@ def test_below_a_noderole_are_those_that_wait_for_it_and_for_its_clusters() -> N
 
 def test_below_a_noderole_that_was_never_seen_are_those_that_name_it_or_a_cluster_that_it_may_serve() -> None:
     made = world()
-    made.put_role("special", Stored(Role(barclamp="b", jig="noop", provides=("base",)), 0))
+    made.put(Stored(Role(barclamp="b", jig="noop", provides=("base",)), 0), "special")
     put(made, "own@n", State.TODO, "special@n")
     put(made, "all@m", State.TODO, "base@*system")
     put(made, "other@m", State.TODO, "web@*system")

@@ -24,8 +24,8 @@ def world() -> World:
     made = World()
     for name in ("server", "beside", "app"):
         role = Role(barclamp="b", jig="noop", template={"zone": f"of role {name}", name: 1})
-        made.put_role(name, Stored(role, 0))
-    made.put_deployment_role("lab", "app", Stored(DeploymentRole(user={"zone": "of lab"}), 0))
+        made.put(Stored(role, 0), name)
+    made.put(Stored(DeploymentRole(user={"zone": "of lab"}), 0), "lab", "app")
     for fqdn in (N1, N2):
         made.put_node(fqdn, Node(deployment="lab", hints={"zone": f"of {fqdn}"}), 0)
     for name, above in {f"server@{N2}": (), f"beside@{N1}": (), f"app@{N1}": (f"server@{N2}",)}.items():

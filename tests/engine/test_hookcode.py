@@ -12,9 +12,9 @@ from tests.engine import worlds
 def world(*code: str) -> World:
     """The annealer has this code; role "watched", of barclamp "b", has hooks."""
     made = worlds.world()
-    made.put_daemon("annealer", "a", Daemon(host="h", pid=1, version="0", started=0.0, jigs=("noop",), code=code))
+    made.put(Stored(Daemon(host="h", pid=1, version="0", started=0.0, jigs=("noop",), code=code), 0), "annealer", "a")
     hooks = ("on_todo", "on_active", "on_node_change", "on_node_delete")
-    made.put_role("watched", Stored(Role(barclamp="b", jig="noop", hooks=hooks), 0))
+    made.put(Stored(Role(barclamp="b", jig="noop", hooks=hooks), 0), "watched")
     return made
 
 
@@ -28,9 +28,7 @@ def test_of_the_hooks_of_a_noderole_the_first_waits_for_its_code_and_the_others_
 
 def test_hooks_of_nodes_and_deployments_wait_for_code_as_those_of_noderoles() -> None:
     made = world()
-    made.put_deployment_role(
-        "system", "watched", Stored(DeploymentRole(hooks=("on_deployment_change", "on_deployment_delete")), 0)
-    )
+    made.put(Stored(DeploymentRole(hooks=("on_deployment_change", "on_deployment_delete")), 0), "system", "watched")
     for fqdn in ("m", "n"):
         made.put_node(fqdn, Node(hooks=("on_node_change", "on_node_delete")), 1)
     assert hookcode.all_missing(made) == [
@@ -43,5 +41,5 @@ def test_no_hook_waits_for_code_where_an_annealer_has_that_of_the_role_or_its_ba
     for made in (world("watched"), world("b"), world()):
         worlds.put(made, "watched@n", State.TODO, hooks=("on_todo",))
         if not made.annealers["a"].code:
-            made.drop_daemon("annealer", "a")
+            made.drop(Daemon, "annealer", "a")
         assert hookcode.all_missing(made) == []

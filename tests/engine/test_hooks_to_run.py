@@ -25,16 +25,16 @@ HOOKS = ("on_todo", "on_blocked", "on_active", "on_error", "on_proposed")
 )
 def test_a_noderole_has_a_hook_for_each_of_its_states(state: State, event: Event, hook: str) -> None:
     made = world()
-    made.put_role("app", Stored(Role(barclamp="b", jig="noop", hooks=HOOKS), 0))
+    made.put(Stored(Role(barclamp="b", jig="noop", hooks=HOOKS), 0), "app")
     vertex = put(made, "app@n", state)
     assert apply({vertex: event}, 1.0)[vertex].hooks == (hook,)
-    made.put_role("app", Stored(Role(barclamp="b", jig="noop"), 0))
+    made.put(Stored(Role(barclamp="b", jig="noop"), 0), "app")
     assert apply({vertex: event}, 1.0)[vertex].hooks == ()
 
 
 def test_what_is_blocked_has_its_hook() -> None:
     made = world()
-    made.put_role("app", Stored(Role(barclamp="b", jig="noop", hooks=HOOKS), 0))
+    made.put(Stored(Role(barclamp="b", jig="noop", hooks=HOOKS), 0), "app")
     put(made, "net@n", State.TODO)
     vertex = put(made, "app@n", State.PROPOSED, "net@n")
     assert apply({vertex: Event.COMMIT}, 1.0)[vertex].hooks == ("on_blocked",)
@@ -42,7 +42,7 @@ def test_what_is_blocked_has_its_hook() -> None:
 
 def test_what_a_hook_is_called_for_is_written_with_what_follows_from_it() -> None:
     made = world()
-    made.put_role("net", Stored(Role(barclamp="b", jig="noop", hooks=HOOKS), 0))
+    made.put(Stored(Role(barclamp="b", jig="noop", hooks=HOOKS), 0), "net")
     vertex = put(made, "net@n", State.TRANSITION)
     child = put(made, "app@n", State.BLOCKED, "net@n")
     moved = apply({vertex: Event.SUCCEED}, 1.0)

@@ -36,15 +36,15 @@ FIRST, SECOND = "0000000007-f000", "0000000007-f001"
 def world_of(*lines: str, **roles: Role) -> World:
     """A line names a noderole, its state, and its parents: "b@n1 TODO a@n1"."""
     world = World()
-    world.put_daemon("annealer", "a1", Daemon(host="h", pid=1, version="1", started=0.0, jigs=("noop", "script")))
-    world.put_deployment("system", Stored(Deployment(state=DeploymentState.COMMITTED), 0))
+    world.put(Stored(Daemon(host="h", pid=1, version="1", started=0.0, jigs=("noop", "script")), 0), "annealer", "a1")
+    world.put(Stored(Deployment(state=DeploymentState.COMMITTED), 0), "system")
     for line in lines:
         name, state, *parents = line.split()
         role, fqdn = paths.split_noderole(name)
         if fqdn not in world.nodes:
             world.put_node(fqdn, Node(virtual=True, deployment="system"), version=3)
             world.put_fence(fqdn, 6)
-        world.put_role(role, Stored(roles.get(role, Role(barclamp="b", jig="noop")), 0))
+        world.put(Stored(roles.get(role, Role(barclamp="b", jig="noop")), 0), role)
         record = NodeRole(state=State(state), since=1.0, parents=tuple(parents), generation=1)
         world.put_noderole(fqdn, role, record, version=9)
     return world

@@ -118,7 +118,7 @@ def crowded(count: int, state: State = State.ACTIVE, **fields: object) -> tuple[
     for number in range(count):
         above = (f"r{number - 1:04}@n.example.com",) if number % 10 else ()
         record = NodeRole(state=state, since=0.0, generation=1, parents=above, **fields)  # type: ignore[arg-type]
-        world.put_role(f"r{number:04}", Stored(Role(barclamp="b", jig="noop"), 0))
+        world.put(Stored(Role(barclamp="b", jig="noop"), 0), f"r{number:04}")
         world.put_noderole("n.example.com", f"r{number:04}", record, 0)
     return world, view
 

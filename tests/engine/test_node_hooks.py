@@ -20,7 +20,7 @@ SUSPICION = Suspicion(by="a1", reason="connect: refused", since=3.0)
 def view(node: Node, *hooks: str) -> NodeView:
     """A node with an ACTIVE noderole, in a world where a role has these hooks."""
     world = World()
-    world.put_role("watched", Stored(Role(barclamp="b", jig="noop", hooks=hooks), 0))
+    world.put(Stored(Role(barclamp="b", jig="noop", hooks=hooks), 0), "watched")
     world.put_node(N1, node, 5)
     world.put_noderole(N1, "watched", NodeRole(state=State.ACTIVE, since=0.0, generation=1), 7)
     return world.nodes[N1]

@@ -215,14 +215,14 @@ def test_a_destructive_role_of_unknown_outcome_is_an_error_and_never_starts_by_i
 def test_a_hook_of_the_role_is_noted_when_its_state_is_entered() -> None:
     (vertex,) = graph([State.PROPOSED], [])
     role = Role(barclamp="b", jig="noop", hooks=("on_todo", "on_active"))
-    vertex.node.world.put_role(vertex.role, Stored(role, 0))
+    vertex.node.world.put(Stored(role, 0), vertex.role)
     assert apply({vertex: Event.COMMIT}, 1.0)[vertex].hooks == ("on_todo",)
 
 
 def test_a_destructive_role_that_is_skipped_was_not_run_so_its_hook_is_not_called() -> None:
     below, destructive = vertices = graph([State.TRANSITION, State.BLOCKED], [(0, 1)], once=[None, "done"])
     for vertex in vertices:
-        vertex.node.world.put_role(vertex.role, Stored(Role(barclamp="b", jig="noop", hooks=("on_active",)), 0))
+        vertex.node.world.put(Stored(Role(barclamp="b", jig="noop", hooks=("on_active",)), 0), vertex.role)
     moved = apply({below: Event.SUCCEED}, 1.0)
     assert [(moved[v].state, moved[v].hooks) for v in vertices] == [
         (State.ACTIVE, ("on_active",)),
@@ -250,6 +250,6 @@ def test_a_run_that_is_to_be_ended_comes_to_an_error_and_to_nothing_else() -> No
 def test_what_a_destructive_role_did_is_not_run_again_by_a_refresh(once: str | None) -> None:
     (vertex,) = graph([State.ACTIVE], [], once=[once])
     flags = () if once else ("destructive",)  # it says so now, or said so when it ran
-    vertex.node.world.put_role("r0", Stored(Role(barclamp="b", jig="script", flags=flags), 0))
+    vertex.node.world.put(Stored(Role(barclamp="b", jig="script", flags=flags), 0), "r0")
     with pytest.raises(Conflict, match=r"r0@n: its role is destructive.*noderole redeploy r0@n"):
         apply({vertex: Event.REFRESH}, now=9.0)

@@ -129,12 +129,12 @@ def vertex(made: World, name: str) -> Vertex:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_run_of_tasks_keeps_its_noderoles_and_nodes_until_it_is_over(verb: str, pointer: str) -> None:
     made = world()
-    made.put_structure(Stored(Structure(), 0))
-    made.put_deployment("other", Stored(Deployment(), 0))
+    made.put(Stored(Structure(), 0))
+    made.put(Stored(Deployment(), 0), "other")
     task(made, "above", State.ACTIVE)
     task(made, "step", State.TODO, f"above@{N1}", run=LIVE)
     deployment = vertex(made, f"step@{N1}").record.deployment
-    made.put_task_runs(deployment, Stored(POINTERS[pointer], 0))
+    made.put(Stored(POINTERS[pointer], 0), deployment)
     with pytest.raises(Conflict) as refused:
         VERBS[verb](made)
     said = f"tasks run {deployment}/{LIVE} is {pointer}"
@@ -145,11 +145,11 @@ def test_a_run_of_tasks_keeps_its_noderoles_and_nodes_until_it_is_over(verb: str
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_run_of_tasks_that_is_over_keeps_nothing(verb: str) -> None:
     made = world()
-    made.put_structure(Stored(Structure(), 0))
-    made.put_deployment("other", Stored(Deployment(), 0))
+    made.put(Stored(Structure(), 0))
+    made.put(Stored(Deployment(), 0), "other")
     task(made, "above", State.ACTIVE)
     task(made, "step", State.ACTIVE, f"above@{N1}", run=RUN)
-    made.put_task_runs("system", Stored(TaskRunPointer(newest=RUN), 7))
+    made.put(Stored(TaskRunPointer(newest=RUN), 7), "system")
     changes = VERBS[verb](made)
     assert changes is not None
     if verb == "rename":
@@ -158,18 +158,18 @@ def test_a_run_of_tasks_that_is_over_keeps_nothing(verb: str) -> None:
 
 def test_another_node_is_free_while_a_run_of_tasks_is_under_way() -> None:
     made = world()
-    made.put_structure(Stored(Structure(), 0))
-    made.put_deployment("other", Stored(Deployment(), 0))
+    made.put(Stored(Structure(), 0))
+    made.put(Stored(Deployment(), 0), "other")
     put(made, f"role@{N2}", State.ACTIVE)
     task(made, "step", State.TODO, run=LIVE)
-    made.put_task_runs("system", Stored(POINTERS["under way"], 0))
+    made.put(Stored(POINTERS["under way"], 0), "system")
     assert nodes.going(made.nodes[N2])
     assert liveness.changed(made, made.nodes[N2], 9.0, deployment="other")
 
 
 def test_no_task_is_bound_to_a_node_that_is_being_deleted() -> None:
     made = world()
-    made.put_structure(Stored(Structure(), 0))
+    made.put(Stored(Structure(), 0))
     made.put_node(N1, Node(alive=True, deleting=True), 8)
     plan = records.plan_of([("step", N1, 1, ())], ())
     head = TaskRun(state=RunState.COMMITTING, virtual="t.internal")

@@ -31,8 +31,8 @@ def world() -> World:
         "beside": {"attribs": (attrib,)},
         "wanting": {"wants_attribs": ("motd_text",)},
     }.items():
-        made.put_role(role, Stored(Role(barclamp="b", jig="script", script="echo 1\n", **more), 0))
-        made.put_deployment_role("lab", role, Stored(DeploymentRole(), 0))
+        made.put(Stored(Role(barclamp="b", jig="script", script="echo 1\n", **more), 0), role)
+        made.put(Stored(DeploymentRole(), 0), "lab", role)
     for fqdn in ("n1", "n2"):
         made.put_node(fqdn, Node(deployment="lab"), 0)
     above = {"server@n1": ("base@n1",), "client@n1": ("server@n1",), "client@n2": ("server@n1",)}
@@ -67,7 +67,7 @@ def outdated(made: World, blobs: Blobs) -> set[str]:
 
 def set_for(made: World, role: str, **user: Json) -> None:
     stored = made.deployment_roles["lab", role]
-    made.put_deployment_role("lab", role, replace(stored, record=replace(stored.record, user=user)))
+    made.put(replace(stored, record=replace(stored.record, user=user)), "lab", role)
 
 
 def test_nothing_is_outdated_right_after_it_ran() -> None:
@@ -129,7 +129,7 @@ def test_another_role_outdates_what_ran_by_the_old_one(change: dict[str, Any]) -
     made = world()
     run(made, {})
     stored = made.roles["beside"]
-    made.put_role("beside", replace(stored, record=replace(stored.record, **change)))
+    made.put(replace(stored, record=replace(stored.record, **change)), "beside")
     assert outdated(made, {}) == {"beside@n1"}
 
 
@@ -138,7 +138,7 @@ def test_what_no_script_sees_of_a_role_outdates_nothing(change: dict[str, Any]) 
     made = world()
     run(made, {})
     stored = made.roles["beside"]
-    made.put_role("beside", replace(stored, record=replace(stored.record, **change)))
+    made.put(replace(stored, record=replace(stored.record, **change)), "beside")
     assert outdated(made, {}) == set()
 
 
@@ -198,7 +198,7 @@ def test_what_the_role_says_is_told_by_its_key() -> None:
     made = world()
     kept = run(made, {})
     stored = made.roles["beside"]
-    made.put_role("beside", replace(stored, record=replace(stored.record, script="echo 2\n", parameters={"a": 1})))
+    made.put(replace(stored, record=replace(stored.record, script="echo 2\n", parameters={"a": 1})), "beside")
     script, parameters = different(made, "beside@n1", kept, {})
     assert (script.what, script.layer) == ("script", "role")
     assert script.before != script.now
@@ -241,7 +241,7 @@ def test_of_what_ran_with_nothing_to_run_only_another_jig_is_another() -> None:
 
 def test_where_nothing_else_is_known_to_differ_the_jig_does() -> None:
     made = world()
-    made.put_role("base", Stored(Role(barclamp="b", jig="test"), 1))
+    made.put(Stored(Role(barclamp="b", jig="test"), 1), "base")
     vertex = made.vertex("base@n1")
     assert vertex is not None
     made.put_noderole("n1", "base", replace(vertex.record, given=inputs.of_instant("noop")), 1)

@@ -17,7 +17,7 @@ def test_what_is_held_longer_than_its_run_can_last_is_named_with_its_annealer(he
     made = world()
     vertex = put(made, "app@n", State.TRANSITION)
     other = put(made, "below@n", State.TODO)
-    made.put_role("app", Stored(Role(barclamp="b", jig="noop", timeout_seconds=10.0), 0))
+    made.put(Stored(Role(barclamp="b", jig="noop", timeout_seconds=10.0), 0), "app")
     claim = Claim(annealer="a1", noderole="app@n", run="r", epoch=1, since=1000.0)
     made.put_claim("n", claim, 1, 0)
     found = [reason for reason in why_not(made, vertex, 1000.0 + held) if reason.code is Code.OVERDUE]

@@ -19,8 +19,8 @@ PROPOSED = Stored(Deployment(parent=None, state=DeploymentState.PROPOSED), 3)
 @pytest.mark.parametrize(
     ("lacks", "code"),
     [
-        (lambda made: made.put_role("app", Stored(Role(barclamp="b", jig="chef"), 0)), Code.JIG_INACTIVE),
-        (lambda made: made.put_deployment("system", PROPOSED), Code.DEPLOYMENT_PROPOSED),
+        (lambda made: made.put(Stored(Role(barclamp="b", jig="chef"), 0), "app"), Code.JIG_INACTIVE),
+        (lambda made: made.put(PROPOSED, "system"), Code.DEPLOYMENT_PROPOSED),
         (lambda made: made.put_node("n", Node(alive=False), 5), Code.NODE_NOT_ALIVE),
         (lambda made: made.put_node("n", Node(alive=True, available=False), 5), Code.NODE_NOT_AVAILABLE),
         (lambda made: put(made, "other@n", State.TRANSITION), Code.NODE_BUSY),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool_ocb.engine.inputs.references import refuse_unresolvable
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Daemon, Json
@@ -15,7 +15,7 @@ def running(*references: tuple[str, ...] | None) -> World:
     world = World()
     for number, each in enumerate(references):
         daemon = Daemon(host="h", pid=1, version="1", started=0.0, references=each)
-        world.put_daemon("annealer", str(number), daemon)
+        world.put(Stored(daemon, 0), "annealer", str(number))
     return world
 
 

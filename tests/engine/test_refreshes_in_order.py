@@ -16,13 +16,13 @@ JIGS = ("script",)
 def world() -> World:
     """base@n1 <- middle@n1 <- top@n2, all ACTIVE; base and top are to be run again."""
     made = World()
-    made.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
-    made.put_daemon("annealer", "a1", Daemon(host="h", pid=1, version="0", started=0.0, jigs=JIGS))
+    made.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
+    made.put(Stored(Daemon(host="h", pid=1, version="0", started=0.0, jigs=JIGS), 0), "annealer", "a1")
     for fqdn in ("n1", "n2"):
         made.put_node(fqdn, Node(alive=True), 0)
         made.put_fence(fqdn, 0, Fence())
     for fqdn, role, parents in (("n1", "base", ()), ("n1", "middle", ("base@n1",)), ("n2", "top", ("middle@n1",))):
-        made.put_role(role, Stored(Role(barclamp="b", jig="script"), 0))
+        made.put(Stored(Role(barclamp="b", jig="script"), 0), role)
         refresh = role != "middle"
         made.put_noderole(fqdn, role, NodeRole(state=State.ACTIVE, since=0.0, parents=parents, refresh=refresh), 0)
     made.edges.turned.clear()
@@ -78,7 +78,7 @@ def test_what_runs_for_the_first_time_waits_for_no_refresh(world: World) -> None
 
 def test_what_became_destructive_after_it_was_to_run_again_is_not_run_a_second_time(world: World) -> None:
     assert runnable(world, of(world, "base@n1"), 9.0, JIGS)
-    world.put_role("base", Stored(Role(barclamp="b", jig="script", flags=("destructive",)), 1))
+    world.put(Stored(Role(barclamp="b", jig="script", flags=("destructive",)), 1), "base")
     (reason,) = why_not(world, of(world, "base@n1"), 9.0)
     assert (reason.code, reason.advice) == (Code.DESTRUCTIVE_DONE, "nodepool-ocb noderole redeploy base@n1")
 
@@ -86,10 +86,10 @@ def test_what_became_destructive_after_it_was_to_run_again_is_not_run_a_second_t
 def site(size: int) -> World:
     """On each node a member of one cluster, and a child of that cluster; all are to be run again."""
     made = World()
-    made.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
-    made.put_daemon("annealer", "a1", Daemon(host="h", pid=1, version="0", started=0.0, jigs=JIGS))
+    made.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
+    made.put(Stored(Daemon(host="h", pid=1, version="0", started=0.0, jigs=JIGS), 0), "annealer", "a1")
     for role in ("member", "child"):
-        made.put_role(role, Stored(Role(barclamp="b", jig="script"), 0))
+        made.put(Stored(Role(barclamp="b", jig="script"), 0), role)
     for number in range(size):
         fqdn = f"n{number:03}"
         made.put_node(fqdn, Node(alive=True), 0)

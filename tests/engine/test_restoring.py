@@ -18,9 +18,9 @@ def pauses(before: Aside | None) -> list[Aside | None]:
     """What the first transaction writes as the pause of everything."""
     made = world()
     made.annealers.clear()
-    made.put_structure(Stored(Structure(), 0))
+    made.put(Stored(Structure(), 0))
     stored = made.deployments["system"]
-    made.put_deployment("system", Stored(replace(stored.record, pause=before), stored.version))
+    made.put(Stored(replace(stored.record, pause=before), stored.version), "system")
     first = next(restoring.restored(made, {}, NOW, "ann", "an old copy"))
     mine = [each for each in first if isinstance(each, Set) and each.path == paths.deployment("system")]
     return [each.data.pause for each in mine if isinstance(each.data, Deployment)]

@@ -32,7 +32,7 @@ def test_a_secret_is_merged_with_nothing() -> None:
 def vertex() -> Vertex:
     world = World()
     password = Attrib(name="p", map="p", secret=True)
-    world.put_role("db", Stored(Role(barclamp="b", jig="script", script="x", attribs=(password,)), 0))
+    world.put(Stored(Role(barclamp="b", jig="script", script="x", attribs=(password,)), 0), "db")
     world.put_node(NODE, Node(), 0)
     return world.put_noderole(NODE, "db", NodeRole(state=State.ACTIVE, since=0.0), 0)
 

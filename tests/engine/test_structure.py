@@ -31,12 +31,12 @@ N1 = "n1.example.com"
 @pytest.fixture
 def world() -> World:
     made = World()
-    made.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
-    made.put_role("work", Stored(Role(barclamp="b", jig="noop"), 0))
+    made.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
+    made.put(Stored(Role(barclamp="b", jig="noop"), 0), "work")
     made.put_node(N1, Node(alive=True, epoch_base=40), 3)
     made.put_fence(N1, 7)
     made.put_noderole(N1, "work", NodeRole(state=State.TODO, since=0.0, generation=12), 5)
-    made.put_structure(Stored(Structure(generation=9, epoch=90), 17))
+    made.put(Stored(Structure(generation=9, epoch=90), 17))
     return made
 
 
@@ -112,7 +112,7 @@ def test_a_node_that_is_deleted_before_anybody_claimed_it_and_made_again_begins_
         left = raised(world, Delete(paths.fence("n2.example.com"), 0), Delete(paths.node("n2.example.com"), 0))
         assert left is not None
         world.drop_node("n2.example.com")
-        world.put_structure(Stored(left, 17))
+        world.put(Stored(left, 17))
     assert bases == sorted(set(bases))
 
 
@@ -148,6 +148,6 @@ def test_a_new_node_s_epochs_and_a_new_noderole_s_generation_are_above_all_that_
 
 
 def test_nothing_comes_or_goes_without_the_structure(world: World) -> None:
-    world.put_structure(None)
+    world.drop(Structure)
     with pytest.raises(Conflict, match="restore it"):
         structure.raised(world, [Delete(paths.noderole("work", N1), 5)])

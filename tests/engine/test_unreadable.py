@@ -34,10 +34,10 @@ JIGS = {"noop"}
 def world() -> World:
     made = World()
     for name, above in (("system", None), ("lab", "system")):
-        made.put_deployment(name, Stored(Deployment(parent=above, state=DeploymentState.COMMITTED), 0))
-    made.put_daemon("annealer", "a", Daemon(host="h", pid=1, version="0", started=0.0, jigs=("noop",)))
+        made.put(Stored(Deployment(parent=above, state=DeploymentState.COMMITTED), 0), name)
+    made.put(Stored(Daemon(host="h", pid=1, version="0", started=0.0, jigs=("noop",)), 0), "annealer", "a")
     for role in ("base", "other", "app", "top"):
-        made.put_role(role, Stored(Role(barclamp="b", jig="noop"), 0))
+        made.put(Stored(Role(barclamp="b", jig="noop"), 0), role)
     for fqdn in (M, N):
         made.put_node(fqdn, Node(alive=True, deployment="lab"), 0)
         made.put_fence(fqdn, 0)
@@ -185,8 +185,8 @@ def test_what_was_never_seen_whole_is_told_as_unreadable_and_not_as_absent(path:
     made = world()
     put(made, BASE, State.ACTIVE)
     vertex = put(made, f"app@{N}", State.BLOCKED, BASE)
-    made.drop_deployment("lab")
-    made.drop_role("app")
+    made.drop(Deployment, "lab")
+    made.drop(Role, "app")
     vertex.node.record = None
     made.drop_noderole(M, "base")
     for each in (paths.node(N), paths.deployment("lab"), paths.role("app"), paths.noderole("base", M)):
@@ -347,8 +347,8 @@ def test_what_people_ask_for_near_an_unreadable_record_is_refused_naming_it(
 ) -> None:
     made = world()
     put(made, BASE, State.PROPOSED)
-    made.put_deployment_role("lab", "app", Stored(DeploymentRole(), 0))
-    made.put_rollouts("lab", Stored(RolloutPointer(), 0))
+    made.put(Stored(DeploymentRole(), 0), "lab", "app")
+    made.put(Stored(RolloutPointer(), 0), "lab")
     if act is not end:
         act(made)  # else it is refused for what the deployment holds
     spoil(made, path)

@@ -25,13 +25,13 @@ def world() -> World:
     made.put_node(HERE, Node(deployment="lab"), 0)
     for name in ("base", "app"):
         template: Json = {"a": f"default of {name}", f"default of {name}": True}
-        made.put_role(name, Stored(Role(barclamp="b", jig="script", template=template), 0))
+        made.put(Stored(Role(barclamp="b", jig="script", template=template), 0), name)
         system: Json = {"a": f"deployment of {name}", f"deployment of {name}": True}
-        made.put_deployment_role("lab", name, Stored(DeploymentRole(system=system), 0))
+        made.put(Stored(DeploymentRole(system=system), 0), "lab", name)
     template = {"a": "default of other", "default of other": True}
-    made.put_role("other", Stored(Role(barclamp="b", jig="script", template=template), 0))
+    made.put(Stored(Role(barclamp="b", jig="script", template=template), 0), "other")
     user = {"a": "deployment of other", "deployment of other": True}
-    made.put_deployment_role("lab", "other", Stored(DeploymentRole(user=user), 0))
+    made.put(Stored(DeploymentRole(user=user), 0), "lab", "other")
     for fqdn, role, above in ((ABOVE, "base", ()), (HERE, "other", ()), (HERE, "app", (f"base@{ABOVE}",))):
         state = State.TODO if role == "app" else State.ACTIVE
         made.put_noderole(fqdn, role, NodeRole(state=state, since=0.0, deployment="lab", parents=above), 0)
@@ -90,11 +90,11 @@ def test_what_a_sibling_that_is_not_active_says_is_not_seen() -> None:
 def test_a_default_of_one_sibling_does_not_hide_what_was_set_for_another() -> None:
     made = world()
     template = {"b": "default of zeta"}
-    made.put_role("zeta", Stored(Role(barclamp="b", jig="script", template=template), 0))
+    made.put(Stored(Role(barclamp="b", jig="script", template=template), 0), "zeta")
     made.put_noderole(HERE, "zeta", NodeRole(state=State.ACTIVE, since=0.0, deployment="lab"), 0)
     assert seen(of=made)["b"] == "default of zeta"
     stored = made.deployment_roles["lab", "other"]
-    made.put_deployment_role("lab", "other", replace(stored, record=DeploymentRole(user={"b": "set for other"})))
+    made.put(replace(stored, record=DeploymentRole(user={"b": "set for other"})), "lab", "other")
     assert seen(of=made)["b"] == "set for other"
 
 

@@ -10,8 +10,8 @@ from nodepool_ocb.model.records import Daemon, Deployment, DeploymentState, Node
 def world() -> World:
     """The deployment system, committed, and annealer "a" with the jig noop."""
     made = World()
-    made.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 3))
-    made.put_daemon("annealer", "a", Daemon(host="h", pid=1, version="0", started=0.0, jigs=("noop",)))
+    made.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 3), "system")
+    made.put(Stored(Daemon(host="h", pid=1, version="0", started=0.0, jigs=("noop",)), 0), "annealer", "a")
     return made
 
 
@@ -19,7 +19,7 @@ def put(made: World, name: str, state: State, *parents: str, **fields: object) -
     """Put a noderole ``role@fqdn`` in, with its role and its node, alive, where they are not there yet."""
     role, fqdn = paths.split_noderole(name)
     if role not in made.roles:
-        made.put_role(role, Stored(Role(barclamp="b", jig="noop"), 0))
+        made.put(Stored(Role(barclamp="b", jig="noop"), 0), role)
     if made.node(fqdn).record is None:
         made.put_node(fqdn, Node(alive=True), 5)
         made.put_fence(fqdn, 6)

@@ -28,7 +28,7 @@ PHASES = [{"name": "prepare", "roles": ["os"]}, {"name": "check", "stages": ["ma
 def world(states: Mapping[str, str], parents: Mapping[str, list[str]] | None = None, deployment: str = "lab") -> World:
     made = World()
     for name, above in (("system", None), ("lab", "system"), ("rack", "lab")):
-        made.put_deployment(name, Stored(Deployment(parent=above), 0))
+        made.put(Stored(Deployment(parent=above), 0), name)
     for name, state in states.items():
         role, fqdn = name.split("@")
         made.put_node(fqdn, Node(deployment=deployment, alive=True), 0)

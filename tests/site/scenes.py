@@ -30,14 +30,14 @@ NOW = Circumstances(now=100.0, by="ann")
 def empty() -> World:
     """A new cluster's."""
     world = World()
-    world.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
+    world.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
     return world
 
 
 def with_roles() -> World:
     world = empty()
     for name, role in ROLES.items():
-        world.put_role(name, Stored(role, 0))
+        world.put(Stored(role, 0), name)
     return world
 
 

@@ -97,7 +97,7 @@ def test_what_a_noderole_of_the_files_stands_on_stays_and_so_does_a_node_of_whic
 def test_the_roles_that_every_new_node_gets_stay_unless_the_files_are_whole() -> None:
     site = _site()
     stored = site.world.roles["base"]
-    site.world.put_role("base", replace(stored, record=replace(stored.record, flags=("discovery",))))
+    site.world.put(replace(stored, record=replace(stored.record, flags=("discovery",))), "base")
     text = "site: 1\ndeployments: {lab: {}}\nnodes: {n1.example.com: {}, n2.example.com: {noderoles: []}}\n"
     assert "base@n2" in _left(site, text)
     assert "base@n2" not in _left(site, f"whole: true\n{text}")
@@ -107,7 +107,7 @@ def test_what_the_roles_of_every_new_node_depend_on_stays_too() -> None:
     """As with the shipped barclamps: the discovery role depends on roles that no file names."""
     site = _site()
     stored = site.world.roles["top"]
-    site.world.put_role("top", replace(stored, record=replace(stored.record, flags=("discovery",))))
+    site.world.put(replace(stored, record=replace(stored.record, flags=("discovery",))), "top")
     text = "site: 1\ndeployments: {lab: {}}\nnodes: {n1.example.com: {noderoles: []}, n2.example.com: {}}\n"
     assert not _prune(site, text).steps
     assert _left(site, f"whole: true\n{text}") == ["base@n2", "base@n3", "base@n4"]

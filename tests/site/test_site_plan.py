@@ -335,7 +335,7 @@ def test_what_roles_do_not_declare_any_more_is_in_the_export_and_can_be_applied(
         ("top", Attrib(name="a", map="a", schema={"type": "string"})),
     ):
         stored = site.world.roles[role]
-        site.world.put_role(role, replace(stored, record=replace(stored.record, attribs=(attrib,))))
+        site.world.put(replace(stored, record=replace(stored.record, attribs=(attrib,))), role)
     exported = site.exported()
     assert "as_stored: true" in exported
     made = Scene(empty())
@@ -349,7 +349,7 @@ def test_plain_text_of_a_secret_is_in_no_export() -> None:
     site.apply(FILE.format("", "{size: hunter22}", "{}"))
     stored = site.world.roles["base"]
     secret = Attrib(name="size", map="size", secret=True)
-    site.world.put_role("base", replace(stored, record=replace(stored.record, attribs=(secret,))))
+    site.world.put(replace(stored, record=replace(stored.record, attribs=(secret,))), "base")
     with pytest.raises(Conflict, match=r"base in lab: size; first: nodepool-ocb secret rotate") as refused:
         site.exported()
     assert "hunter22" not in str(refused.value)

@@ -23,7 +23,7 @@ ROLLOUT = "0000000007"
 def held(there: Simulated, rollout: str | None = ROLLOUT, *, over: bool = False) -> Simulated:
     """Its rollout is under way, or over; None: it has not begun."""
     there.running = replace(there.running, head=replace(there.running.head, held=True, rollout=rollout))
-    there.world.put_rollouts(LAB, Stored(RolloutPointer(newest=ROLLOUT, over=over), 0))
+    there.world.put(Stored(RolloutPointer(newest=ROLLOUT, over=over), 0), LAB)
     return there
 
 

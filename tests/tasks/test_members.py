@@ -12,9 +12,9 @@ from nodepool_ocb.tasks import members
 
 def world(**nodes: Node) -> World:
     made = World()
-    made.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
-    made.put_deployment("site", Stored(Deployment(), 0))
-    made.put_deployment("lab", Stored(Deployment(parent="site"), 0))
+    made.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
+    made.put(Stored(Deployment(), 0), "site")
+    made.put(Stored(Deployment(parent="site"), 0), "lab")
     for name, node in nodes.items():
         made.put_node(f"{name}.example.com", node, 0)
     return made

@@ -66,13 +66,13 @@ class Simulated:
         self.started: dict[str, float] = {}
         self.ended: dict[str, float] = {}
         annealer = Daemon(host="h", pid=1, version="1", started=0.0, jigs=("noop",))
-        self.world.put_daemon("annealer", "a", annealer)
-        self.world.put_deployment(LAB, Stored(Deployment(state=DeploymentState.COMMITTED), 0))
+        self.world.put(Stored(annealer, 0), "annealer", "a")
+        self.world.put(Stored(Deployment(state=DeploymentState.COMMITTED), 0), LAB)
         for name in (*plan.nodes[:-1], BARRIERS):
             self.world.put_node(name, Node(deployment=LAB, alive=True, virtual=True), 0)
             self.world.put_fence(name, 0)
         for each in definitions.values():
-            self.world.put_role(each.role, Stored(Role(barclamp="t", jig="noop", flags=("task",), task=each.id), 0))
+            self.world.put(Stored(Role(barclamp="t", jig="noop", flags=("task",), task=each.id), 0), each.role)
         for transaction in roles.of_noderoles(self.world, self.running, self.now, None):
             self._write(transaction)
 
@@ -284,7 +284,7 @@ def test_no_machine_is_away_for_too_long_while_the_deployment_is_paused_and_its_
     there = Simulated(plan_of(2, [[], [], [0, 1]], [0, 1, 2]), patience_seconds=50.0)
     there.world.put_node("n1.x.y", Node(deployment=LAB, alive=False, since=100.0, reason="connect: refused"), 1)
     pause = Aside(by="ann", reason="switch", since=100.0, until=5000.0)
-    there.world.put_deployment(LAB, Stored(Deployment(state=DeploymentState.COMMITTED, pause=pause), 1))
+    there.world.put(Stored(Deployment(state=DeploymentState.COMMITTED, pause=pause), 1), LAB)
     for _ in range(10):
         there.decide()
     assert there.running.head.aside == "by ann until 1970-01-01T01:23:20Z: switch"

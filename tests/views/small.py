@@ -12,11 +12,11 @@ BASE, MIDDLE, TOP = f"base@{N1}", f"middle@{N1}", f"top@{N1}"
 def small() -> World:
     """base in ERROR, middle and top below it BLOCKED, in deployment lab; an annealer has claimed n1; n2 is virtual."""
     world = World()
-    world.cluster = Stored(Cluster(id="c1"), 0)
-    world.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0))
-    world.put_deployment("lab", Stored(Deployment(state=DeploymentState.COMMITTED, since=5.0, by="root"), 0))
+    world.put(Stored(Cluster(id="c1"), 0))
+    world.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
+    world.put(Stored(Deployment(state=DeploymentState.COMMITTED, since=5.0, by="root"), 0), "lab")
     for name, requires in (("base", ()), ("middle", ("base",)), ("top", ("middle",))):
-        world.put_role(name, Stored(Role(barclamp="chain", jig="noop", requires=requires, flags=("implicit",)), 0))
+        world.put(Stored(Role(barclamp="chain", jig="noop", requires=requires, flags=("implicit",)), 0), name)
     world.put_node(
         N1, Node(deployment="lab", since=3.0, reason="connect: refused", tags=("web",), labels={"room": "1"}), 0
     )
@@ -41,13 +41,13 @@ def put(world: World, name: str, state: State, *parents: str, since: float = 0.0
 def chain(levels: int, first: State) -> World:
     """r0 ← r1 ← ... on node n: r0 in a state, all below BLOCKED."""
     world = World()
-    world.put_deployment("d", Stored(Deployment(state=DeploymentState.COMMITTED), 0))
-    world.put_daemon("annealer", "a", Daemon(host="h", pid=1, version="1", started=0.0, jigs=("noop",)))
+    world.put(Stored(Deployment(state=DeploymentState.COMMITTED), 0), "d")
+    world.put(Stored(Daemon(host="h", pid=1, version="1", started=0.0, jigs=("noop",)), 0), "annealer", "a")
     world.put_node("n", Node(alive=True), 0)
     world.put_fence("n", 0)
     for level in range(levels):
         role = f"r{level}"
-        world.put_role(role, Stored(Role(barclamp="b", jig="noop"), 0))
+        world.put(Stored(Role(barclamp="b", jig="noop"), 0), role)
         parents = (f"r{level - 1}@n",) if level else ()
         state = State.BLOCKED if level else first
         world.put_noderole("n", role, NodeRole(state=state, since=5.0, deployment="d", parents=parents, reason="bang"))

@@ -13,7 +13,7 @@ from tests.views.small import BASE, MIDDLE, TOP, put, small
 def test_deployments_stand_below_their_parents_and_count_what_is_bound_by_state() -> None:
     world = small()
     put(world, MIDDLE, State.ACTIVE)
-    world.put_deployment("alone", Stored(Deployment(parent="gone"), 0))
+    world.put(Stored(Deployment(parent="gone"), 0), "alone")
     rows = deployments.rows(world, 1.0)
     assert [(row.name, row.parent) for row in rows] == [("system", None), ("lab", "system"), ("alone", "gone")]
     assert list(plain(rows[1]).items()) == [
@@ -30,10 +30,8 @@ def test_deployments_stand_below_their_parents_and_count_what_is_bound_by_state(
 
 def test_one_deployment_has_its_record_what_is_below_it_its_roles_and_its_noderoles_by_name() -> None:
     world = small()
-    world.put_deployment("rack", Stored(Deployment(parent="lab"), 0))
-    world.put_deployment_role(
-        "lab", "base", Stored(DeploymentRole(user={"a": 1}, refused={"on_deployment_delete": "busy"}), 0)
-    )
+    world.put(Stored(Deployment(parent="lab"), 0), "rack")
+    world.put(Stored(DeploymentRole(user={"a": 1}, refused={"on_deployment_delete": "busy"}), 0), "lab", "base")
     assert plain(deployments.document(world, "lab", 1.0)) == {
         "name": "lab",
         "parent": "system",
@@ -59,7 +57,7 @@ def test_one_deployment_has_its_record_what_is_below_it_its_roles_and_its_nodero
 def test_the_tree_has_all_above_and_all_below_a_deployment_and_nothing_beside_it() -> None:
     world = small()
     for name, parent in (("b", "lab"), ("a", "lab"), ("c", "a"), ("beside", "system")):
-        world.put_deployment(name, Stored(Deployment(parent=parent), 0))
+        world.put(Stored(Deployment(parent=parent), 0), name)
     below = Branch("lab", (Branch("a", (Branch("c"),)), Branch("b")))
     assert deployments.tree(world, "lab") == Branch("system", (below,))
     assert deployments.tree(world, "c") == Branch("system", (Branch("lab", (Branch("a", (Branch("c"),)),)),))
@@ -68,5 +66,5 @@ def test_the_tree_has_all_above_and_all_below_a_deployment_and_nothing_beside_it
 def test_deployments_in_a_circle_are_drawn_once() -> None:
     world = small()
     for name, parent in (("a", "b"), ("b", "a")):
-        world.put_deployment(name, Stored(Deployment(parent=parent), 0))
+        world.put(Stored(Deployment(parent=parent), 0), name)
     assert deployments.tree(world, "a") == Branch("b", (Branch("a", (Branch("b"),)),))

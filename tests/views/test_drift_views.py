@@ -17,9 +17,9 @@ RUN = Run(
 
 def world(checked: Checked) -> World:
     made = World()
-    made.put_role("motd", Stored(Role(barclamp="b", jig="script", check="true"), 0))
+    made.put(Stored(Role(barclamp="b", jig="script", check="true"), 0), "motd")
     checks = Checks(schedule="* * * * *", since=0.0, refresh=True)
-    made.put_deployment("system", Stored(Deployment(parent=None, state=DeploymentState.COMMITTED, checks=checks), 0))
+    made.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED, checks=checks), 0), "system")
     made.put_node("n1.example.com", Node(alive=True), 0)
     made.put_noderole("n1.example.com", "motd", NodeRole(state=State.ACTIVE, since=0.0, checked=checked), 0)
     return made

@@ -149,7 +149,7 @@ def test_a_change_among_ten_thousand_nodes_costs_little() -> None:
 def test_a_node_that_is_held_or_paused_says_so_until_that_is_over() -> None:
     world = cluster(2, roles=1)
     pause = Aside(by="ann", since=0.0, until=30.0)
-    world.put_deployment("lab", Stored(Deployment(pause=pause), 0))
+    world.put(Stored(Deployment(pause=pause), 0), "lab")
     first, second = sorted(world.nodes)
     world.put_node(first, Node(alive=False, hold=Aside(by="ann", since=0.0, until=60.0)), 0)
     matrix = matrix_of(world)

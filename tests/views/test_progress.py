@@ -36,7 +36,7 @@ def test_a_refresh_that_is_pending_is_not_ready() -> None:
 
 def test_a_proposed_deployment_cannot_become_active() -> None:
     world = chain(2, State.TODO)
-    world.put_deployment("d", Stored(Deployment(), 1))
+    world.put(Stored(Deployment(), 1), "d")
     assert of_noderoles(world, ["r1@n"]).outcome == "error"
 
 
@@ -44,7 +44,7 @@ def test_a_proposed_deployment_cannot_become_active() -> None:
 def test_a_role_that_refuses_its_deployment_cannot_become_active(first: State) -> None:
     world = chain(3, first)
     refused = DeploymentRole(refused={"on_deployment_create": "no server"})
-    world.put_deployment_role("d", "r0", Stored(refused, 0))
+    world.put(Stored(refused, 0), "d", "r0")
     found = of_noderoles(world, ["r2@n"])
     (stuck,) = found.stuck
     (reason,) = [each for each in why_not(world, world.vertex("r0@n"), 9.0) if each.code is Code.HOOK_REFUSED]
@@ -54,7 +54,7 @@ def test_a_role_that_refuses_its_deployment_cannot_become_active(first: State) -
 def test_a_role_that_is_asked_again_may_agree() -> None:
     world = chain(1, State.TODO)
     asked = DeploymentRole(hooks=("on_deployment_create",), refused={"on_deployment_create": "no server"})
-    world.put_deployment_role("d", "r0", Stored(asked, 0))
+    world.put(Stored(asked, 0), "d", "r0")
     assert of_noderoles(world, ["r0@n"]).outcome is None
 
 

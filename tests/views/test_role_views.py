@@ -12,7 +12,7 @@ from tests.views.small import small
 
 def test_roles_are_chosen_by_all_their_flags_and_by_their_barclamp() -> None:
     world = small()
-    world.put_role("other", Stored(Role(barclamp="b", jig="script", flags=("implicit", "bootstrap")), 0))
+    world.put(Stored(Role(barclamp="b", jig="script", flags=("implicit", "bootstrap")), 0), "other")
     assert [row.name for row in roles.rows(world)] == ["base", "middle", "other", "top"]
     assert [row.name for row in roles.rows(world, ["implicit", "bootstrap"])] == ["other"]
     assert [row.name for row in roles.rows(world, ["implicit"], "chain")] == ["base", "middle", "top"]
@@ -28,7 +28,7 @@ def test_roles_are_chosen_by_all_their_flags_and_by_their_barclamp() -> None:
 
 def test_roles_of_a_runs_tasks_are_shown_to_those_who_ask_for_them() -> None:
     world = small()
-    world.put_role("lab.ntp", Stored(Role(barclamp="b", jig="task-shell", flags=("task",)), 0))
+    world.put(Stored(Role(barclamp="b", jig="task-shell", flags=("task",)), 0), "lab.ntp")
     assert [row.name for row in roles.rows(world)] == ["base", "middle", "top"]
     assert [row.name for row in roles.rows(world, tasks=True)] == ["base", "lab.ntp", "middle", "top"]
     assert [row.name for row in roles.rows(world, ["task"])] == ["lab.ntp"]

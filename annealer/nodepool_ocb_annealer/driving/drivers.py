@@ -18,7 +18,7 @@ from typing import Final, Generic
 
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
-from nodepool_ocb.model.records import Delete, LockOwner, Pointer, State
+from nodepool_ocb.model.records import Daemon, Delete, Deployment, DeploymentRole, LockOwner, Pointer, State
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.world.changeset import ChangeSet
@@ -71,10 +71,10 @@ class Drivers(Generic[D]):
 
     def look(self, touched: ChangeSet) -> None:
         """Set timers for the executions that the changes may move."""
-        if self._work.concerns(touched) or touched.daemons:
+        if self._work.concerns(touched) or touched.has(Daemon):
             self.look_at_all()
         for deployment, drive in self._driven.items():
-            concerns = touched.deployments or not drive.nodes.isdisjoint(touched.nodes)
+            concerns = touched.has(Deployment, DeploymentRole) or not drive.nodes.isdisjoint(touched.nodes)
             if concerns or any(vertex.record.state is State.ERROR for vertex in touched.vertices):
                 self._schedule(deployment, drive.not_before)
 

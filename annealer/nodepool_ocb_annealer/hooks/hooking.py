@@ -16,7 +16,7 @@ from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Spoiled, Stale, Unavailable
 from nodepool_ocb.model import limits
-from nodepool_ocb.model.records import Change, DeploymentRole, Node, NodeRole
+from nodepool_ocb.model.records import Change, Deployment, DeploymentRole, Node, NodeRole
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks import deployments, noderoles
@@ -62,7 +62,7 @@ class Hooking:
             view = self._context.world.nodes.get(fqdn)
             if view and view.record and (view.record.hooks or view.record.deleting):
                 schedule(self._context, Timer(TimerKind.NODE_HOOK, fqdn), fqdn)
-        if touched.deployments:
+        if touched.has(Deployment, DeploymentRole):
             for (deployment, role), stored in self._context.world.deployment_roles.items():
                 if stored.record.hooks or stored.record.deleting:
                     whom = f"{deployment}{SEPARATOR}{role}"
@@ -73,7 +73,7 @@ class Hooking:
         world = self._context.world
         self._nodes.forget_order()
         waiting = {vertex for vertex in world.vertices() if vertex.record.hooks}
-        self.look(ChangeSet(vertices=waiting, nodes=set(world.nodes), deployments=True))
+        self.look(ChangeSet(vertices=waiting, nodes=set(world.nodes), kinds={Deployment}))
 
     def look_for_code(self) -> None:
         """If missing code was installed meanwhile, register it, and run its hooks."""

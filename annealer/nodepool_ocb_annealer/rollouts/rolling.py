@@ -85,7 +85,7 @@ class Rolling:
         return world.rollouts
 
     def concerns(self, touched: ChangeSet) -> bool:
-        return touched.rollouts
+        return touched.has(RolloutPointer)
 
     def lock(self, deployment: str, identity: str) -> str:
         return paths.rollout_lock(deployment, identity)

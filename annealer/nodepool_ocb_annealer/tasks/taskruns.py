@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import claim, commands
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Run, TaskRunPointer
+from nodepool_ocb.model.records import Change, RolloutPointer, Run, TaskRunPointer
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven.executions import TASK_RUNS
 from nodepool_ocb.store.tasks import runs
@@ -81,7 +81,7 @@ class TaskRuns:
         return world.task_runs
 
     def concerns(self, touched: ChangeSet) -> bool:
-        return touched.task_runs or touched.rollouts  # the end of a rollout is that of its run
+        return touched.has(TaskRunPointer, RolloutPointer)  # the end of a rollout is that of its run
 
     def lock(self, deployment: str, identity: str) -> str:
         return paths.task_run_lock(deployment, identity)

@@ -17,7 +17,7 @@ from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.live import Screen, lively
 from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.cli.pictures.scope import Scope
-from nodepool_ocb.model.records import State
+from nodepool_ocb.model.records import Deployment, DeploymentRole, Role, State
 from nodepool_ocb.views.pictures import layout
 from nodepool_ocb.views.pictures.matrix import Matrix, Moved
 
@@ -49,7 +49,7 @@ def followed(scope: Scope, tick_seconds: float | None = None) -> Iterator[tuple[
     first = True
     for world, touched in waiting.worlds(None, tick_seconds):
         begun = time.monotonic()
-        whole = first or touched.deployments or touched.roles
+        whole = first or touched.has(Deployment, DeploymentRole, Role)
         moved = scope.look(world) if touched or first else set()
         names = (world.nodes.keys() | matrix.nodes.keys()) if whole else moved.union(touched.nodes)
         matrix.now = scope.now

@@ -64,13 +64,13 @@ def advance(world: World, changes: Iterable[Change]) -> None:
 def _put(world: World, path: str, data: object, version: int) -> None:
     match path.split("/")[2:], data:
         case ["structure"], Structure():
-            world.put_structure(Stored(data, version))
+            world.put(Stored(data, version))
         case ["nodes", fqdn], Node():
             world.put_node(fqdn, data, version)
         case ["nodes", fqdn, "noderoles", role], NodeRole():
             world.put_noderole(fqdn, role, data, version)
         case ["deployments", name, "roles", role], DeploymentRole():
-            world.put_deployment_role(name, role, Stored(data, version))
+            world.put(Stored(data, version), name, role)
         case ["deployments", name, "clusters", role], Gate():
             world.put_gate(name, role, version)
 

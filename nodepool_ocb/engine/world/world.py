@@ -1,10 +1,14 @@
-"""The whole of what was read, by kind: put and dropped record by record, and looked up."""
+"""All records that were read, by kind: put and dropped one by one, and looked up.
+
+A World keeps most kinds as they were read, in one mapping for each kind (``of``); a new kind of record needs no code here.
+Nodes, noderoles, claims, fences and gates have methods of their own, for they make up the graph.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec.structs
 
@@ -30,6 +34,7 @@ from nodepool_ocb.model.records import (
     TaskRunPointer,
 )
 
+T = TypeVar("T", bound=Record)
 T_co = TypeVar("T_co", bound=Record, covariant=True)
 
 
@@ -53,20 +58,28 @@ class World:
 
     def __init__(self) -> None:
         self.spoiled: dict[str, str] = {}  # path of attributes that cannot be decoded, of which somebody knows → why
-        self.cluster: Stored[Cluster] | None = None
-        self.structure: Stored[Structure] | None = Stored(Structure(), 0)  # a new tree's; never newer than the rest
-        self.roles: dict[str, Stored[Role]] = {}
-        self.deployments: dict[str, Stored[Deployment]] = {}
+        self._kept: dict[type[Record], dict[Any, Stored[Any]]] = {}
+        self.roles: dict[str, Stored[Role]] = self.of(Role)
+        self.deployments: dict[str, Stored[Deployment]] = self.of(Deployment)
         self.paused: dict[str, Aside] = {}  # the pauses that stand in deployments, those that are over included
-        self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = {}
+        self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = self.of(DeploymentRole)
         self.nodes: dict[str, NodeView] = {}
         self.places: _Places | None = None  # where somebody has asked for them
-        self.daemons: dict[str, dict[str, Daemon]] = {}
-        self.rollouts: dict[str, Stored[RolloutPointer]] = {}  # by deployment
-        self.task_runs: dict[str, Stored[TaskRunPointer]] = {}  # by deployment
+        self.daemons: dict[str, dict[str, Daemon]] = {}  # by kind and id
+        self.rollouts: dict[str, Stored[RolloutPointer]] = self.of(RolloutPointer)  # by deployment
+        self.task_runs: dict[str, Stored[TaskRunPointer]] = self.of(TaskRunPointer)  # by deployment
         self.edges = Edges(self.nodes)
         self.clusters = self.edges.clusters  # by name
         self.unreadable: dict[str, str] = {}  # path of a record that cannot be decoded → why
+        self.put(Stored(Structure(), 0))  # a new tree's; never newer than the rest
+
+    @property
+    def cluster(self) -> Stored[Cluster] | None:
+        return self.of(Cluster).get(())
+
+    @property
+    def structure(self) -> Stored[Structure] | None:
+        return self.of(Structure).get(())
 
     @property
     def annealers(self) -> dict[str, Daemon]:
@@ -172,52 +185,42 @@ class World:
 
     # -- what was read --
 
-    def put_cluster(self, stored: Stored[Cluster] | None) -> None:
-        self.cluster = stored
+    def of(self, kind: type[T]) -> dict[Any, Stored[T]]:
+        """The records of a kind that is kept as it was read: by name, by names where the path has two, by ``()``."""
+        return self._kept.setdefault(kind, {})
 
-    def put_structure(self, stored: Stored[Structure] | None) -> None:
-        self.structure = stored
+    def put(self, stored: Stored[Any], *names: str) -> None:
+        """Show a record of a kind that is kept as it was read; ``names`` are those in its path."""
+        kind = type(stored.record)
+        self.of(kind)[_key(names)] = stored
+        self._index(kind, names, stored.record)
 
-    def put_role(self, name: str, stored: Stored[Role]) -> None:
-        self.roles[sys.intern(name)] = stored
+    def drop(self, kind: type[Record], *names: str) -> bool:
+        """Show such a record no more; False if it was not shown."""
+        dropped = self.of(kind).pop(_key(names), None) is not None
+        self._index(kind, names, None)
+        return dropped
 
-    def drop_role(self, name: str) -> None:
-        self.roles.pop(name, None)
+    def put_all(self, other: World) -> None:
+        """Show all such records that another world shows."""
+        for kept in other._kept.values():
+            for key, stored in kept.items():
+                self.put(stored, *((key,) if isinstance(key, str) else key))
 
-    def put_deployment(self, name: str, stored: Stored[Deployment]) -> None:
-        self.deployments[name] = stored
-        if stored.record.pause is not None:
-            self.paused[name] = stored.record.pause
-        else:
-            self.paused.pop(name, None)
-
-    def drop_deployment(self, name: str) -> None:
-        self.deployments.pop(name, None)
-        self.paused.pop(name, None)
-
-    def put_deployment_role(self, deployment: str, role: str, stored: Stored[DeploymentRole]) -> None:
-        self.deployment_roles[deployment, role] = stored
-
-    def drop_deployment_role(self, deployment: str, role: str) -> None:
-        self.deployment_roles.pop((deployment, role), None)
-
-    def put_daemon(self, kind: str, identity: str, record: Daemon) -> None:
-        self.daemons.setdefault(kind, {})[identity] = record
-
-    def drop_daemon(self, kind: str, identity: str) -> None:
-        self.daemons.get(kind, {}).pop(identity, None)
-
-    def put_rollouts(self, deployment: str, stored: Stored[RolloutPointer]) -> None:
-        self.rollouts[deployment] = stored
-
-    def drop_rollouts(self, deployment: str) -> None:
-        self.rollouts.pop(deployment, None)
-
-    def put_task_runs(self, deployment: str, stored: Stored[TaskRunPointer]) -> None:
-        self.task_runs[deployment] = stored
-
-    def drop_task_runs(self, deployment: str) -> None:
-        self.task_runs.pop(deployment, None)
+    def _index(self, kind: type[Record], names: tuple[str, ...], record: Record | None) -> None:
+        """Keep the parts of records that are asked for often."""
+        if kind is Deployment:
+            pause = record.pause if isinstance(record, Deployment) else None
+            if pause is not None:
+                self.paused[names[0]] = pause
+            else:
+                self.paused.pop(names[0], None)
+        elif kind is Daemon:
+            registered = self.daemons.setdefault(names[0], {})
+            if isinstance(record, Daemon):
+                registered[names[1]] = record
+            else:
+                registered.pop(names[1], None)
 
     def node(self, fqdn: str) -> NodeView:
         """The node of this name, made empty where it has not been seen."""
@@ -280,6 +283,10 @@ class World:
             vertex.node.ready.discard(vertex)
             vertex.node.failed.discard(vertex)
             self.edges.remove(vertex)
+
+
+def _key(names: tuple[str, ...]) -> str | tuple[str, ...]:
+    return sys.intern(names[0]) if len(names) == 1 else names
 
 
 def node_of(world: World, fqdn: str) -> NodeView:

@@ -27,6 +27,7 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session, ZnodeStat
 from nodepool_ocb.store.world.changeset import ChangeSet
+from nodepool_ocb.store.world.kinds import ReadRecord
 from nodepool_ocb.store.world.load import Tree
 from nodepool_ocb.store.world.paths import parse
 
@@ -96,7 +97,7 @@ class Cache:
         except BaseException:
             self._dirty.update(dirty, first)
             raise
-        return self._tree.touched()
+        return self._tree.changes()
 
     def _read(self, dirty: Sequence[str]) -> dict[str, Znode | None]:
         """Show what is there now; gives the gates that changed, which are not shown yet."""
@@ -147,7 +148,7 @@ class Cache:
         except BaseException:
             self._dirty.update(dirty)
             raise
-        return self._tree.touched()
+        return self._tree.changes()
 
     def spoiled(self, path: str, reason: str) -> None:
         """Attributes that were read, and cannot be decoded: they are followed from now on until they can be."""
@@ -182,7 +183,7 @@ class Cache:
             self._dirty.add(path)  # others raised it, too: what they wrote is to be read before it is shown
             self._wake()
         elif stat.mzxid > self._tree.mzxid(at):
-            self._tree.show(at, record, stat.version, stat.mzxid, stat.ephemeral_owner)
+            self._tree.show(at, ReadRecord(record, stat.version, stat.mzxid, stat.ephemeral_owner))
 
     def refused(self, changes: Sequence[Change]) -> None:
         """What was expected did not happen, or is not known to have happened."""

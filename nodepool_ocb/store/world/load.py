@@ -11,39 +11,24 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import Final
 
-from nodepool_ocb.engine.world import Stored, Vertex, World
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.ranges import is_name, is_node
-from nodepool_ocb.model.records import (
-    Claim,
-    Cluster,
-    Daemon,
-    Deployment,
-    DeploymentRole,
-    Fence,
-    Gate,
-    Node,
-    NodeRole,
-    Record,
-    Role,
-    RolloutPointer,
-    Structure,
-    TaskRunPointer,
-)
+from nodepool_ocb.model.records import Fence, Gate, NodeRole, Record, Structure
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.changeset import ChangeSet
-from nodepool_ocb.store.world.paths import Listing, WorldPath, listing, misnamed, parse
+from nodepool_ocb.store.world.kinds import WORLD_KINDS, ReadRecord
+from nodepool_ocb.store.world.paths import Listing, WorldPath, listing, misnamed, parse, path_of
 from nodepool_ocb.store.world.unreadable import Unreadable
 
-
-def _prefixes(nodes: Mapping[str, list[str]]) -> Iterator[tuple[str, list[str]]]:
-    return ((paths.noderoles(fqdn) + "/", roles) for fqdn, roles in nodes.items())
+#: The kinds that are read together. Noderoles are read in a loop of their own, gates and the structure in their order.
+_TOGETHER: Final = tuple(kind for kind in WORLD_KINDS if kind not in (NodeRole, Gate, Structure))
 
 
 @contextlib.contextmanager
@@ -64,14 +49,14 @@ class Tree:
     def __init__(self, world: World) -> None:
         self.world = world
         self._unreadable = Unreadable(world)
-        self._touched = ChangeSet()
+        self._changes = ChangeSet()
 
-    def touched(self) -> ChangeSet:
+    def changes(self) -> ChangeSet:
         """What changed since this was last asked."""
-        touched, self._touched = self._touched, ChangeSet()
-        touched.turned, self.world.edges.turned = self.world.edges.turned, set()
-        touched.nodes.update(vertex.node.name for vertex in touched.turned)
-        return touched
+        changes, self._changes = self._changes, ChangeSet()
+        changes.turned, self.world.edges.turned = self.world.edges.turned, set()
+        changes.nodes.update(vertex.node.name for vertex in changes.turned)
+        return changes
 
     def read(self, session: Session, structure: Znode | None) -> list[str]:
         """Read everything, and drop what is gone; raises Unavailable or Denied with part of it done.
@@ -80,12 +65,13 @@ class Tree:
         Gives the gates that are not shown, for a member may have joined after the noderoles were listed: read them again.
         """
         listed = listing(session)
-        names, gates = list(listed.paths()), list(listed.gate_paths())
+        names = [path_of(kind, *each) for kind in _TOGETHER for each in listed.names(kind)]
+        gates = [path_of(Gate, *each) for each in listed.names(Gate)]
         with undisturbed():
             of_gates = list(session.stream([*gates, paths.STRUCTURE])) if gates else []
             for path, znode in zip(names, session.stream(names), strict=True):
                 self.put(path, znode)
-            self._read_noderoles(session, listed.nodes)
+            self._read_noderoles(session, listed)
         joined = bool(gates) and _mzxid(of_gates.pop()) != _mzxid(structure)
         for path, znode in zip(gates, of_gates, strict=True):
             if not joined:
@@ -103,17 +89,18 @@ class Tree:
 
     def put_attributes(self, path: str, znode: Znode | None) -> None:
         """What was read where attributes could not be read; nothing happens where they never were."""
-        self._touched.attributes |= self._unreadable.mended(path, znode)
+        self._changes.attributes |= self._unreadable.mended(path, znode)
 
     def spoil(self, path: str, reason: str) -> None:
         """Somebody came across attributes that cannot be read."""
         self.world.spoiled[path] = reason
 
-    def _read_noderoles(self, session: Session, nodes: Mapping[str, list[str]]) -> None:
+    def _read_noderoles(self, session: Session, listed: Listing) -> None:
         """As ``put`` for each; most of a sweep ends at the comparison, most of a first load in the last lines."""
-        names = (f"{prefix}{role}" for prefix, roles in _prefixes(nodes) for role in roles)
-        znodes = session.stream(names)
-        touched = self._touched
+        nodes = {fqdn: listed.folders[paths.noderoles(fqdn)] for fqdn in listed.folders[paths.NODES]}
+        folders = ((paths.noderoles(fqdn) + "/", roles) for fqdn, roles in nodes.items())
+        znodes = session.stream(f"{folder}{role}" for folder, roles in folders for role in roles)
+        changes = self._changes
         for fqdn, roles in nodes.items():
             shown = self.world.nodes[fqdn].noderoles if fqdn in self.world.nodes else {}
             odd = bool(self._unreadable) or not is_node(fqdn)
@@ -130,8 +117,8 @@ class Tree:
                     self._hide(WorldPath(NodeRole, fqdn, role), znode, str(wrong))
                     continue
                 vertex = self.world.put_noderole(fqdn, role, record, znode.version, znode.mzxid)
-                touched.vertices.add(vertex)
-                touched.nodes.add(fqdn)
+                changes.vertices.add(vertex)
+                changes.nodes.add(fqdn)
 
     def put(self, path: str, znode: Znode | None) -> None:
         """Show what was read at ``path``; nothing happens where it is shown already, or is never shown."""
@@ -146,169 +133,41 @@ class Tree:
             except Invalid as wrong:
                 self._hide(at, znode, str(wrong))
             else:
-                self.show(at, record, znode.version, znode.mzxid, znode.ephemeral_owner)
+                self.show(at, ReadRecord(record, znode.version, znode.mzxid, znode.ephemeral_owner))
 
     def mzxid(self, at: WorldPath) -> int:
         """Of what was read there last; 0 where nothing is, and for what the world keeps no mzxid of."""
-        world = self.world
         if at in self._unreadable:
             return self._unreadable.mzxid(at)
-        shown: Vertex | Stored[Any] | None = None
-        if at.kind is NodeRole:
-            node = world.nodes.get(at.name)
-            shown = node.noderoles.get(at.below) if node else None
-        elif at.kind is Node:
-            return world.nodes[at.name].mzxid if at.name in world.nodes else 0
-        elif at.kind is Role:
-            shown = world.roles.get(at.name)
-        elif at.kind is Deployment:
-            shown = world.deployments.get(at.name)
-        elif at.kind is DeploymentRole:
-            shown = world.deployment_roles.get((at.name, at.below))
-        elif at.kind is RolloutPointer:
-            shown = world.rollouts.get(at.name)
-        elif at.kind is TaskRunPointer:
-            shown = world.task_runs.get(at.name)
-        elif at.kind is Gate:
-            return world.cluster_view(at.below, at.name).mzxid
-        elif at.kind is Cluster:
-            return world.cluster.mzxid if world.cluster else 0
-        elif at.kind is Structure:
-            return world.structure.mzxid if world.structure else 0
-        return shown.mzxid if shown else 0
+        return WORLD_KINDS[at.kind].mzxid(self.world, at)
 
-    def show(self, at: WorldPath, record: Record | None, version: int, mzxid: int, owner: int = 0) -> None:
-        """Show a record of the kind that belongs there."""
-        world, touched = self.world, self._touched
+    def show(self, at: WorldPath, read: ReadRecord) -> None:
+        """Show a record of the kind that belongs there; data of another kind is not shown."""
         self._unhide(at)
-        if isinstance(record, NodeRole):
-            self._show_noderole(at, record, version, mzxid)
-        elif isinstance(record, Node):
-            world.put_node(at.name, record, version, mzxid)
-            touched.nodes.add(at.name)
-        elif isinstance(record, Claim):
-            view = world.node(at.name)
-            if (view.claim, view.claim_owner, view.claim_version) != (record, owner, version):
-                world.put_claim(at.name, record, owner, version)
-                touched.nodes.add(at.name)
-        elif at.kind is Fence:
-            if world.node(at.name).fence != version:
-                world.put_fence(at.name, version, record if isinstance(record, Fence) else None)
-                touched.nodes.add(at.name)
-        elif isinstance(record, Role):
-            world.put_role(at.name, Stored(record, version, mzxid))
-            touched.roles = True
-        elif isinstance(record, Gate):
-            world.put_gate(at.name, at.below, version, mzxid)
-        elif isinstance(record, Deployment):
-            world.put_deployment(at.name, Stored(record, version, mzxid))
-            touched.deployments = True
-        elif isinstance(record, DeploymentRole):
-            world.put_deployment_role(at.name, at.below, Stored(record, version, mzxid))
-            touched.deployments = True
-        elif isinstance(record, Daemon):
-            if world.daemons.get(at.name, {}).get(at.below) != record:
-                world.put_daemon(at.name, at.below, record)
-                touched.daemons = True
-        elif isinstance(record, RolloutPointer):
-            world.put_rollouts(at.name, Stored(record, version, mzxid))
-            touched.rollouts = True
-        elif isinstance(record, TaskRunPointer):
-            world.put_task_runs(at.name, Stored(record, version, mzxid))
-            touched.task_runs = True
-        elif isinstance(record, Cluster):
-            world.put_cluster(Stored(record, version, mzxid))
-        elif isinstance(record, Structure):
-            world.put_structure(Stored(record, version, mzxid))
-
-    def _show_noderole(self, at: WorldPath, record: NodeRole, version: int, mzxid: int) -> None:
-        self._touched.vertices.add(self.world.put_noderole(at.name, at.below, record, version, mzxid))
-        self._touched.nodes.add(at.name)
+        if at.kind is Fence or isinstance(read.record, at.kind):
+            WORLD_KINDS[at.kind].show(self.world, self._changes, at, read)
 
     def drop(self, at: WorldPath) -> None:
         """Show nothing there."""
         self._unhide(at)
-        if at.kind in (Node, NodeRole, Claim, Fence):
-            self._drop_of_node(at)
-            return
-        world, touched = self.world, self._touched
-        if at.kind is Role and at.name in world.roles:
-            world.drop_role(at.name)
-            touched.roles = True
-        elif at.kind is Deployment and at.name in world.deployments:
-            world.drop_deployment(at.name)
-            touched.deployments = True
-        elif at.kind is Gate:
-            world.put_gate(at.name, at.below, -1)
-        elif at.kind is DeploymentRole and (at.name, at.below) in world.deployment_roles:
-            world.drop_deployment_role(at.name, at.below)
-            touched.deployments = True
-        elif at.kind is Daemon and at.below in world.daemons.get(at.name, {}):
-            world.drop_daemon(at.name, at.below)
-            touched.daemons = True
-        elif at.kind is RolloutPointer and at.name in world.rollouts:
-            world.drop_rollouts(at.name)
-            touched.rollouts = True
-        elif at.kind is TaskRunPointer and at.name in world.task_runs:
-            world.drop_task_runs(at.name)
-            touched.task_runs = True
-        elif at.kind is Structure:
-            world.put_structure(None)
-        elif at.kind is Cluster:
-            world.put_cluster(None)
-
-    def _drop_of_node(self, at: WorldPath) -> None:
-        world, touched = self.world, self._touched
-        view = world.nodes.get(at.name)
-        if view is None:
-            return
-        if at.kind is NodeRole and at.below in view.noderoles:
-            vertex = view.noderoles[at.below]
-            touched.vertices.add(vertex)
-            touched.nodes.update(child.node.name for child in vertex.below)
-            world.drop_noderole(at.name, at.below)
-        elif at.kind is Node:
-            touched.vertices.update(view.noderoles.values())
-            world.drop_node(at.name)
-        elif at.kind is Claim and view.claim is not None:
-            world.put_claim(at.name, None)
-        elif at.kind is Fence and view.fence != -1:
-            world.put_fence(at.name, -1)
-        else:
-            return
-        touched.nodes.add(at.name)
+        WORLD_KINDS[at.kind].drop(self.world, self._changes, at)
 
     # -- what cannot be decoded --
 
     def _hide(self, at: WorldPath, znode: Znode, reason: str) -> None:
         self._unreadable.hide(at, znode, reason)
-        self._touched.concerned(self.world, at)
+        WORLD_KINDS[at.kind].concern(self.world, self._changes, at)
 
     def _unhide(self, at: WorldPath) -> None:
         if self._unreadable.unhide(at):
-            self._touched.concerned(self.world, at)
+            WORLD_KINDS[at.kind].concern(self.world, self._changes, at)
 
     def _gone(self, listed: Listing) -> Iterator[str]:
         """What was read once and is not there any more, leaves first."""
-        world = self.world
         yield from self._unreadable.gone(listed)
-        for fqdn, view in list(world.nodes.items()):
-            for role in view.noderoles.keys() - set(listed.nodes.get(fqdn, ())):
-                yield paths.noderole(role, fqdn)
-        yield from map(paths.node, world.nodes.keys() - listed.nodes.keys())
-        for deployment, role in list(world.deployment_roles):
-            if role not in listed.deployments.get(deployment, ()):
-                yield paths.deployment_role(deployment, role)
-        for cluster in world.clusters.values():
-            if cluster.gate >= 0 and cluster.role not in listed.gates.get(cluster.deployment, ()):
-                yield paths.gate(cluster.deployment, cluster.role)
-        yield from map(paths.deployment, world.deployments.keys() - listed.deployments.keys())
-        yield from map(paths.role, world.roles.keys() - set(listed.roles))
-        for kind, daemons in list(world.daemons.items()):
-            for identity in daemons.keys() - set(listed.daemons.get(kind, ())):
-                yield paths.daemon(kind, identity)
-        yield from map(paths.rollouts, world.rollouts.keys() - set(listed.rollouts))
-        yield from map(paths.task_runs, world.task_runs.keys() - set(listed.task_runs))
+        for kind in reversed(list(WORLD_KINDS)):
+            if kind is not Structure:  # shown after this
+                yield from WORLD_KINDS[kind].gone(self.world, listed)
 
 
 def _mzxid(znode: Znode | None) -> int:
@@ -316,16 +175,11 @@ def _mzxid(znode: Znode | None) -> int:
 
 
 def _record(at: WorldPath, znode: Znode) -> Record | None:
-    """What is there, None for a fence that says nothing: its version counts whatever it says. Raises Invalid."""
+    """What is there, None for a fence that says nothing. Raises Invalid."""
     wrong = misnamed(at)
     if wrong is not None:
         raise Invalid(f"{znode.path}: {wrong}")
-    if at.kind is not Fence:
-        return codec.decode(at.kind, znode)
-    try:
-        return codec.decode(Fence, znode)
-    except Invalid:
-        return None
+    return WORLD_KINDS[at.kind].decode(znode)
 
 
 def load_world(session: Session) -> World:

@@ -11,7 +11,8 @@ from nodepool_ocb.catalogue.code import Hooked, Role
 from nodepool_ocb.engine.hooks.deployment import CREATE
 from nodepool_ocb.errors import Denied, Invalid, OcbError, Spoiled, Stale, Unavailable
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import DeploymentRole, State
+from nodepool_ocb.model.records import Deployment, DeploymentRole, State
+from nodepool_ocb.model.records import Role as RoleRecord
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb_annealer.hooks import hooking
@@ -52,7 +53,7 @@ def test_timers_are_set_for_all_that_changed_and_has_a_hook(desk: Desk) -> None:
     for touched, timers in (
         (ChangeSet(vertices=set(desk.world.vertices())), noderoles),
         (ChangeSet(nodes={"n1", "n2", "n3", "n4", "gone"}), nodes),
-        (ChangeSet(deployments=True), deployments),
+        (ChangeSet(kinds={Deployment}), deployments),
         (ChangeSet(), set()),
     ):
         desk.hooking.look(touched)
@@ -87,7 +88,7 @@ def test_a_noderole_is_claimed_where_the_hook_before_its_jig_can_run(
     vertex = desk.world.vertex(NAME)
     assert vertex is not None
     assert desk.hooking.has_code(vertex) is has
-    desk.world.drop_role(ROLE)
+    desk.world.drop(RoleRecord, ROLE)
     assert desk.hooking.has_code(vertex)
 
 

@@ -13,7 +13,7 @@ from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.daemon.timers import Timers
 from nodepool_ocb.engine.liveness import suspected
 from nodepool_ocb.engine.run import Event
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Outcome, Party, Succeeded, Unreachable
 from nodepool_ocb.model.aliveness import Suspicion
@@ -63,7 +63,7 @@ class Context:
 def among(*names: str) -> World:
     made = world()
     for name in names:
-        made.put_daemon("annealer", name, Daemon(host="h", pid=1, version="0", started=0.0))
+        made.put(Stored(Daemon(host="h", pid=1, version="0", started=0.0), 0), "annealer", name)
     return made
 
 
@@ -92,7 +92,7 @@ def test_a_fault_of_the_path_kills_only_with_the_verdict_of_an_annealer_on_anoth
 ) -> None:
     made = world()
     for name, host in hosts.items():
-        made.put_daemon("annealer", name, Daemon(host=host, pid=1, version="0", started=0.0, trouble=trouble))
+        made.put(Stored(Daemon(host=host, pid=1, version="0", started=0.0, trouble=trouble), 0), "annealer", name)
     assert Judging(Context(made)).agreed(node(by), Party.PATH) is dead
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.jigs.jig import Unreachable
 from nodepool_ocb.jigs.ssh.probe import Alive
@@ -78,7 +78,7 @@ class Desk(Judged):
     def beside(self, **fields: Any) -> None:
         """Another annealer, "b"."""
         record = Daemon(**{"host": "g", "pid": 1, "version": "0", "started": 0.0, **fields})
-        self.world.put_daemon("annealer", "b", record)
+        self.world.put(Stored(record, 0), "annealer", "b")
 
     def waits(self) -> dict[str, float]:
         """Of each node that has a timer, how long it waits; they are set no more."""

@@ -39,7 +39,7 @@ class Simulated:
         self.failing = failing or {}
         self.writes: list[int] = []
         for name, above in (("system", None), (LAB, "system")):
-            self.world.put_deployment(name, Stored(Deployment(parent=above), 0))
+            self.world.put(Stored(Deployment(parent=above), 0), name)
         for number in range(nodes):
             fqdn = f"n{number:05}.x.y"
             self.world.put_node(fqdn, Node(deployment=LAB, alive=True), 0)

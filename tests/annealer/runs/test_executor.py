@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine.noderole import Event as Happened
 from nodepool_ocb.engine.run import Event, Phase
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, TooLarge, Unavailable
 from nodepool_ocb.jigs.jig import Failed, Outcome, Succeeded, Unreachable
 from nodepool_ocb.model import paths
@@ -27,7 +27,7 @@ class Story:
 
     def __init__(self, made: World | None = None) -> None:
         self.world = made or among("a@n")
-        self.world.put_daemon("annealer", "b", Daemon(host="h", pid=1, version="0", started=0.0))
+        self.world.put(Stored(Daemon(host="h", pid=1, version="0", started=0.0), 0), "annealer", "b")
         self.context = Context(self.world, instant=False)
         self.held = self.context.claims.executor
         self.slot: list[Callable[[Answer], None]] = []

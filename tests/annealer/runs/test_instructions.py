@@ -35,7 +35,7 @@ class Stage:
 
     def __init__(self, made: World | None = None) -> None:
         self.world = made or among("a@n")
-        self.world.put_daemon("annealer", "b", Daemon(host="h", pid=1, version="0", started=0.0))
+        self.world.put(Stored(Daemon(host="h", pid=1, version="0", started=0.0), 0), "annealer", "b")
         self.context = Context(self.world, instant=False)
         self.executor = self.context.claims.executor
         self.orders: list[tuple[str, tuple[Any, ...]]] = []
@@ -214,7 +214,7 @@ def seen(stage: Stage, **fields: Any) -> None:
 
 def other(stage: Stage, **fields: Any) -> None:
     record = Daemon(**{"host": "h", "pid": 1, "version": "0", "started": 0.0, **fields})
-    stage.world.put_daemon("annealer", "b", record)
+    stage.world.put(Stored(record, 0), "annealer", "b")
 
 
 SUSPICION = Suspicion(by="b", reason="no route", since=0.0)
@@ -427,7 +427,7 @@ def test_a_run_that_cannot_be_prepared_goes_back_as_if_it_was_not_claimed(own: b
 
 def test_a_run_that_was_not_begun_goes_back_with_a_reason_where_its_annealer_ends() -> None:
     made = among("a@n")
-    made.put_role("a", Stored(Role(barclamp="b", jig="noop", flags=("destructive",)), 1))
+    made.put(Stored(Role(barclamp="b", jig="noop", flags=("destructive",)), 1), "a")
     stage = Stage(made)
     stage.context.resting = True
     stage.executor.release()

@@ -158,7 +158,7 @@ def test_the_wall_is_what_the_newest_run_returned(returned: str) -> None:
 def _wall_after(outcome: Succeeded, before: Mapping[str, Json], secrets: Secrets | None = None) -> Mapping[str, Json]:
     bound = vertex()
     role = Role(barclamp="b", jig="script", template={"a": {"b": 1}})
-    bound.node.world.put_role("app", Stored(role, 0))
+    bound.node.world.put(Stored(role, 0), "app")
     sources, blobs = inputs.sources(bound.node.world, bound, role), {WALL: before}
     opened = (secrets or Secrets()).opened(inputs.visible(inputs.layers(sources, blobs)))
     grant = cast("Grant", SimpleNamespace(vertex=bound, record=bound.record))

@@ -24,9 +24,9 @@ NOW = 1000.0
 def example() -> World:
     made = World()
     for name, parent in (("system", None), ("web", "system"), ("shop", "web"), ("lab", "system")):
-        made.put_deployment(name, Stored(Deployment(parent=parent), 0))
+        made.put(Stored(Deployment(parent=parent), 0), name)
     for role in ("ntp", "dns", "raid"):
-        made.put_role(role, Stored(Role(barclamp="b", jig="noop"), 0))
+        made.put(Stored(Role(barclamp="b", jig="noop"), 0), role)
     node(
         made, "web-1.example.com", "web", tags=("web", "new"), rack="r1", alive=True, ntp=State.ACTIVE, dns=State.ERROR
     )
@@ -314,7 +314,7 @@ FIRST = (
 def test_the_rules_restated_slowly_mean_the_same(tree: Tree, machines: list[tuple[Node, dict[str, NodeRole]]]) -> None:
     made = World()
     for name, parent in (("system", None), ("d", "system"), ("dd", "d")):
-        made.put_deployment(name, Stored(Deployment(parent=parent), 0))
+        made.put(Stored(Deployment(parent=parent), 0), name)
     for number, (record, bound) in enumerate([FIRST, *machines]):
         made.put_node(f"n{number}.x", record, 0)
         for role, noderole in bound.items():

@@ -31,6 +31,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.cache import Cache
 from nodepool_ocb.store.world.changeset import ChangeSet
+from nodepool_ocb.store.world.kinds import WORLD_KINDS
 from nodepool_ocb.store.world.paths import parse
 
 LAB, ROLE, FQDN = "lab", "a", "n1.example.com"
@@ -119,10 +120,19 @@ def delete(session: Session, *names: str) -> None:
         session.commit([Delete(znode.path, znode.version)])
 
 
+#: Kind → the field of ``RECORDS`` for it.
+FIELDS: Mapping[type[Record], str] = {
+    Role: "roles",
+    Deployment: "deployments",
+    DeploymentRole: "deployments",
+    Daemon: "daemons",
+    RolloutPointer: "rollouts",
+    TaskRunPointer: "task_runs",
+}
+
+
 def changed(changes: ChangeSet) -> set[str]:
-    return {
-        name for name in ("roles", "deployments", "daemons", "rollouts", "task_runs", "nodes") if getattr(changes, name)
-    }
+    return {FIELDS[kind] for kind in changes.kinds} | ({"nodes"} if changes.nodes else set())
 
 
 def refreshed(session: Session, cache: Cache) -> ChangeSet:
@@ -236,8 +246,8 @@ def test_each_kind_of_record_has_its_field_in_a_change_set() -> None:
         at = parse(path)
         assert at is not None
         one = ChangeSet()
-        one.concerned(World(), at)
+        WORLD_KINDS[at.kind].concern(World(), one, at)
         assert changed(one) == ({field} if field and at.kind is not Fence else set()), path
         expected |= dict.fromkeys(changed(one), True)
-        whole.concerned(World(), at)
+        WORLD_KINDS[at.kind].concern(World(), whole, at)
         assert changed(whole) == set(expected)
