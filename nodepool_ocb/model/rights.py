@@ -1,8 +1,9 @@
-"""The rights of each kind of client in ZooKeeper, for clients with users of their own: one table. Pure.
+"""The rights of each kind of client in ZooKeeper, if each kind has a user of its own: one table. Pure.
 
-A row is for the znodes that its path names, where ``*`` stands for any one name, and for all below them that no longer path
-names. Rights are ZooKeeper's: c(reate) and d(elete) children of a znode, r(ead) it, w(rite) it, and a, change its rights.
-ZooKeeper inherits none of them, so the maker of a znode gives it those of its path.
+The table comes from the rows of record kinds (kinds.py). A row is for the znodes that its path names, with ``*`` for any one
+name, and for all znodes below them that no longer path names. Rights are ZooKeeper's: c(reate) and d(elete) znodes below a
+znode, r(ead) it, w(rite) it, and a: change its rights. ZooKeeper inherits none of them, so the client that makes a znode
+gives it the rights of its path.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.model.kinds import Access, granted
+
 ALL: Final = "cdrwa"
 
 
 class Kind(StrEnum):
-    """The kinds of clients with a user of their own."""
+    """The kinds of clients, each with a user of its own."""
 
     ANNEALER = "annealer"
     BUILDER = "builder"
@@ -25,14 +28,10 @@ class Kind(StrEnum):
     PEOPLE = "people"  # by the command line
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class Row(Access, frozen=True, kw_only=True):
     """The rights of each kind of daemon, and of people, at one path."""
 
     path: str
-    annealer: str = ""
-    builder: str = ""
-    launcher: str = ""
-    api: str = ""
     people: str = ALL
 
     def of(self, kind: Kind) -> str:
@@ -41,39 +40,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return rights
 
 
-TABLE: Final = (
-    Row(path="/", annealer="r", builder="r", launcher="r", api="r"),
-    Row(path="/ocb", annealer="r", launcher="r", api="r"),
-    Row(path="/ocb/cluster", annealer="r", builder="r", launcher="r", api="r"),
-    Row(path="/ocb/clock", annealer="rw", launcher="rw", api="rw"),
-    Row(path="/ocb/structure", annealer="rw", launcher="rw", api="rw"),
-    Row(path="/ocb/daemons/annealer", annealer="cdrw", launcher="r", api="r"),
-    Row(path="/ocb/roles", annealer="r", launcher="r", api="cdrw"),
-    Row(path="/ocb/deployments", annealer="r", launcher="r", api="cdrw"),
-    Row(path="/ocb/deployments/*", annealer="r", launcher="cr", api="cdrw"),
-    Row(path="/ocb/deployments/*/roles", annealer="drw", launcher="cdrw", api="cdrw"),
-    Row(path="/ocb/deployments/*/clusters", annealer="rw", launcher="cdrw", api="cdrw"),
-    Row(path="/ocb/nodes", annealer="dr", launcher="cdrw", api="cdrw"),
-    Row(path="/ocb/nodes/*", annealer="cdrw", launcher="cdrw", api="cdrw"),
-    Row(path="/ocb/nodes/*/noderoles", annealer="dr", launcher="cdrw", api="cdrw"),
-    Row(path="/ocb/nodes/*/noderoles/*", annealer="cdrw", launcher="cdrw", api="cdrw"),
-    Row(path="/ocb/nodes/*/noderoles/*/user", annealer="r", launcher="cdrw", api="cdrw"),
-    Row(path="/ocb/journal", annealer="r", launcher="r", api="r"),
-    Row(path="/ocb/journal/entries", annealer="cr", launcher="cdr", api="cdr"),
-    Row(path="/ocb/journal/webhook", annealer="cdrw", launcher="r", api="r"),
-    Row(path="/ocb/rollouts", annealer="r", launcher="r", api="cdrw"),
-    Row(path="/ocb/rollouts/*", annealer="rw", launcher="r", api="cdrw"),
-    Row(path="/ocb/rollouts/*/*", annealer="cdrw", launcher="r", api="cdrw"),
-    Row(path="/ocb/tasks", annealer="r", launcher="r", api="cdrw"),
-    Row(path="/ocb/tasks/runs/*", annealer="rw", launcher="r", api="cdrw"),
-    Row(path="/ocb/tasks/runs/*/*", annealer="cdrw", launcher="r", api="cdrw"),
-    Row(path="/nodepool", annealer="r", builder="cdrw", launcher="cdrw", api="cdrw"),
-    Row(path="/nodepool/image", annealer="r", builder="cdrw", launcher="r", api="cdrw"),
-)
+#: From the table of record kinds, parents before children.
+TABLE: Final = tuple(Row(path=path, **msgspec.structs.asdict(access)) for path, access in granted())
 
-#: The subtrees that are ours alone; other znodes below ``/nodepool`` may be Nodepool's own.
+#: The subtrees that are ours alone; what else is below ``/nodepool`` may be Nodepool's own.
 OURS: Final = ("/ocb", "/nodepool/image", "/nodepool/daemons", "/nodepool/clock")
-#: Above them, ours without their other children.
+#: Above them, ours without what else is below.
 ABOVE: Final = ("/", "/nodepool")
 
 
