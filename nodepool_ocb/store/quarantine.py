@@ -12,118 +12,48 @@ from typing import Final
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
-from nodepool_ocb.model.journal import Entry, Webhook
-from nodepool_ocb.model.records import DaemonPause, Given, LockOwner, Run
-from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
-from nodepool_ocb.store import rollouts
+from nodepool_ocb.store import kinds, rollouts
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.reading import Reading
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.locks import contenders
-from nodepool_ocb.store.tasks import lists, runs
+from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.world.paths import Kind, misnamed, parse
-from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
-from nodepool_ocb.tasks.runs.records import Rows, Table, TaskRun
 
 ATTRIBUTES: Final = "attributes"
 
 #: All that is ours.
 EVERYTHING: Final = (paths.ROOT, paths.IMAGES, "/nodepool/daemons")
 
-#: Records that may be empty: not begun yet, a flag that says nothing, a webhook that nobody has.
-EMPTY: Final = (RolloutRecord, TaskRun, TaskListRecord, BuildRequest, Pause, Webhook)
-
 _ID: Final = re.compile(r"[0-9]{10}")
 
 
 def kind(path: str) -> Kind | str | None:
-    """The record that belongs at a path, or ATTRIBUTES; None for what holds nothing, and for what is not ours.
+    """The record that belongs at a path, or ATTRIBUTES; None for a folder, and for a znode of other software.
 
     >>> kind("/ocb/nodes/n1.example.com/noderoles/ntp/user"), kind("/ocb/nodes"), kind("/ocb/roles/ntp").__name__
     ('attributes', None, 'Role')
     """
-    at = parse(path)
-    if at is not None and path.rpartition("/")[0] != paths.PAUSED_BUILDERS:
-        return at.kind
-    return _kind_of_task_lists(path) or _kind(path)
-
-
-def _kind_of_task_lists(path: str) -> Kind | str | None:
-    match path.split("/")[1:]:
-        case ["ocb", "tasks", "releases" | "deployments", _]:
-            return TaskListRecord
-        case ["ocb", "tasks", "deployments", _, lists.SETTINGS]:
-            return TaskSettings
-        case ["ocb", "tasks", "releases" | "deployments", _, _, _]:
-            return TaskListPart
-        case ["ocb", "tasks", "runs", _, _]:
-            return TaskRun
-        case ["ocb", "tasks", "runs", _, _, "facts", _]:
-            return ATTRIBUTES
-        case ["ocb", "tasks", "runs", _, _, "lock", contender]:
-            return LockOwner if contenders([contender]) else None
-        case ["ocb", "tasks", "runs", _, _, table, _] if table in list(Table):
-            return Rows
-    return None
-
-
-def _kind(path: str) -> Kind | str | None:
-    match path.split("/")[1:]:
-        case ["ocb", "nodes", _, "noderoles", _, "user" | "system" | "wall"]:
-            return ATTRIBUTES
-        case ["ocb", "nodes", _, "noderoles", _, "given"]:
-            return Given
-        case ["ocb", "nodes", _, "noderoles", _, "runs", _]:
-            return Run
-        case ["ocb", "rollouts", _, _]:
-            return RolloutRecord
-        case ["ocb", "rollouts", _, _, "groups", _]:
-            return GroupRecord
-        case ["ocb", "rollouts", _, _, "nodes", _]:
-            return NodesRecord
-        case ["ocb", "journal", "webhook"]:
-            return Webhook
-        case ["ocb", "journal", "entries", _]:
-            return Entry
-        case ["ocb", "paused", _, _] | ["nodepool", "daemons", "paused", _, _]:
-            return DaemonPause
-        case ["nodepool", "image", _, "request-build"]:
-            return BuildRequest
-        case ["nodepool", "image", _, "pause"]:
-            return Pause
-        case (
-            ["nodepool", "image", *_, "lock", contender]
-            | ["ocb", "rollouts", _, _, "lock", contender]
-            | ["ocb", "journal", "webhook", "lock", contender]
-        ):
-            return LockOwner if contenders([contender]) else None
-        case ["nodepool", "image", _, "builds", build] if build != "lock":
-            return Build
-        case ["nodepool", "image", _, "builds", _, "provider", _, "images", upload] if upload != "lock":
-            return Upload
-    return None
+    row = kinds.at(path)
+    return None if row is None else row.record or ATTRIBUTES
 
 
 def problem(znode: Znode) -> str | None:
     """Why what is there cannot be read; None where it can, or where nothing that is read belongs there."""
-    belongs = kind(znode.path)
-    at = parse(znode.path)
+    row, at = kinds.at(znode.path), parse(znode.path)
     wrong = misnamed(at) if at is not None else None
-    if wrong is not None or belongs is None:
+    if wrong is not None or row is None:
         return wrong
-    if belongs in EMPTY and not znode.data:
+    if row.empty and not znode.data:
         return None
     try:
-        if isinstance(belongs, str):
+        if row.record is None:
             codec.attributes(znode)
         else:
-            codec.decode(belongs, znode)
+            codec.decode(row.record, znode)
     except Invalid as invalid:
         return str(invalid).removeprefix(f"{znode.path}: ")
-    numbered = belongs in (Build, Upload, RolloutRecord, TaskRun, Entry)
-    return "this is no id of ten digits" if numbered and not _numbered(znode) else None
+    return "this is no id of ten digits" if row.numbered and not _numbered(znode) else None
 
 
 def _numbered(znode: Znode) -> bool:

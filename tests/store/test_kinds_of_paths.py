@@ -7,7 +7,7 @@ import pytest
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
 from nodepool_ocb.model.journal import Entry, Webhook
-from nodepool_ocb.model.records import DaemonPause, Given, LockOwner, Run
+from nodepool_ocb.model.records import Daemon, DaemonPause, Fence, Given, LockOwner, Run, TaskRunPointer
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.store.quarantine import ATTRIBUTES, kind
 from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
@@ -44,6 +44,11 @@ CONTENDER = "lock/5ac16d2f-9f33-4c8a-a8d2-0a1b2c3d4e5f__lock__0000000001"
         (f"/ocb/tasks/runs/lab/0000000001/{CONTENDER}", LockOwner),
         (f"/nodepool/image/debian/builds/{CONTENDER}", LockOwner),
         ("/ocb/nodes", None),
+        ("/ocb/nodes/n1.example.com/fence", Fence),
+        ("/ocb/tasks/runs/lab", TaskRunPointer),
+        ("/nodepool/daemons/builder/b1", Daemon),
+        ("/nodepool/daemons/paused/builder", None),
+        ("/nodepool/nodes/0000000001", None),
         ("/ocb/tasks/runs/lab/0000000001/lock/other", None),
         ("/nodepool/image/debian/builds/lock", None),
         ("/nodepool/image/debian/builds/0000000001/provider/p/images/lock", None),

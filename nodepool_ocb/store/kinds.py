@@ -1,0 +1,81 @@
+"""The whole table of record kinds: the rows of the model, and those of rollouts and task lists.
+
+``at`` gives the kind of record that belongs at a path. Below a lock that is a contender; other znodes there have no kind.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nodepool_ocb.model import kinds
+from nodepool_ocb.model.kinds import PathTree, RecordKind
+from nodepool_ocb.model.records import LockOwner
+from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
+from nodepool_ocb.store.locks import contenders
+from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
+from nodepool_ocb.tasks.runs.records import Rows, Table, TaskRun
+
+_ROLLOUT: Final = "/ocb/rollouts/{deployment}/{rollout}"
+_TASK_RUN: Final = "/ocb/tasks/runs/{deployment}/{task_run}"
+_RELEASE: Final = "/ocb/tasks/releases/{release}"
+_DEPLOYMENT: Final = "/ocb/tasks/deployments/{deployment}"
+
+KINDS: Final = (
+    *kinds.KINDS,
+    RecordKind(
+        record=RolloutRecord,
+        paths=(_ROLLOUT,),
+        name="rollout",
+        title="{deployment}/{rollout}",
+        empty=True,
+        numbered=True,
+    ),
+    RecordKind(
+        record=GroupRecord,
+        paths=(f"{_ROLLOUT}/groups/{{group}}",),
+        name="group of a rollout",
+        title="{deployment}/{rollout} {group}",
+    ),
+    RecordKind(
+        record=NodesRecord,
+        paths=(f"{_ROLLOUT}/nodes/{{part}}",),
+        name="nodes of a rollout",
+        title="{deployment}/{rollout} {part}",
+    ),
+    RecordKind(record=TaskListRecord, paths=(_RELEASE, _DEPLOYMENT), name="task list", empty=True),
+    RecordKind(
+        record=TaskListPart,
+        paths=(f"{_RELEASE}/{{upload}}/{{part}}", f"{_DEPLOYMENT}/{{upload}}/{{part}}"),
+        name="part of a task list",
+        title="{release} {upload}/{part}",
+    ),
+    RecordKind(record=TaskSettings, paths=(f"{_DEPLOYMENT}/settings",), name="settings of a task list"),
+    RecordKind(
+        record=TaskRun,
+        paths=(_TASK_RUN,),
+        name="run of tasks",
+        title="{deployment}/{task_run}",
+        empty=True,
+        numbered=True,
+    ),
+    RecordKind(
+        record=Rows,
+        paths=tuple(f"{_TASK_RUN}/{table}/{{part}}" for table in Table),
+        name="table of a run of tasks",
+        title="{deployment}/{task_run} {part}",
+    ),
+)
+
+_TREE: Final = PathTree(KINDS)
+
+
+def at(path: str) -> RecordKind | None:
+    """The kind of record that belongs at a path; None for a folder, and for a znode of other software.
+
+    >>> at("/ocb/nodes/n1.example.com/noderoles/ntp/user").name, at("/ocb/nodes"), at("/ocb/roles/ntp").record.__name__
+    ('attributes', None, 'Role')
+    """
+    found = _TREE.find(path)
+    if found is None or (found.kind.record is LockOwner and not contenders(found.names[-1:])):
+        return None
+    return found.kind
