@@ -10,13 +10,18 @@ import msgspec
 
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
+from nodepool_ocb.model.kinds import KINDS, PathTree
 from nodepool_ocb.model.records import (
     Append,
     Change,
     Check,
+    Claim,
     Create,
+    DaemonPause,
     Delete,
     DeploymentRole,
+    Fence,
     Gate,
     Json,
     Node,
@@ -24,6 +29,7 @@ from nodepool_ocb.model.records import (
     Raise,
     Record,
     Set,
+    Structure,
 )
 from nodepool_ocb.views.history import differences
 from nodepool_ocb.views.history.differences import FieldRow
@@ -31,12 +37,8 @@ from nodepool_ocb.views.view import View, whole
 
 _OF_CHECK: Final = frozenset({"check", "checked", "mended", "refresh"})
 VERBS: Final = {"Create": "create", "Delete": "delete"}
-KINDS: Final = {
-    "NodeRole": "noderole",
-    "DeploymentRole": "deployment role",
-    "RolloutPointer": "rollout",
-    "TaskRunPointer": "run of tasks",
-}
+_ROWS: Final = {row.record: row for row in KINDS if row.record is not None}
+_TREE: Final = PathTree(row for row in KINDS if row.record in (Build, BuildRequest, DaemonPause, Pause, Upload))
 
 
 class ChangeRow(View, frozen=True, kw_only=True):
@@ -83,14 +85,12 @@ class ChangesDocument(View, frozen=True, kw_only=True):
 
 
 class OfWorld(Protocol):
-    """Where a path is in the world (store.world.paths)."""
+    """The place of a path in the world (store.world.paths)."""
 
     @property
     def kind(self) -> type[Record]: ...
     @property
-    def name(self) -> str: ...
-    @property
-    def below(self) -> str: ...
+    def names(self) -> tuple[str, ...]: ...
 
 
 Parse = Callable[[str], OfWorld | None]
@@ -115,7 +115,7 @@ def _row(change: Change, parse: Parse, before: Before) -> ChangeRow | None:
     if isinstance(change, Check | Raise | Append):
         return None
     data = None if isinstance(change, Delete) else change.data
-    named = _of_image(change.path) or _of_pause(change.path) or _of_world(change, data, parse(change.path))
+    named = _of_row(change.path) or _of_world(change, data, parse(change.path))
     if named is None:
         return None
     state = getattr(data, "state", None) if isinstance(data, Record) else None
@@ -172,21 +172,10 @@ def _of_world(change: Change, data: object, place: OfWorld | None) -> tuple[str,
         return None
     if place is None:
         return _of_parts(change.path)
-    kind = place.kind.__name__
-    if kind == "Structure" or (kind in ("Fence", "Claim") and isinstance(change, Create | Delete)):
+    if place.kind is Structure or (place.kind in (Fence, Claim) and isinstance(change, Create | Delete)):
         return None
-    names = {"NodeRole": f"{place.below}@{place.name}", "DeploymentRole": f"{place.below} in {place.name}"}
-    return KINDS.get(kind, kind.lower()), names.get(kind, place.name)
-
-
-def _of_pause(path: str) -> tuple[str, str] | None:
-    """The kind and the name of what pauses daemons.
-
-    >>> _of_pause("/nodepool/daemons/paused/builder/host1")
-    ('pause of daemons', 'builder@host1')
-    """
-    kind, _, host = path.partition("/paused/")[2].partition("/")
-    return ("pause of daemons", f"{kind}@{host}") if host and "/" not in host else None
+    row = _ROWS[place.kind]
+    return row.name, row.called(*place.names)
 
 
 def _of_parts(path: str) -> tuple[str, str] | None:
@@ -211,21 +200,13 @@ def _of_parts(path: str) -> tuple[str, str] | None:
     return "attributes", path.removeprefix(paths.ROOT + "/")
 
 
-def _of_image(path: str) -> tuple[str, str] | None:
-    """The kind and the name of what stands at a path below an image.
+def _of_row(path: str) -> tuple[str, str] | None:
+    """The kind and the name of a pause of daemons, or of a record of an image.
 
-    >>> _of_image("/nodepool/image/jammy/builds/0000000007/provider/west/images/0000000001")
+    >>> _of_row("/nodepool/daemons/paused/builder/host1")
+    ('pause of daemons', 'builder@host1')
+    >>> _of_row("/nodepool/image/jammy/builds/0000000007/provider/west/images/0000000001")
     ('upload', 'jammy-0000000007 west 0000000001')
     """
-    if not path.startswith(paths.IMAGES + "/"):
-        return None
-    match path.removeprefix(paths.IMAGES + "/").split("/"):
-        case [image, "request-build"]:
-            return "build request", image
-        case [image, "pause"]:
-            return "pause", image
-        case [image, "builds", build]:
-            return "build", f"{image}-{build}"
-        case [image, "builds", build, "provider", provider, "images", upload]:
-            return "upload", f"{image}-{build} {provider} {upload}"
-    return None
+    found = _TREE.find(path)
+    return None if found is None else (found.kind.name, found.kind.called(*found.names))
