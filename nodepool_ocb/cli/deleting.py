@@ -15,12 +15,14 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.kinds import KINDS, PathTree
 from nodepool_ocb.model.records import Run, Structure
 
 MANY_GENERATIONS: Final = 2  # that one write of a noderole may count, at most
 
-#: What everything else counts on: whoever deletes it breaks more than cannot be read.
-KEPT: Final = (paths.CLUSTER, paths.STRUCTURE, paths.CLOCK, paths.deployment("system"))
+#: Kept beside the kinds of records whose rows say so: other records count on them.
+KEPT: Final = (paths.CLOCK, paths.deployment("system"))
+_KEPT: Final = PathTree(row for row in KINDS if row.kept)
 
 
 def refuse(world: World, path: str, problem: str | None, force: bool) -> None:
@@ -29,7 +31,7 @@ def refuse(world: World, path: str, problem: str | None, force: bool) -> None:
     Raises Conflict.
     """
     parts = path.split("/")[2:]
-    if path in KEPT or parts[2:] == ["fence"] or "clusters" in parts[2:3]:
+    if path in KEPT or _KEPT.find(path) is not None:
         raise Conflict(f"{path} is never deleted, for other records count on its version or its numbers: write it anew")
     if len(parts) < 2 or _folder(parts):
         raise Conflict(f"{path} is no record; name one, as nodepool-ocb status does")
@@ -49,7 +51,7 @@ def _folder(parts: Sequence[str]) -> bool:
     match parts:
         case ["daemons", _] | ["nodes", _, "noderoles"] | ["nodes", _, "noderoles", _, "runs"]:
             return True
-        case ["deployments", _, "roles"] | ["rollouts", _, _, "groups" | "nodes" | "lock"]:
+        case ["deployments", _, "roles" | "clusters"] | ["rollouts", _, _, "groups" | "nodes" | "lock"]:
             return True
         case ["tasks", "releases" | "deployments" | "runs"] | ["journal", "entries"] | ["paused", _]:
             return True
