@@ -28,9 +28,10 @@ from nodepool_ocb.engine import deployments, noderole, run
 from nodepool_ocb.engine.run import words
 from nodepool_ocb.images import states as image_states
 from nodepool_ocb.jigs.ssh.faults import TABLE
-from nodepool_ocb.model import aliveness, aside, images, journal
+from nodepool_ocb.model import aliveness, aside, journal
 from nodepool_ocb.model import records as model
-from nodepool_ocb.model.records import State
+from nodepool_ocb.model.kinds import RecordKind, Wake
+from nodepool_ocb.model.records import Attrib, Record, State
 from nodepool_ocb.model.statemachines import StateMachine
 from nodepool_ocb.operations import registry
 from nodepool_ocb.rollout import records as rollout
@@ -38,7 +39,7 @@ from nodepool_ocb.rollout import states as rollout_states
 from nodepool_ocb.rollout.states.groups import GROUPS
 from nodepool_ocb.rollout.states.members import MEMBERS
 from nodepool_ocb.rollout.states.rollouts import ROLLOUTS
-from nodepool_ocb.tasks import records as tasks
+from nodepool_ocb.store.kinds import KINDS
 from nodepool_ocb.tasks.runs import states as task_run_states
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.main import main as annealer
@@ -240,35 +241,55 @@ def _rules_of(phase: run.Phase) -> Iterator[tuple[str, str, str, str]]:
 
 
 def records() -> str:
-    """The keys of every record: name, type, default and the comment beside it."""
-    source = (
-        "records.py, aliveness.py, aside.py, images.py and journal.py of model/, and records.py of rollout/ and tasks/"
-    )
-    parts = ["# The records in ZooKeeper\n", NOTICE.format(source=source), _intro(model)]
-    for module in (model, aliveness, aside, images, journal, rollout, tasks):
-        said = comments(module)
-        for node in ast.parse(inspect.getsource(module)).body:
-            if isinstance(node, ast.ClassDef) and _is_record(node):
-                parts.append(f"## {node.name}\n\n{prose(ast.get_docstring(node))}\n")
-                parts.append(table(("key", "type", "default", "meaning"), _fields(node, said)))
+    """The table of record kinds, and the keys of each record: name, type, default and the comment beside it."""
+    found = [cls for cls in dict.fromkeys(row.record for row in KINDS) if cls is not None]
+    parts = [
+        "# The records in ZooKeeper\n",
+        NOTICE.format(source="the rows of nodepool_ocb/store/kinds.py"),
+        _intro(model),
+    ]
+    parts += ["## Kinds\n", ABOUT_KINDS, table(KIND_HEAD, map(_kind, KINDS))]
+    for cls in found:
+        parts += _section(cls, [each for each in cls.__mro__[::-1] if issubclass(each, Record) and each is not Record])
+    for part in PARTS:
+        parts += _section(part, [part])
     return "\n".join(parts)
+
+
+#: Structs within records that have a section of their own.
+PARTS = (Attrib, aliveness.Mark, aliveness.Suspicion, aside.Aside, rollout.Progress, journal.Difference, journal.Effect)
+KIND_HEAD = ("record", "for people", "path", "a World reports", "never deleted")
+REPORTS = {None: "-", Wake.NEVER: "nothing", Wake.CHANGED: "another content", Wake.WRITTEN: "each write"}
+ABOUT_KINDS = """\
+One row for each kind. A name in braces stands for any one name. A World is the part of the tree that annealers and most commands
+keep in memory; "-" stands for a kind that it does not show. `record delete` refuses a kind that is never deleted, also with
+`--force`: other records count on its version.
+"""
+
+
+def _kind(row: RecordKind) -> tuple[str, ...]:
+    name = f"[{row.record.__name__}](#{row.record.__name__.lower()})" if row.record else "a JSON object"
+    places = "<br>".join(f"`{each}`" for each in row.paths)
+    return name, row.name, places, REPORTS[row.wakes], "yes" if row.kept else ""
 
 
 def _intro(module: ModuleType) -> str:
     return prose(inspect.getdoc(module)).split("\n\n", 1)[1] + "\n"
 
 
-def _is_record(node: ast.ClassDef) -> bool:
-    bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
-    return "Record" in bases or node.name in (
-        "Aside",
-        "Attrib",
-        "Difference",
-        "Effect",
-        "Mark",
-        "Progress",
-        "Suspicion",
-    )
+def _section(cls: type, classes: Iterable[type]) -> list[str]:
+    """The section of a struct with the keys that these classes declare."""
+    rows = [row for each in classes for row in _fields(_body(each), comments(_module(each)))]
+    return [f"## {cls.__name__}\n\n{prose(inspect.getdoc(cls))}\n", table(("key", "type", "default", "meaning"), rows)]
+
+
+def _module(cls: type) -> ModuleType:
+    return sys.modules[cls.__module__]
+
+
+def _body(cls: type) -> ast.ClassDef:
+    nodes = ast.parse(inspect.getsource(_module(cls))).body
+    return next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == cls.__name__)
 
 
 def _fields(node: ast.ClassDef, said: Mapping[tuple[str, str], str]) -> Iterator[tuple[str, str, str, str]]:
