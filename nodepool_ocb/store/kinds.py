@@ -45,9 +45,9 @@ KINDS: Final = (
     RecordKind(record=TaskListRecord, paths=(_RELEASE, _DEPLOYMENT), name="task list", empty=True),
     RecordKind(
         record=TaskListPart,
-        paths=(f"{_RELEASE}/{{upload}}/{{part}}", f"{_DEPLOYMENT}/{{upload}}/{{part}}"),
+        paths=(f"{_RELEASE}/{{folder}}/{{part}}", f"{_DEPLOYMENT}/{{folder}}/{{part}}"),
         name="part of a task list",
-        title="{release} {upload}/{part}",
+        title="{release} {folder}/{part}",
     ),
     RecordKind(record=TaskSettings, paths=(f"{_DEPLOYMENT}/settings",), name="settings of a task list"),
     RecordKind(

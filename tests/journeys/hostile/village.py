@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
 
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.aside import Aside
@@ -12,14 +17,12 @@ from nodepool_ocb.model.journal import Entry, Webhook
 from nodepool_ocb.model.records import (
     Append,
     Claim,
-    Cluster,
     Create,
     Daemon,
     DaemonPause,
     Deployment,
     DeploymentRole,
     DeploymentState,
-    Fence,
     Gate,
     Given,
     LockOwner,
@@ -27,24 +30,18 @@ from nodepool_ocb.model.records import (
     NodeRole,
     Record,
     Role,
-    RolloutPointer,
     Run,
     State,
-    Structure,
-    TaskRunPointer,
 )
 from nodepool_ocb.rollout.plan import begin
-from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.strategy import WHOLE
-from nodepool_ocb.store import rollouts
+from nodepool_ocb.store import kinds, rollouts
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import lists
 from nodepool_ocb.store.tasks.lists import Meta
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
-from nodepool_ocb.tasks.runs.records import Rows, TaskRun
 from tests.annealer.tasks import task_staging
 from tests.journeys.hostile.canaries import Canaries
 
@@ -54,52 +51,55 @@ UPLOAD, TASKS, RUN = "list-0000000000", task_staging.LAB, "0000000000"
 IMAGE, PROVIDER, ID = "jammy", "west", "0000000001"
 LOCK = f"{paths.build_lock(IMAGE)}/0123__lock__0000000000"
 
+#: The names in the paths of the village's records.
+NAMES: Final = {
+    "role": ROLE, "deployment": LAB, "node": NODE, "run": "0000000001-abc", "daemon": "ghost", "host": "elsewhere",
+    "entry": "0" * 10, "image": IMAGE, "build": ID, "provider": PROVIDER, "upload": ID, "rollout": "0" * 10, "group": "all",
+    "part": "0000", "release": "9.0", "folder": UPLOAD, "task_run": RUN, "name": "common",
+}  # fmt: skip
+
+
+def _placed() -> Iterator[tuple[type[Record] | None, str]]:
+    """One record for each path of each kind."""
+    for row in kinds.KINDS:
+        for pattern in row.paths:
+            others = defaultdict(lambda: ROLE, NAMES)
+            others["daemons"] = "builder" if pattern.startswith("/nodepool/") else "annealer"
+            driven = pattern.startswith((paths.ROLLOUTS, paths.TASK_RUNS))
+            others["contender"] = f"0123__lock__00000000{99 if driven else 0:02}"
+            if pattern.startswith(paths.TASK_RUNS):
+                others["deployment"] = TASKS
+            yield row.record, pattern.format_map(others)
+
+
 #: Every kind of znode: a record that is spoiled, and where.
-KINDS: Final[tuple[tuple[type[Record] | None, str], ...]] = (
-    (Role, paths.role(ROLE)),
-    (Deployment, paths.deployment(LAB)),
-    (DeploymentRole, paths.deployment_role(LAB, ROLE)),
-    (Gate, paths.gate(LAB, ROLE)),
-    (Node, paths.node(NODE)),
-    (Fence, paths.fence(NODE)),
-    (Claim, paths.claim(NODE)),
-    (NodeRole, paths.noderole(ROLE, NODE)),
-    (NodeRole, paths.noderole("other", NODE)),
-    (None, paths.user(ROLE, NODE)),
-    (None, paths.system(ROLE, NODE)),
-    (None, paths.wall(ROLE, NODE)),
-    (Run, paths.run(ROLE, NODE, "0000000001-abc")),
-    (Daemon, paths.daemon("annealer", "ghost")),
-    (Daemon, paths.daemon("builder", "ghost")),
-    (RolloutPointer, paths.rollouts(LAB)),
-    (RolloutRecord, paths.rollout(LAB, "0000000000")),
-    (GroupRecord, paths.rollout(LAB, "0000000000", "groups/all")),
-    (NodesRecord, paths.rollout(LAB, "0000000000", "nodes/0000")),
-    (Structure, paths.STRUCTURE),
-    (BuildRequest, paths.request_build(IMAGE)),
-    (Pause, paths.pause(IMAGE)),
-    (Build, paths.build(IMAGE, ID)),
-    (Upload, paths.upload(IMAGE, ID, PROVIDER, ID)),
-    (LockOwner, LOCK),
-    (Cluster, paths.CLUSTER),
-    (Given, paths.given(ROLE, NODE)),
-    (DaemonPause, paths.daemon_pause("annealer", "elsewhere")),
-    (DaemonPause, paths.daemon_pause("builder", "elsewhere")),
-    (Entry, paths.entry(0)),
-    (Webhook, paths.WEBHOOK),
-    (LockOwner, f"{paths.WEBHOOK_LOCK}/0123__lock__0000000000"),
-    (LockOwner, f"{paths.rollout_lock(LAB, '0' * 10)}/0123__lock__0000000099"),
-    (TaskListRecord, paths.release_tasks("9.0")),
-    (TaskListPart, paths.release_tasks("9.0", f"{UPLOAD}/0000")),
-    (TaskListRecord, paths.deployment_tasks(LAB)),
-    (TaskListPart, paths.deployment_tasks(LAB, f"{UPLOAD}/0000")),
-    (TaskSettings, paths.deployment_tasks(LAB, "settings")),
-    (TaskRunPointer, paths.task_runs(TASKS)),
-    (TaskRun, paths.task_run(TASKS, RUN)),
-    *((Rows, paths.task_run(TASKS, RUN, f"{table}/0000")) for table in ("plan", "definitions", "history")),
-    (None, paths.task_facts(TASKS, RUN)),
-    (LockOwner, f"{paths.task_run_lock(TASKS, RUN)}/0123__lock__0000000099"),
-)
+KINDS: Final[tuple[tuple[type[Record] | None, str], ...]] = (*_placed(), (NodeRole, paths.noderole("other", NODE)))
+
+
+def _sample(of: Any) -> Any:
+    """A value of a type: the required fields of a struct, or the smallest value."""
+    match of:
+        case inspect.StructType():
+            return {field.encode_name: _sample(field.type) for field in of.fields if field.required}
+        case inspect.StrType():
+            return "a"
+        case inspect.IntType() | inspect.FloatType():
+            return 1
+        case inspect.EnumType():
+            return next(iter(of.cls)).value
+        case inspect.DictType():
+            return {}
+    return []
+
+
+def _add_others(session: Session) -> None:
+    """A record of each path where nothing else made one."""
+    for kind, path in KINDS:
+        if session.get(path) is None:
+            assert kind is not None
+            session.ensure(path.rpartition("/")[0])
+            record = msgspec.convert(_sample(inspect.type_info(kind)), kind)
+            session.commit([Create(path, record, ephemeral=kind is LockOwner)])
 
 
 def settle(canaries: Canaries) -> None:
@@ -131,6 +131,7 @@ def settle(canaries: Canaries) -> None:
         session.ensure(lock)
         holder = LockOwner(daemon="b", host="h", pid=1, purpose="p", since=now)
         session.commit([Create(f"{lock}/0123__lock__0000000099", holder, ephemeral=True)])
+    _add_others(session)
 
 
 def _of_daemons(session: Session, now: float) -> None:
