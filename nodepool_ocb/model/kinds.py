@@ -1,8 +1,8 @@
 """The table of record kinds: one row for each kind of record that this room defines.
 
-Other code derives its branches from the rows: the paths that a World shows, its shelves, its wake-ups, the rights of
-clients, the check of unreadable records, names for people, docs/records.md and the tests with damaged records. A new kind
-of record is one struct and one row. store.kinds adds the rows of the rooms above.
+Other code takes its branches from the rows. A World takes its paths and its wake-ups from them; ZooKeeper's rights, the check of
+unreadable records and the names for people come from them, too. So do docs/records.md and the tests with damaged records. A new
+kind of record is one struct and one row. store.kinds adds the rows of the rooms above.
 
 A path is written with a name in braces for each part that differs: ``/ocb/nodes/{node}/fence``. A name of a node, a role
 or a deployment must obey the rules of ranges.py (``store.world.paths.misnamed``). ``FOLDERS`` has the rights at places that

@@ -64,14 +64,14 @@ class TaskRun(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     virtual: str  # the name of the virtual node that has its stages and barriers
     started: Moment = 0.0
     ended: Moment | None = None
-    by: str | None = None  # who began it
+    by: str | None = None  # the person that began it
     reason: str | None = None  # why it stands so, in one sentence
     vertices: Count = 0  # instances that are to run; no barriers
     skipped: Count = 0
     nodes: Count = 0
     counts: Mapping[str, Count] = {}  # Outcome → how many, when it is over
     parts: Mapping[str, Times] = {}  # table → how many parts
-    stop: str | None = None  # "asked": what runs ends; "now": it is ended
+    stop: str | None = None  # "asked": running tasks may end; "now": they are ended
     stopped_by: str | None = None
     noop: bool = False
     held: bool = False  # a rollout commits its tasks
@@ -79,7 +79,7 @@ class TaskRun(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     again: str | None = None  # of a retry: the id of the run that it goes on with
     what: str | None = None  # the selection, in words
     tolerances: tuple[Tolerance, ...] = ()
-    patience_seconds: Moment = 900.0  # that a node may not answer before what waits for it is not run
+    patience_seconds: Moment = 900.0  # without an answer from a node; then its dependants are not run
     away: tuple[str, ...] = ()  # the nodes that did not for so long: they failed, whatever becomes of them
     aside: str | None = None  # by whom, until when and why its deployment is paused
     resumed: Moment = 0.0  # when that was over last: the patience with nodes counts from here
