@@ -54,6 +54,10 @@ class Invalid(OcbError):
         super().__init__("\n".join(bounded(self.problems)))
 
 
+class Ambiguous(Invalid):
+    """A call leaves open which record it means; the command line refuses it as a wrong usage."""
+
+
 class TooLarge(Invalid):
     """It is more than a znode or a transaction may hold."""
 

@@ -9,15 +9,17 @@ import click
 
 from nodepool_ocb.catalogue import importing
 from nodepool_ocb.cli.kit import output, session
-from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
+from nodepool_ocb.cli.kit.options import Noun, dry_run_option, yes_option
+from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.noderoles import outdated, owners
 from nodepool_ocb.documents.counting import some
-from nodepool_ocb.engine import roles, structure, unreadable
+from nodepool_ocb.engine import structure, unreadable
 from nodepool_ocb.engine.inputs import templates
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid, bounded
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Role
+from nodepool_ocb.operations.barclamps.deleting import BarclampDelete
 from nodepool_ocb.views import cluster
 from nodepool_ocb.views import roles as shown
 
@@ -89,22 +91,13 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
         raise Invalid(f"what has a problem was left out, and {rest}; mend it, and import again")
 
 
-@command.command(writes=True)
+@command.command(operation=BarclampDelete)
 @click.argument("name")
 @yes_option
 @dry_run_option
 def delete(name: str, yes: bool, dry_run: bool) -> None:
     """Delete all roles of a barclamp at once: refused while one is bound, is in a deployment, or is required by another."""
-
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        yield roles.deletion(world, roles.of_barclamp(world, name))
-
-    with session.session() as opened:
-        going = roles.of_barclamp(session.load(opened), name)
-        if not dry_run:
-            confirm(f"delete every role of barclamp {name} ({', '.join(going)})", yes)
-        changes = session.change(opened, decide, dry_run)
-    session.report(changes, dry_run)
+    session.report_performed(perform(BarclampDelete(barclamp=name), dry_run=dry_run, yes=yes))
 
 
 def _outdated(opened: Session, before: World, changed: Collection[str]) -> list[str]:

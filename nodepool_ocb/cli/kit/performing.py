@@ -16,6 +16,7 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit.options import asked, confirm
+from nodepool_ocb.errors import Ambiguous
 from nodepool_ocb.operations.operation import Call, Operation, Performed
 from nodepool_ocb.operations.performer import Performer
 
@@ -81,11 +82,17 @@ def performer(ctx: click.Context | None = None) -> Performer:
 
 
 def perform(operation: Operation[T], *, dry_run: bool = False, yes: bool = False) -> Performed[T]:
-    """Perform an operation as this command; raises the errors of the operation and of its session."""
+    """Perform an operation as this command; raises the errors of the operation and of its session.
+
+    Raises UsageError for a call that leaves open which record it means.
+    """
     used = performer()
     used.call = replace(used.call, dry_run=dry_run)
     used.caller = Terminal(yes=yes)
-    return used.perform(operation)
+    try:
+        return used.perform(operation)
+    except Ambiguous as wrong:
+        raise click.UsageError(str(wrong)) from wrong
 
 
 def _verb() -> str:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.rollouts import stages
-from nodepool_ocb.documents.suggest import did_you_mean
-from nodepool_ocb.engine.acting.annealers import START
-from nodepool_ocb.errors import Conflict, NotFound
-from nodepool_ocb.model import paths
+from nodepool_ocb.errors import Ambiguous, Conflict
 from nodepool_ocb.model.records import Change, LockOwner
-from nodepool_ocb.operations.names import unknown
+from nodepool_ocb.operations.reads.rollouts import ReadRolloutDriver
+from nodepool_ocb.operations.rollouts import finding, reading
 from nodepool_ocb.rollout.records import Decision, Rollout
 from nodepool_ocb.views.rollouts import rows as shown
 from nodepool_ocb.views.rollouts import tables
@@ -28,9 +27,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from nodepool_ocb.store.client.session import Session
-    from nodepool_ocb.store.rollouts import Versions
 
-NOBODY: Final = f"no annealer is running: nothing of a rollout moves; {START}"
 MOST_LINES: Final = 10
 GROUP_COLUMNS: Final = ("group", "critical", "state", "phase", "batch", "nodes", "since", "detail")
 NODE_COLUMNS: Final = ("node", "state", "group", "since", "reason")
@@ -45,82 +42,29 @@ deployment_option = click.option(
 
 
 def find(opened: Session, written: str | None, deployment: str | None) -> Key:
-    """The rollout that is meant by ``DEPLOYMENT``, ``DEPLOYMENT/ID``, an id, or nothing; raises NotFound.
-
-    Leading zeros of an id may be left out.
-    """
-    opened.sync()
-    known = sorted(opened.children(paths.ROLLOUTS) or [])
-    first, slash, id = (written or "").partition("/")
-    if first and not slash and (deployment or first.isdecimal()) and first not in known:
-        first, id = "", first
-    found = _deployment(known, first or deployment)
-    return Key(found, id.zfill(10) if id else _newest(opened, found))
-
-
-def _deployment(known: Sequence[str], wanted: str | None) -> str:
-    if wanted is not None:
-        if wanted not in known:
-            raise unknown("rollout of deployment", wanted, known)
-        return wanted
-    if not known:
-        raise NotFound("there is no rollout; nodepool-ocb rollout start begins one")
-    if len(known) > 1:
-        raise click.UsageError(f"several deployments have rollouts: {', '.join(known)}; name one of them")
-    return known[0]
-
-
-def _newest(opened: Session, deployment: str) -> str:
-    from nodepool_ocb.store import rollouts
-
-    newest = rollouts.newest(opened, deployment)
-    if newest is None:
-        raise NotFound(f"deployment {deployment} has no rollout; nodepool-ocb rollout start begins one")
-    return newest
-
-
-def load(opened: Session, key: Key) -> tuple[Rollout, Versions]:
-    """The whole rollout as it is now; raises NotFound."""
-    from nodepool_ocb.store import rollouts
-
-    opened.sync()
-    found = rollouts.read(opened, *key)
-    if found is None:
-        known = [id for id in opened.children(paths.rollouts(key.deployment)) or [] if id.isdecimal()]
-        raise unknown("rollout", str(key), [shown.name(key.deployment, id) for id in known])
-    return found
-
-
-def group_of(rollout: Rollout, group: str) -> str:
-    """The name of a group that there is; raises NotFound."""
-    if group not in rollout.groups:
-        near = did_you_mean(group, rollout.groups)
-        raise NotFound(f"group {group} does not exist{near or '; see: nodepool-ocb rollout show'}")
-    return group
+    """The rollout that a call means; raises NotFound, or UsageError."""
+    try:
+        return performer().read(finding.find(written, deployment), opened)
+    except Ambiguous as wrong:
+        raise click.UsageError(str(wrong)) from wrong
 
 
 def driver(opened: Session, key: Key) -> LockOwner | None:
-    """Who drives the rollout."""
-    from nodepool_ocb.store.locks import holders
-
-    return holders(opened, [paths.rollout_lock(*key)])[0]
+    """The annealer that drives the rollout."""
+    return performer().read(iter(ReadRolloutDriver(*key)), opened)
 
 
 def warn_of_nobody(opened: Session) -> None:
-    """Say so where no annealer is running."""
-    if not opened.children(paths.daemons("annealer")):
-        output.say(NOBODY)
+    """A note if no annealer is running."""
+    performer().read(finding.warn_of_no_annealer(), opened)
 
 
 # -- showing --
 
 
 def rows(opened: Session) -> list[RolloutRow]:
-    """All of them at a glance: by deployment, the newest first."""
-    from nodepool_ocb.store import rollouts
-
-    found = sorted(rollouts.list_(opened), key=lambda each: (each.deployment, -int(each.id)))
-    return [shown.row(Key(each.deployment, each.id), each.record, each.holder, each.groups) for each in found]
+    """The row of each rollout, by deployment, the newest first."""
+    return performer().read(reading.rows(), opened)
 
 
 def print_row(row: RolloutRow) -> None:

@@ -8,16 +8,18 @@ import click
 
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option
+from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.cli.rollouts import watch as rolloutwatch
 from nodepool_ocb.cli.rollouts.rolling import deployment_option, rollout_argument
 from nodepool_ocb.cli.rollouts.start import start
 from nodepool_ocb.cli.rollouts.strategy import check, plan, select
 from nodepool_ocb.errors import Conflict
+from nodepool_ocb.operations.rollouts import finding
+from nodepool_ocb.operations.rollouts.reading import RolloutList, RolloutShow, RolloutWait
 from nodepool_ocb.rollout import commands
 from nodepool_ocb.rollout.records import Decision, Rollout
 from nodepool_ocb.views.rollouts import lines, tables
-from nodepool_ocb.views.rollouts import rows as shown
 
 LIST_COLUMNS = ("rollout", "strategy", "state", "since", "started", "by", "groups", "nodes", "driver", "reason")
 
@@ -43,16 +45,14 @@ attempt_option = click.option(
 # -- looking --
 
 
-@command.command("list")
+@command.command("list", operation=RolloutList)
 def list_() -> None:
     """The newest ten rollouts of every deployment: how each stands, and who drives it."""
-    with session.session() as opened:
-        opened.sync()
-        found = rolling.rows(opened)
+    found = perform(RolloutList()).answer
     output.things(found, LIST_COLUMNS, key="rollout", shown=map(tables.words, found))
 
 
-@command.command()
+@command.command(operation=RolloutShow)
 @rollout_argument
 @deployment_option
 @click.option(
@@ -63,24 +63,16 @@ def list_() -> None:
 )
 def show(rollout: str | None, deployment: str | None, as_report: bool, watch: bool) -> None:
     """One rollout: its groups with their states, reasons and nodes, and the nodes that failed."""
-    with session.session() as opened:
-        key = rolling.find(opened, rollout, deployment)
-        found, _ = rolling.load(opened, key)
-        holder = rolling.driver(opened, key)
-        if not watch and not found.over:
-            rolling.warn_of_nobody(opened)
+    found = perform(RolloutShow(rollout=rollout, deployment=deployment, report=as_report, follow=watch)).answer
     if watch:
-        rolloutwatch.watch(key)
-        return
-    document = shown.document(key, found, holder)
-    if as_report:
-        with_report = shown.reported(document, found)
-        output.text(with_report, with_report.report)
+        rolloutwatch.watch(found.key)
+    elif found.reported is not None:
+        output.text(found.reported, found.reported.report)
     else:
-        output.thing(document, str(key), *rolling.parts(document))
+        output.thing(found.document, str(found.key), *rolling.parts(found.document))
 
 
-@command.command()
+@command.command(operation=RolloutWait)
 @rollout_argument
 @deployment_option
 @click.option(
@@ -92,9 +84,7 @@ def wait(rollout: str | None, deployment: str | None, fail_fast: bool, timeout_s
 
     Exits with 6 when a critical group failed, it was cancelled, or a group pauses.
     """
-    with session.session() as opened:
-        key = rolling.find(opened, rollout, deployment)
-        rolling.load(opened, key)
+    key = perform(RolloutWait(rollout=rollout, deployment=deployment)).answer
     rolloutwatch.wait(key, timeout_seconds, fail_fast)
 
 
@@ -157,7 +147,7 @@ def promote(group: str, rollout: str | None, deployment: str | None, batch: int,
         rolling.steer(
             opened,
             key,
-            lambda found: commands.promote(found, rolling.group_of(found, group), batch, session.me(), attempt),
+            lambda found: commands.promote(found, finding.group_of(found, group), batch, session.me(), attempt),
             dry_run,
         )
 
@@ -177,6 +167,6 @@ def accept(group: str, rollout: str | None, deployment: str | None, reason: str,
         rolling.steer(
             opened,
             key,
-            lambda found: commands.accept(found, rolling.group_of(found, group), reason, opened.now(), by, attempt),
+            lambda found: commands.accept(found, finding.group_of(found, group), reason, opened.now(), by, attempt),
             dry_run,
         )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.operations.operation import Lookup
 from nodepool_ocb.rollout.records import Rollout
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
+    from nodepool_ocb.store.rollouts import Listed
 
 
 class ReadRollout(Lookup["Rollout | None"], frozen=True):
@@ -24,3 +27,73 @@ class ReadRollout(Lookup["Rollout | None"], frozen=True):
 
         read = rollouts.read(reader.session, self.deployment, self.identity)
         return None if read is None else read[0]
+
+
+class ListRollouts(Lookup["list[Listed]"], frozen=True):
+    """Every rollout, by deployment, the newest first; a rollout that cannot be decoded is left out."""
+
+    records = "rollouts"
+
+    def answer(self, reader: Reader) -> list[Listed]:
+        from nodepool_ocb.store import rollouts
+
+        reader.session.sync()
+        return sorted(rollouts.list_(reader.session), key=lambda each: (each.deployment, -int(each.id)))
+
+
+class ReadRolloutDeployments(Lookup[list[str]], frozen=True):
+    """The deployments with rollouts, sorted."""
+
+    records = "rollouts"
+
+    def answer(self, reader: Reader) -> list[str]:
+        reader.session.sync()
+        return sorted(reader.session.children(paths.ROLLOUTS) or [])
+
+
+class ReadRolloutIdentities(Lookup[list[str]], frozen=True):
+    """The ids of the rollouts of a deployment."""
+
+    records = "rollouts"
+
+    deployment: str
+
+    def answer(self, reader: Reader) -> list[str]:
+        found = reader.session.children(paths.rollouts(self.deployment)) or []
+        return [name for name in found if name.isdecimal()]
+
+
+class ReadNewestRollout(Lookup["str | None"], frozen=True):
+    """The id of a deployment's newest rollout; None before its first."""
+
+    records = "rollouts"
+
+    deployment: str
+
+    def answer(self, reader: Reader) -> str | None:
+        from nodepool_ocb.store import rollouts
+
+        return rollouts.newest(reader.session, self.deployment)
+
+
+class ReadRolloutDriver(Lookup["LockOwner | None"], frozen=True):
+    """The annealer that drives a rollout; None if none does."""
+
+    records = "locks of rollouts"
+
+    deployment: str
+    identity: str
+
+    def answer(self, reader: Reader) -> LockOwner | None:
+        from nodepool_ocb.store.locks import holders
+
+        return holders(reader.session, [paths.rollout_lock(self.deployment, self.identity)])[0]
+
+
+class AnnealerRuns(Lookup[bool], frozen=True):
+    """True if an annealer is running."""
+
+    records = "daemons"
+
+    def answer(self, reader: Reader) -> bool:
+        return bool(reader.session.children(paths.daemons("annealer")))

@@ -1,0 +1,1 @@
+"""The operations on barclamps: the documents that define roles."""

@@ -1,0 +1,1 @@
+"""The operations on rollouts, and on the strategies that they carry out."""
