@@ -27,6 +27,15 @@ CHILD = Timer(TimerKind.SETTLE, "b@n1")
 OTHER = Timer(TimerKind.SETTLE, "d@n2")
 DYING = Timer(TimerKind.GO_ON_DYING, "n1")
 
+NOW = 1000.0  # of the clock that stands still
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time stands still: no wait depends on the load of the machine."""
+    for module in (settling,):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: NOW, time=time.time))
+
 
 class Context:
     """An annealer called "a" whose writes wait in ``sent`` for their answers."""
@@ -43,8 +52,8 @@ class Context:
         self.sent.append((changes, then, what))
 
     def waits(self) -> dict[Timer, float]:
-        now = time.monotonic()
-        found = {key: when - now for when, _, key in sorted(self.timers._heap, reverse=True)}
+        now = NOW
+        found = {key: round(when - now, 6) for when, _, key in sorted(self.timers._heap, reverse=True)}
         list(self.timers.due(float("inf")))
         return found
 

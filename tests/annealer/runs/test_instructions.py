@@ -21,6 +21,7 @@ from nodepool_ocb.model.aliveness import Suspicion
 from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.records import Change, Daemon, Node, NodeRole, Role, Set, State
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer import claims
 from nodepool_ocb_annealer.runs import executor
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
@@ -28,6 +29,15 @@ from tests.annealer.test_feeding import Context, among
 from tests.engine.worlds import put, world
 
 AGAIN = executor.AGAIN_SECONDS
+
+NOW = 1000.0  # of the clock that stands still
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time stands still: no wait depends on the load of the machine."""
+    for module in (executor, claims):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: NOW, time=time.time))
 
 
 class Stage:
@@ -95,14 +105,14 @@ class Stage:
         return change.data
 
     def waits(self) -> dict[Timer, float]:
-        now = time.monotonic()
+        now = NOW
         found = {key: when - now for when, _, key in sorted(self.context.timers._heap, reverse=True)}
         list(self.context.timers.due(float("inf")))
         return found
 
     def left_alone(self) -> float | None:
         """For how many seconds this host leaves the node to others."""
-        now = time.monotonic()
+        now = NOW
         until = self.context.claims._faults.until("n", now)
         return None if until is None else until - now
 
@@ -286,7 +296,7 @@ def test_an_end_that_is_written_is_counted_and_told(caplog: pytest.LogCaptureFix
     answered: list[str] = []
     judging: Any = stage.context.judging
     judging.answered = lambda view: answered.append(view.name)
-    stage.context.claims._faults.unreached("n", time.monotonic())
+    stage.context.claims._faults.unreached("n", NOW)
     stage.end(Event.ENDED, Failed("exit code 1"))
     stage.write(stage.written())
     with caplog.at_level(logging.WARNING, executor.log.name):
@@ -313,7 +323,7 @@ def test_the_answer_of_a_jig_that_does_not_attach_says_nothing_of_the_machine() 
 def test_a_machine_that_died_in_a_run_is_told_and_not_well(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage().claimed()
     seen(stage, suspicion=SUSPICION)
-    stage.context.claims._faults.unreached("n", time.monotonic())
+    stage.context.claims._faults.unreached("n", NOW)
     unreached(stage)
     with caplog.at_level(logging.WARNING, executor.log.name):
         stage.answer(None)
