@@ -104,6 +104,15 @@ class Verb(click.Command):
             self.params.append(_reason())
         self.params.extend(_common())
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """An example, after the options."""
+        from nodepool_ocb.cli.kit.examples import example
+
+        program, _, title = ctx.command_path.partition(" ")
+        if (line := example(program, title)) is not None:
+            with formatter.section("Example"):
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """An option's variable has the name that people write (``--tag``), not that of the code (``tags``).
 

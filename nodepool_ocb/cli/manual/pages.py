@@ -10,6 +10,7 @@ from typing import Final
 import click
 import msgspec
 
+from nodepool_ocb.cli.kit.examples import example
 from nodepool_ocb.cli.kit.options import variable
 
 WIDTH: Final = 10_000  # of what click gives, so that nothing in it is folded
@@ -66,6 +67,9 @@ def _lines(context: click.Context, name: str, version: str, date: str) -> Iterat
     for option in options:
         written, said = option.get_help_record(context) or ("", "")
         yield from (".TP", rf"\fB{roff(written)}\fR", *_filled(said or "See above."))
+    program, _, title = context.command_path.partition(" ")
+    if (line := example(program, title)) is not None:
+        yield from (".SH EXAMPLE", ".nf", roff(line), ".fi")
     yield from _commands(context)
     yield from _environment(context, options)
     if context.parent is not None:
