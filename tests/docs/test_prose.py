@@ -123,6 +123,14 @@ def test_a_ceiling_holds_and_only_falls(prose: Any, tmp_path: Path) -> None:
     assert (tmp_path / prose.CEILINGS).read_text() == "5 0 0 README.md\n"
 
 
+def test_a_page_without_a_ceiling_gets_none(prose: Any, tmp_path: Path) -> None:
+    write(tmp_path, "README.md", "Who. " * 5)
+    write(tmp_path, "docs/a.md", "Who. " * 3)
+    write(tmp_path, prose.CEILINGS, "5 0 0 README.md\n")
+    assert prose.main(["--record"], tmp_path) == 1
+    assert (tmp_path / prose.CEILINGS).read_text() == "5 0 0 README.md\n"
+
+
 def test_the_list_of_ceilings_goes_when_all_is_below_the_limits(prose: Any, tmp_path: Path) -> None:
     write(tmp_path, "README.md", "All is plain.")
     write(tmp_path, prose.CEILINGS, "5 1 0 README.md\n")
