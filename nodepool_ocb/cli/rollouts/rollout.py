@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
 from nodepool_ocb.cli.kit import completion, output, session
@@ -14,12 +12,17 @@ from nodepool_ocb.cli.rollouts import watch as rolloutwatch
 from nodepool_ocb.cli.rollouts.rolling import deployment_option, rollout_argument
 from nodepool_ocb.cli.rollouts.start import start
 from nodepool_ocb.cli.rollouts.strategy import check, plan, select
-from nodepool_ocb.errors import Conflict
-from nodepool_ocb.operations.rollouts import finding
+from nodepool_ocb.operations.operation import Operation
+from nodepool_ocb.operations.rollouts.directing import (
+    RolloutAccept,
+    RolloutCancel,
+    RolloutDirected,
+    RolloutPromote,
+    RolloutResume,
+    RolloutRetry,
+)
 from nodepool_ocb.operations.rollouts.reading import RolloutList, RolloutShow, RolloutWait
-from nodepool_ocb.rollout import commands
-from nodepool_ocb.rollout.records import Decision, Rollout
-from nodepool_ocb.views.rollouts import lines, tables
+from nodepool_ocb.views.rollouts import tables
 
 LIST_COLUMNS = ("rollout", "strategy", "state", "since", "started", "by", "groups", "nodes", "driver", "reason")
 
@@ -91,49 +94,51 @@ def wait(rollout: str | None, deployment: str | None, fail_fast: bool, timeout_s
 # -- commands --
 
 
-@command.command(writes=True)
+def _direct(operation: Operation[RolloutDirected], dry_run: bool) -> None:
+    """Perform it, and print how the rollout stands then: one document; or what a dry run would change."""
+    performed = perform(operation, dry_run=dry_run)
+    if dry_run:
+        session.report_performed(performed)
+        return
+    for sentence in performed.answer.explanations or ("nothing to do",):
+        output.say(sentence)
+    if performed.answer.row is not None:
+        rolling.print_row(performed.answer.row)
+    for sentence in performed.answer.after:
+        output.say(sentence)
+
+
+@command.command(operation=RolloutCancel)
 @rollout_argument
 @deployment_option
 @reason_option
 @dry_run_option
 def cancel(rollout: str | None, deployment: str | None, reason: str | None, dry_run: bool) -> None:
     """Send nothing more, take back what has not begun, and end what runs."""
-    with session.session() as opened:
-        key = rolling.find(opened, rollout, deployment)
-        rolling.steer(opened, key, lambda found: commands.cancel(found, opened.now(), session.me(), reason), dry_run)
+    _direct(RolloutCancel(rollout=rollout, deployment=deployment, reason=reason), dry_run)
 
 
-@command.command(writes=True)
+@command.command(operation=RolloutResume)
 @rollout_argument
 @deployment_option
 @attempt_option
 @dry_run_option
 def resume(rollout: str | None, deployment: str | None, attempt: int, dry_run: bool) -> None:
     """Go on where a rollout was stopped or cancelled; what failed stays failed."""
-    with session.session() as opened:
-        key = rolling.find(opened, rollout, deployment)
-        rolling.steer(opened, key, lambda found: commands.resume(found, opened.now(), session.me(), attempt), dry_run)
+    _direct(RolloutResume(rollout=rollout, deployment=deployment, attempt=attempt), dry_run)
 
 
-@command.command(writes=True)
+@command.command(operation=RolloutRetry)
 @rollout_argument
 @deployment_option
 @attempt_option
 @dry_run_option
 def retry(rollout: str | None, deployment: str | None, attempt: int, dry_run: bool) -> None:
     """Send again every node that failed, once the rollout is over; what succeeded stays as it is."""
-    with session.session() as opened:
-        key = rolling.find(opened, rollout, deployment)
-
-        def ask(found: Rollout) -> Sequence[Decision]:
-            if commands.nothing_failed(found):
-                raise Conflict(f"nothing failed in rollout {key}; {lines.instead_of_retry(str(key))}")
-            return commands.retry(found, opened.now(), session.me(), attempt)
-
-        rolling.steer(opened, key, ask, dry_run)
+    _direct(RolloutRetry(rollout=rollout, deployment=deployment, attempt=attempt), dry_run)
 
 
-@command.command(writes=True)
+@command.command(operation=RolloutPromote)
 @click.argument("group", shell_complete=completion.groups)
 @rollout_argument
 @deployment_option
@@ -142,17 +147,11 @@ def retry(rollout: str | None, deployment: str | None, attempt: int, dry_run: bo
 @dry_run_option
 def promote(group: str, rollout: str | None, deployment: str | None, batch: int, attempt: int, dry_run: bool) -> None:
     """Let a group that pauses after a batch go on with the next. `show` and `wait` print the command."""
-    with session.session() as opened:
-        key = rolling.find(opened, rollout, deployment)
-        rolling.steer(
-            opened,
-            key,
-            lambda found: commands.promote(found, finding.group_of(found, group), batch, session.me(), attempt),
-            dry_run,
-        )
+    operation = RolloutPromote(group=group, rollout=rollout, deployment=deployment, batch=batch, attempt=attempt)
+    _direct(operation, dry_run)
 
 
-@command.command(writes=True)
+@command.command(operation=RolloutAccept)
 @click.argument("group", shell_complete=completion.groups)
 @rollout_argument
 @deployment_option
@@ -161,12 +160,5 @@ def promote(group: str, rollout: str | None, deployment: str | None, batch: int,
 @dry_run_option
 def accept(group: str, rollout: str | None, deployment: str | None, reason: str, attempt: int, dry_run: bool) -> None:
     """Let a group's failure count as success: those that depend on it go on, and it does not fail the rollout."""
-    with session.session() as opened:
-        key = rolling.find(opened, rollout, deployment)
-        by = session.me()
-        rolling.steer(
-            opened,
-            key,
-            lambda found: commands.accept(found, finding.group_of(found, group), reason, opened.now(), by, attempt),
-            dry_run,
-        )
+    operation = RolloutAccept(group=group, rollout=rollout, deployment=deployment, reason=reason, attempt=attempt)
+    _direct(operation, dry_run)

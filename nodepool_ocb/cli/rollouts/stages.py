@@ -6,7 +6,6 @@ The tasks are those of a run of their own, which is *held*: nothing of it is com
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,7 +22,6 @@ from nodepool_ocb.views.tasks.runs import Key
 
 if TYPE_CHECKING:
     from nodepool_ocb.cli.tasks.planning import Prepared
-    from nodepool_ocb.model.records import Change
     from nodepool_ocb.rollout.records import Rollout
     from nodepool_ocb.store.client.session import Session
 
@@ -130,15 +128,6 @@ def give_up(opened: Session, key: Key) -> None:
 
     with contextlib.suppress(OcbError):  # `tasks stop` ends it as well
         runs.stop(opened, *key, session.me(), now=False)
-
-
-def goes_on(opened: Session, deployment: str, rollout: Rollout) -> Sequence[Change]:
-    """What lets a rollout that is over go on: its run of tasks does, or no other is under way."""
-    from nodepool_ocb.store.tasks import rolled
-
-    if rollout.head.task_run is None:
-        return rolled.alone(opened, deployment)
-    return rolled.reopened(opened, deployment, rollout.head.task_run)
 
 
 def refuse_run(opened: Session, deployment: str) -> None:

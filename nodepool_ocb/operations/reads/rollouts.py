@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import LockOwner
+from nodepool_ocb.model.records import Change, LockOwner
 from nodepool_ocb.operations.operation import Lookup
 from nodepool_ocb.rollout.records import Rollout
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
-    from nodepool_ocb.store.rollouts import Listed
+    from nodepool_ocb.store.rollouts import Listed, Versions
 
 
 class ReadRollout(Lookup["Rollout | None"], frozen=True):
@@ -27,6 +27,49 @@ class ReadRollout(Lookup["Rollout | None"], frozen=True):
 
         read = rollouts.read(reader.session, self.deployment, self.identity)
         return None if read is None else read[0]
+
+
+class ReadRolloutVersions(Lookup["tuple[Rollout, Versions] | None"], frozen=True):
+    """As ``ReadRollout``, with the versions that a transaction on it names."""
+
+    records = "rollouts"
+
+    deployment: str
+    identity: str
+
+    def answer(self, reader: Reader) -> tuple[Rollout, Versions] | None:
+        from nodepool_ocb.store import rollouts
+
+        return rollouts.read(reader.session, self.deployment, self.identity)
+
+
+class ReadDirectedChanges(Lookup[list[Change]], frozen=True):
+    """The transaction that takes a rollout from ``before`` to ``after``, as a person asks.
+
+    If the rollout goes on, so does its run of tasks: this waits for the end of that run, and then writes its noderoles.
+    Raises Conflict while another rollout or run has to do with the same nodes.
+    """
+
+    records = "rollouts, runs of tasks"
+
+    deployment: str
+    identity: str
+    before: Rollout
+    after: Rollout
+    versions: Versions
+    now: float
+
+    def answer(self, reader: Reader) -> list[Change]:
+        from nodepool_ocb.store import rollouts
+        from nodepool_ocb.store.driven import lines
+        from nodepool_ocb.store.tasks import rolled
+
+        opened, deployment, run = reader.session, self.deployment, self.before.head.task_run
+        changes = rollouts.steered(deployment, self.identity, self.before, self.after, self.versions, self.now)
+        if not (self.before.over and not self.after.over):
+            return changes
+        joined = rolled.alone(opened, deployment) if run is None else rolled.reopened(opened, deployment, run)
+        return [*changes, *joined, *lines.entered(opened, deployment)]
 
 
 class ListRollouts(Lookup["list[Listed]"], frozen=True):
