@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import click
 
 from nodepool_ocb.cli.kit import completion, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
-from nodepool_ocb.engine import deployments, drift
-from nodepool_ocb.engine.world import World
-from nodepool_ocb.model.drift import Checks
-from nodepool_ocb.model.records import Change
-from nodepool_ocb.operations.names import deployment_of
+from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.operations.deployments.changing import DeploymentChecks, wrong_schedule
 
 
-@click.command(cls=Verb, writes=True)
+@click.command(cls=Verb, operation=DeploymentChecks)
 @click.argument("name", shell_complete=completion.deployments)
 @click.option("--schedule", metavar="'0 3 * * *'", help="Minute, hour, day, month, weekday, as cron has them; in UTC.")
 @click.option(
@@ -33,14 +28,7 @@ def checks(name: str, schedule: str | None, refresh: bool, off: bool, dry_run: b
     """
     if off == (schedule is not None):
         raise click.UsageError("give --schedule, or --off")
-    if schedule is not None and (why := drift.wrong(schedule)):
+    if schedule is not None and (why := wrong_schedule(schedule)):
         raise click.UsageError(why)
-
-    def decide(_: object, world: World) -> Iterator[Sequence[Change]]:
-        deployment_of(world, name)
-        wanted = None if schedule is None else Checks(schedule=schedule, since=opened.now(), refresh=refresh)
-        if changes := deployments.checked_by(world, name, wanted):
-            yield changes
-
-    with session.session() as opened:
-        session.report(session.change(opened, decide, dry_run), dry_run)
+    operation = DeploymentChecks(name=name, schedule=schedule, refresh=refresh)
+    session.report_performed(perform(operation, dry_run=dry_run))

@@ -238,6 +238,12 @@ class Reader:
             value: T = ended.value
             return value
 
+    def note_one_time(self, text: str) -> None:
+        """A note that later attempts of the same call do not repeat."""
+        if text not in self._kept:
+            self._kept[text] = None
+            self.performer.caller.note(text)
+
     def run(self, steps: Steps[T]) -> T:
         """The answer of steps that write nothing."""
         made = self.transactions(steps)

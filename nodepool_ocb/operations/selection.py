@@ -52,6 +52,22 @@ class ResolveNoderoles(Lookup[tuple[str, ...]], frozen=True):
         return _noted(reader, (vertex.name for vertex in found if vertex.record.task_run is None))
 
 
+class ExistingAtFirst(Lookup[frozenset[str]], frozen=True):
+    """The ``names`` of the first attempt of a call: a record that existed then may be gone after a conflict."""
+
+    records = ""
+    kept = True
+
+    names: frozenset[str]
+
+    @property
+    def key(self) -> object:
+        return ExistingAtFirst
+
+    def answer(self, reader: Reader) -> frozenset[str]:  # noqa: ARG002
+        return self.names
+
+
 class MatchNodes(Lookup["frozenset[str] | None"], frozen=True):
     """The names of all nodes that a selector means, those of task lists included; None without a selector."""
 

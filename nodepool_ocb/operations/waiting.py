@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from nodepool_ocb.engine.world import World
+import msgspec
+
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import InError, NotFound, OcbError
+from nodepool_ocb.model.records import State
 from nodepool_ocb.operations import following
 from nodepool_ocb.operations.performer import Performer
 from nodepool_ocb.views.pictures.tally import Tally
@@ -63,3 +66,34 @@ def error(progress: WaitProgress) -> OcbError | None:
     if progress.outcome == "deleted":
         return NotFound(f"{progress.gone[0]} was deleted")
     return InError("\n".join(progress.causes)) if progress.outcome == "error" else None
+
+
+class CheckStatus(msgspec.Struct, frozen=True):
+    """One look at checks that were asked for."""
+
+    waiting: list[str]  # noderoles with checks that have not ended
+    tally: Tally
+    held_up: list[str]  # sentences about waits that end only by a person, or by the return of a machine
+
+
+def checks(
+    performer: Performer, names: Sequence[str], deadline: float | None, tick_seconds: float | None = None
+) -> Iterator[CheckStatus]:
+    """A look now, after every change, and at every tick.
+
+    Raises TimedOut at the deadline (monotonic), or NotFound if a noderole was deleted.
+    """
+    for world, _ in following.worlds(performer, deadline, tick_seconds):
+        found = [world.vertex(name) for name in names]
+        if None in found:
+            raise NotFound(f"{next(name for name in names if world.vertex(name) is None)} was deleted")
+        vertices = [vertex for vertex in found if vertex is not None]
+        waiting = [vertex.name for vertex in vertices if vertex.record.check is not None]
+        yield CheckStatus(waiting, _tally(vertices), held_up(world, waiting, time.time()))
+
+
+def _tally(vertices: Sequence[Vertex]) -> Tally:
+    """The ended, running and waiting checks, counted."""
+    left = [vertex.record for vertex in vertices if vertex.record.check is not None]
+    running = sum(record.state is State.TRANSITION for record in left)
+    return Tally("checked", {"checked": len(vertices) - len(left), "running": running, "waiting": len(left) - running})

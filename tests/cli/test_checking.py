@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.records import Create, NodeRole, Run, Set, State
+from nodepool_ocb.operations import following
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from tests.fixtures.commands import Ocb
@@ -66,8 +66,8 @@ def check(ocb: Ocb, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """Ask for a check and wait for it; something happens between the two."""
 
     def run(meanwhile: Callable[[], None]) -> Result:
-        worlds = waiting.worlds
-        monkeypatch.setattr(waiting, "worlds", lambda *given: (meanwhile(), worlds(*given))[1])
+        worlds = following.worlds
+        monkeypatch.setattr(following, "worlds", lambda *given: (meanwhile(), worlds(*given))[1])
         return ocb("noderole", "check", NAME, "--wait", "--timeout", "20")
 
     return run

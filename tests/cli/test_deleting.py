@@ -8,7 +8,6 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.deployment import _deletion as deletion_of_deployment
 from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.engine import binding, claim, commands
 from nodepool_ocb.engine.noderole import Event
@@ -21,7 +20,7 @@ from nodepool_ocb.rollout import plan, strategy
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
-from tests.fixtures.deletions import deletion_of_node
+from tests.fixtures.deletions import deletion_of_deployment, deletion_of_node
 
 Ocb = Callable[..., Result]
 Ask = Callable[..., object]

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.deployment import _deletion as deletion_of_deployment
 from nodepool_ocb.engine import binding, deployments, liveness, structure
 from nodepool_ocb.engine.deployments import OF_TASKS
 from nodepool_ocb.engine.world import World
@@ -43,7 +42,7 @@ from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs import records, roles
 from nodepool_ocb.tasks.runs.records import Running, RunState, Table, TaskRun
 from tests.fixtures.commands import Ocb
-from tests.fixtures.deletions import deletion_of_node
+from tests.fixtures.deletions import deletion_of_deployment, deletion_of_node
 
 N1, N2, OF_LAB = "n1.example.com", "n2.example.com", "tasks-spare.internal"
 FEW = 2  # changes of a transaction

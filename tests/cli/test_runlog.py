@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.noderoles.runlog import Seen, succeeding
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.http.logs import LogPage
 from nodepool_ocb.http.server import Pages
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, Create, Daemon, Delete, Json, NodeRole, Run, State
+from nodepool_ocb.operations.runlogs import RunSeen, succeeding
 from nodepool_ocb.store.client.session import Session
 from tests.cli.background_command import COMMAND, begun
 from tests.fixtures.commands import Ocb
@@ -186,16 +186,16 @@ def test_raw_bytes_are_for_files_and_never_for_a_terminal(verb: str) -> None:
 def test_a_run_is_gone_on_with_only_where_it_was_taken_over_in_its_generation() -> None:
     taken = replace(RUN, outcome="abandoned")
     now = NodeRole(state=State.TRANSITION, since=1.0, run="r2", generation=1)
-    assert succeeding(Seen("r1", now, None, taken)) == "r2"
-    assert succeeding(Seen("r1", now, None, RUN)) is None, "it ended, and another began"
-    assert succeeding(Seen("r1", replace(now, generation=2), None, taken)) is None, "somebody meant another"
-    assert succeeding(Seen("r2", now, None, taken)) is None
-    assert succeeding(Seen("r1", None, None, taken)) is None
+    assert succeeding(RunSeen("r1", now, None, taken)) == "r2"
+    assert succeeding(RunSeen("r1", now, None, RUN)) is None, "it ended, and another began"
+    assert succeeding(RunSeen("r1", replace(now, generation=2), None, taken)) is None, "somebody meant another"
+    assert succeeding(RunSeen("r2", now, None, taken)) is None
+    assert succeeding(RunSeen("r1", None, None, taken)) is None
 
 
 def test_what_is_claimed_now_says_nothing_of_a_run_before() -> None:
     now = NodeRole(state=State.TRANSITION, since=1.0, run="r2", generation=1)
     claim = Claim(annealer="near-3-4", noderole=BASE, run="r2", epoch=2, since=1.0)
-    seen = Seen("r1", now, claim, RUN)
+    seen = RunSeen("r1", now, claim, RUN)
     assert (seen.ended, seen.annealer) == (True, "far-1-2")
-    assert (Seen("r2", now, claim).ended, Seen("r2", now, claim).annealer) == (False, "near-3-4")
+    assert (RunSeen("r2", now, claim).ended, RunSeen("r2", now, claim).annealer) == (False, "near-3-4")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.kit import attributes
 from nodepool_ocb.engine import deployments
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, DeploymentState, Json, Set, State
+from nodepool_ocb.operations import attributes
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from tests.fixtures.commands import Ocb

@@ -16,7 +16,6 @@ import pytest
 from click.testing import Result
 
 from nodepool_ocb.catalogue import barclamp, importing
-from nodepool_ocb.cli.deployment import _deletion as deletion_of_deployment
 from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import binding, deployments, liveness, nodes, structure
@@ -28,7 +27,7 @@ from nodepool_ocb.operations import performer
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal_as_judged
 from nodepool_ocb.store.world.load import load_world
-from tests.fixtures.deletions import deletion_of_node
+from tests.fixtures.deletions import deletion_of_deployment, deletion_of_node
 
 Ask = Callable[..., Json]
 Ocb = Callable[..., Result]
@@ -286,7 +285,7 @@ def test_a_role_that_is_left_out_of_an_import_stays_as_it_was_and_closes_no_circ
 def test_of_two_who_set_attributes_of_one_noderole_at_once_neither_is_lost(
     lab: Session, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nodepool_ocb.cli.kit import attributes
+    from nodepool_ocb.operations import attributes
 
     name, once = f"top@{N1}", [True]
     real = attributes.assigned

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.deployment import _deletion as deletion
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import deployments
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
@@ -28,6 +27,7 @@ from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.store.world.load import load_world
+from tests.fixtures.deletions import deletion_of_deployment as deletion
 
 ME = LockOwner(daemon="annealer", host="h", pid=1, purpose="rollout", since=1.0)
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.deployment import _deletion as deletion
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import paths
@@ -19,6 +18,7 @@ from nodepool_ocb.store.tasks import lists
 from nodepool_ocb.store.tasks.lists import Meta, Stored, deployment, release
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord
+from tests.fixtures.deletions import deletion_of_deployment as deletion
 
 META = Meta(tasks=1, by="ann")
 RELEASE = release("9.0")

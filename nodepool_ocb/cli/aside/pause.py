@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from nodepool_ocb.cli.aside.deployment import paused
-from nodepool_ocb.cli.aside.options import aside_options
+from nodepool_ocb.cli.aside.options import aside_options, refuse_both
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
-from nodepool_ocb.engine.deployments import SYSTEM
+from nodepool_ocb.operations.deployments.pausing import PauseAll
 
 
-@click.command(cls=Verb, writes=True)
+@click.command(cls=Verb, operation=PauseAll)
 @aside_options
 @dry_run_option
 def command(reason: str, until: float | None, seconds: float | None, dry_run: bool) -> None:
@@ -18,4 +18,5 @@ def command(reason: str, until: float | None, seconds: float | None, dry_run: bo
 
     What runs goes on to its end. Builders go on: `daemon pause`, `image pause`.
     """
-    paused([SYSTEM], reason, until, seconds, dry_run)
+    refuse_both(until, seconds)
+    paused(PauseAll(reason=reason, until=until, seconds=seconds), dry_run)

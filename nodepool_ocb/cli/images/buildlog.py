@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from nodepool_ocb.cli import logs as kit
 from nodepool_ocb.cli.images import imaging
-from nodepool_ocb.cli.kit import session
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.http import logs
 from nodepool_ocb.http.following import Places
@@ -23,6 +21,7 @@ from nodepool_ocb.http.logs import Piece
 from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import Daemon
+from nodepool_ocb.operations import logs as daemonlogs
 from nodepool_ocb.views.images import stands
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ LINE_BYTES: Final = 2048
 
 def addresses(build: Build, builders: Mapping[str, Daemon]) -> list[str]:
     """Where the builder of a build may be asked for its log: HOST:PORT, the likeliest first."""
-    return list(kit.addresses(build.builder_id, build.builder, builders))
+    return list(daemonlogs.addresses(build.builder_id, build.builder, builders))
 
 
 class Source:
@@ -74,7 +73,7 @@ class Source:
         return Places(
             record.filename,
             dict.fromkeys(addresses(record, builders), record.log or ""),
-            record.log if session.on_this_host(host) and logs.readable(Path(file)) else None,
+            record.log if daemonlogs.on_this_host(host) and logs.readable(Path(file)) else None,
             f"{record.builder} is not running, or serves no pages (http.listen)",
         )
 

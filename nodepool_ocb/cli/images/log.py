@@ -11,6 +11,7 @@ from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.errors import NotFound
+from nodepool_ocb.operations.logs import MOST_BYTES
 from nodepool_ocb.views.images import BuildLog
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def log(name: str, id: str | None, follow: bool, raw: bool) -> None:
     logs.refuse(follow=follow, raw=raw)
     if output.chosen() != "table":
         parts: list[bytes] = []
-        source, given = _given(name, id, parts.append, False, -logs.MOST_BYTES)
+        source, given = _given(name, id, parts.append, False, -MOST_BYTES)
         _show(source, given, b"".join(parts))
         return
     with logs.printer(raw) as out:

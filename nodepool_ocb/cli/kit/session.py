@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -54,11 +53,6 @@ def world() -> World:
     """Everything as it is now, for commands that only read."""
     with session() as opened:
         return load(opened)
-
-
-def on_this_host(host: str) -> bool:
-    """Whether a daemon that calls its host so is on this one."""
-    return host in (socket.gethostname(), socket.getfqdn())
 
 
 def change(opened: Session, decide: Decide, dry_run: bool = False) -> list[Change]:

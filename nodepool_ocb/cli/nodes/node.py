@@ -12,8 +12,8 @@ from nodepool_ocb.cli.kit.options import Noun, dry_run_option, wait_options
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import divided, nodes_argument, nodes_given, selector_option
 from nodepool_ocb.cli.noderoles import waiting
+from nodepool_ocb.cli.noderoles.force import force_option
 from nodepool_ocb.cli.nodes import binding, creating, deleting, marking, renaming
-from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.cli.site import importing
 from nodepool_ocb.operations import assignments as assigning
 from nodepool_ocb.operations.nodes.changing import NodeAvailable, NodeChange, NodeMove, NodeSet, NodeUnavailable
@@ -118,7 +118,7 @@ def unavailable(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> No
 @command.command(operation=NodeCommit)
 @nodes_argument
 @selector_option
-@turns.force_option
+@force_option
 @wait_options
 @dry_run_option
 def commit(

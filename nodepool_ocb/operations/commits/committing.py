@@ -51,17 +51,17 @@ def commit(world: World, situation: Situation, vertices: Iterable[Vertex], force
     again = outdated.to_run_again(found)
     answer = Committed(
         running=tuple(vertex.name for vertex in bound if _runs(vertex)),
-        again=tuple(dict.fromkeys([*_refreshed(situation.written), *(vertex.name for vertex in again)])),
+        again=tuple(dict.fromkeys([*moved(situation.written, refreshed=True), *(vertex.name for vertex in again)])),
         after=tuple(outdated.left(found)),
     )
     if situation.call.dry_run:
         explanations = yield from outdated.explanations(world, found, again)
         answer = msgspec.structs.replace(answer, explanations=tuple(explanations))
-    moved = chain(
+    changes = chain(
         commands.apply_to(world, proposed, Event.COMMIT, situation.now, situation.by),
         commands.apply_to(world, again, Event.REFRESH, situation.now, situation.by),
     )
-    yield from reservations.guarded(world, [*proposed, *again], moved, force)
+    yield from reservations.guarded(world, [*proposed, *again], changes, force)
     return answer
 
 
@@ -70,11 +70,11 @@ def _runs(vertex: Vertex) -> bool:
     return vertex.record.state is State.TRANSITION and vertex.record.check is None
 
 
-def _refreshed(written: Iterable[Change]) -> list[str]:
-    """The noderoles that an earlier attempt of the same call made run again."""
+def moved(written: Iterable[Change], *, refreshed: bool = False) -> list[str]:
+    """The noderoles that a call has moved; with ``refreshed``, only those that it made run again."""
     found = []
     for change in written:
-        if isinstance(change, Set) and isinstance(change.data, NodeRole) and change.data.refresh:
+        if isinstance(change, Set) and isinstance(change.data, NodeRole) and (change.data.refresh or not refreshed):
             fqdn, role = change.path.split("/")[3], change.path.split("/")[5]
             found.append(paths.noderole_name(role, fqdn))
     return found

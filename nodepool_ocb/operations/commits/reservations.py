@@ -47,11 +47,16 @@ def refuse_reserved(world: World, vertices: Sequence[Vertex], way_out: str = "")
         )
 
 
-def warnings(world: World, deployment: str, effect: str) -> Steps[None]:
-    """A note with the effect of a change in this deployment, for each rollout under way of it or of one above."""
+def warnings(world: World, deployment: str, effect: str) -> Steps[list[str]]:
+    """A sentence with the effect of a change in this deployment, for each rollout under way of it or of one above."""
     under_way = yield from _under_way(world, {deployment})
-    for name, _ in under_way.values():
-        yield Note(f"note: rollout {name} is under way: {effect}")
+    return [f"note: rollout {name} is under way: {effect}" for name, _ in under_way.values()]
+
+
+def warn(world: World, deployment: str, effect: str) -> Steps[None]:
+    """``warnings`` as notes."""
+    sentences = yield from warnings(world, deployment, effect)
+    yield from map(Note, sentences)
 
 
 def owned(world: World, rollouts: RolloutPointer, vertices: Iterable[Vertex]) -> dict[str, list[Vertex]]:

@@ -13,7 +13,7 @@ from nodepool_ocb.model.records import Change, Delete
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.names import node_of
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
-from nodepool_ocb.operations.reads.agreement import Agreement
+from nodepool_ocb.operations.reads.agreement import Agreed, Agreement
 from nodepool_ocb.operations.reads.world import ReadDeletions, ReadWorld
 
 
@@ -44,13 +44,13 @@ class NodeDelete(Operation[NodesDeleted], frozen=True, kw_only=True):
             names = yield from selection.ResolveNodes(self.selector)
         left = [name for name in dict.fromkeys(names) if name in world.nodes or not (self.selector or name in begun)]
         chosen = selection.nodes_again(world, left, resolved=self.selector is not None)
-        covered: frozenset[str] | None = None
+        agreed: Agreed | None = None
         if chosen and not situation.call.dry_run:
-            covered = yield from agreement(chosen)
+            agreed = yield from agreement(chosen)
         views = nodes.in_order(chosen)
         for view in views:
-            if covered is not None and not begun:
-                _refuse_more(view, names, covered)
+            if agreed is not None and agreed.asked and not begun:
+                _refuse_more(view, names, agreed.covers)
             nodes.delete(world, view.name, names)
         gone = {change.path for change in situation.written if isinstance(change, Delete)}
         for view in views:
@@ -81,8 +81,8 @@ def removal(world: World, fqdn: str) -> Steps[list[Change]]:
     return written
 
 
-def agreement(views: Sequence[NodeView]) -> Steps[frozenset[str] | None]:
-    """Ask for agreement to these deletions; gives the noderoles of other nodes that it covers, None if it was not asked for."""
+def agreement(views: Sequence[NodeView]) -> Steps[Agreed]:
+    """Ask for agreement to these deletions; it covers the noderoles of other nodes that go with them."""
     names = [view.name for view in views]
     elsewhere = {name for view in views for name in _elsewhere(view, names)}
     also = ", ".join(sorted(elsewhere))
@@ -94,8 +94,8 @@ def agreement(views: Sequence[NodeView]) -> Steps[frozenset[str] | None]:
     else:
         details = tuple(f"{view.name}: {_bound(view)}" for view in views)
         what = f"{len(views)} nodes ({', '.join(names)}) with their noderoles and their history"
-    covered = yield from Agreement(f"delete {what}{below}", details, frozenset(elsewhere))
-    return covered
+    agreed = yield from Agreement(f"delete {what}{below}", details, frozenset(elsewhere))
+    return agreed
 
 
 def _refuse_more(view: NodeView, names: Collection[str], covered: frozenset[str]) -> None:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from nodepool_ocb.operations.operation import Lookup
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
 
 
-class Agreement(Lookup["frozenset[str] | None"], frozen=True):
-    """Ask for agreement to a change, one time in a call. The answer is ``covers`` as it was when the caller agreed.
+class Agreed(msgspec.Struct, frozen=True):
+    """An agreement: the records that it covers; ``asked``: a person was asked, so nothing more may go."""
 
-    None if the call carried the agreement, so that it was not asked for. ``text`` continues "This will ...".
+    covers: frozenset[str]
+    asked: bool
+
+
+class Agreement(Lookup[Agreed], frozen=True):
+    """Ask for agreement to a change, one time in a call. Later attempts get the first agreement, with its ``covers``.
+
+    ``text`` continues "This will ...".
     """
 
     records = ""
@@ -27,5 +36,5 @@ class Agreement(Lookup["frozenset[str] | None"], frozen=True):
     def key(self) -> object:
         return Agreement
 
-    def answer(self, reader: Reader) -> frozenset[str] | None:
-        return self.covers if reader.performer.caller.agree(self.text, self.details) else None
+    def answer(self, reader: Reader) -> Agreed:
+        return Agreed(self.covers, reader.performer.caller.agree(self.text, self.details))

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.rollouts import turns
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Set, State
+from nodepool_ocb.operations.commits import reservations
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from tests.cli.rollouts.driving import LAB, Driver
 from tests.fixtures.commands import Ocb
+from tests.fixtures.deletions import transactions_of
 
 Ask = Callable[..., Json]
 FIRST = "lab/0000000000"
@@ -90,7 +91,8 @@ def test_what_a_rollout_is_done_with_is_moved_as_ever(site: Session, ocb: Ocb, a
 def test_no_rollout_begins_between_the_look_and_the_writing(site: Session, ask: Ask, file: str) -> None:
     world = load_world(site)
     vertices = [vertex for vertex in world.vertices() if vertex.record.state is State.PROPOSED]
-    moved = turns.kept(site, world, vertices, apply_to(world, vertices, Event.COMMIT, site.now()), force=False)
+    changes = apply_to(world, vertices, Event.COMMIT, site.now())
+    moved = transactions_of(site, world, reservations.guarded(world, vertices, changes, force=False))
     first = next(iter(moved))
     ask("rollout", "start", file)
     with pytest.raises(Stale):

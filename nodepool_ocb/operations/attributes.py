@@ -1,4 +1,4 @@
-"""Attributes on command lines: set by ``KEY=JSON``, and unset by ``KEY``; a key is an attribute's name, or a path a/b/c.
+"""Attributes in words: set by ``KEY=JSON``, and unset by ``KEY``; a key is an attribute's name, or a path a/b/c.
 
 Pure.
 """

@@ -1,0 +1,1 @@
+"""Operations of deployments: create, configure, propose, commit, pause, check by a schedule, delete."""

@@ -1,0 +1,42 @@
+"""Logs that daemons serve: the daemons that can be asked for one."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from nodepool_ocb.model.records import Daemon
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+
+MOST_BYTES: Final = 1 << 20  # of a log in a document
+
+
+def on_this_host(host: str) -> bool:
+    """True if a daemon with this host in its record runs on this host."""
+    return host in (socket.gethostname(), socket.getfqdn())
+
+
+def daemons(opened: Session, kind: str) -> dict[str, Daemon]:
+    """The running daemons with readable records, by id. Raises Unavailable."""
+    from nodepool_ocb.store import daemons
+
+    return {id: said for id, said in daemons.read(opened, kind).items() if said is not None}
+
+
+def addresses(identity: str | None, host: str, running: Mapping[str, Daemon]) -> dict[str, Daemon]:
+    """The daemons that can serve a daemon's logs, by HOST:PORT: itself, then others on its host."""
+    found: dict[str, Daemon] = {}
+    for id, daemon in sorted(running.items(), key=lambda each: each[0] != identity):
+        if daemon.pages and (id == identity or daemon.host == host) and reachable(daemon):
+            found.setdefault(daemon.pages, daemon)
+    return found
+
+
+def reachable(daemon: Daemon) -> bool:
+    """True if this host can ask for its pages: those on a loopback address only from the daemon's own host."""
+    host = (daemon.pages or "").rpartition(":")[0].strip("[]")
+    loopback = host in ("localhost", "::1") or host.startswith("127.")
+    return not loopback or on_this_host(daemon.host)

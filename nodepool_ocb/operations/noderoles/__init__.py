@@ -1,0 +1,1 @@
+"""Operations of noderoles: list, explain, commit, retry, set, check, unbind, log."""

@@ -1,0 +1,264 @@
+"""The log of a run, wherever it is: at its annealer's page, in a file of this host, or its end in the record.
+
+A run that another annealer takes over goes on in that one's log, under another name and with the same bytes: the machine
+keeps the output, and each annealer has it from its first byte on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from nodepool_ocb.errors import NotFound, Unavailable
+from nodepool_ocb.http import logs
+from nodepool_ocb.http.following import Follower, Given, Places, rest
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Claim, Daemon, NodeRole, Run, State
+from nodepool_ocb.operations import logs as daemonlogs
+from nodepool_ocb.operations.names import noderole_of
+from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.views.noderoles import RunOutput, ended
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+
+
+LOOK_SECONDS: Final = 5.0  # watches are hints
+
+
+class RunSeen(msgspec.Struct, frozen=True):
+    """What ZooKeeper says of a run."""
+
+    run: str
+    noderole: NodeRole | None = None  # None: it was deleted
+    claim: Claim | None = None
+    record: Run | None = None  # once the run has ended, or was taken over
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing goes on of it, here or under another name."""
+        noderole = self.noderole
+        return noderole is None or noderole.run != self.run or noderole.state is not State.TRANSITION
+
+    @property
+    def annealer(self) -> str:
+        """Who has it, or had it last."""
+        if self.claim is not None and self.claim.run == self.run:
+            return self.claim.annealer
+        return self.record.annealer if self.record else (self.noderole and self.noderole.by) or ""
+
+
+def succeeding(seen: RunSeen) -> str | None:
+    """The run by which it was taken over and which goes on now, or was the newest; None where it was not."""
+    record, noderole = seen.record, seen.noderole
+    if record is None or noderole is None or record.outcome != "abandoned" or noderole.run == seen.run:
+        return None
+    return noderole.run if noderole.generation == record.generation else None
+
+
+def host_of(annealer: str) -> str:
+    """The host in the name that an annealer gives itself.
+
+    >>> host_of("web-1-8b6f2a10-c0ffee10")
+    'web-1'
+    """
+    return annealer.rsplit("-", 2)[0]
+
+
+class RunChosen(msgspec.Struct, frozen=True):
+    """The run with the log that was asked for."""
+
+    role: str
+    node: str
+    jig: str
+    record: NodeRole
+    run: str
+
+
+class RunLog:
+    """The places of a run's log; ``look`` finds them again."""
+
+    regrows = True
+
+    def __init__(self, opened: Session, chosen: RunChosen, log_dir: str | None) -> None:
+        """``log_dir``: the folder of logs in this host's configuration."""
+        self._opened = opened
+        self._role, self._fqdn = chosen.role, chosen.node
+        self._log_dir = log_dir
+        self.noderole = paths.noderole_name(chosen.role, chosen.node)
+        self.jig = chosen.jig
+        self.seen = RunSeen(chosen.run, chosen.record)
+        self.places = Places(self._name)
+        self.look()
+
+    @property
+    def _name(self) -> str:
+        return logs.of_run(self._role, self._fqdn, self.seen.run)
+
+    @property
+    def ended(self) -> bool:
+        """As far as was seen."""
+        return self.seen.ended
+
+    def look(self) -> bool:
+        """See what is true now, of the run that took it over where one has; False while ZooKeeper is away."""
+        try:
+            seen = self._read(self.seen.run)
+            while (following := succeeding(seen)) is not None:
+                seen = self._read(following)
+            annealers = daemonlogs.daemons(self._opened, "annealer")
+        except Unavailable:
+            return False
+        self.seen = seen
+        self.places = self._places(annealers)
+        return True
+
+    def _read(self, run: str) -> RunSeen:
+        from nodepool_ocb.store.client import codec
+
+        role, fqdn = self._role, self._fqdn
+        wanted = [paths.noderole(role, fqdn), paths.claim(fqdn), paths.run(role, fqdn, run)]
+        noderole, claim, record = self._opened.get_many(wanted)
+        return RunSeen(
+            run,
+            codec.decode(NodeRole, noderole) if noderole else None,
+            codec.decode(Claim, claim) if claim else None,
+            codec.decode(Run, record) if record else None,
+        )
+
+    # -- where it is --
+
+    def _places(self, annealers: Mapping[str, Daemon]) -> Places:
+        host = self._host(annealers)
+        asked = daemonlogs.addresses(self.seen.annealer, host, annealers)
+        there = {address: self._in(daemon.host, daemon.log_dir) for address, daemon in asked.items()}
+        file = next((each for each in self._here(host, annealers) if logs.readable(_path(each))), None)
+        return Places(self._name, there, file, _unreached(host, annealers))
+
+    def _host(self, annealers: Mapping[str, Daemon]) -> str:
+        """Of the annealer that has it, or had it last."""
+        daemon, record = annealers.get(self.seen.annealer), self.seen.record
+        if daemon is not None:
+            return daemon.host
+        return record.log.partition(":")[0] if record and record.log else host_of(self.seen.annealer)
+
+    def _here(self, host: str, annealers: Mapping[str, Daemon]) -> Iterator[str]:
+        """The file on this host, HOST:FILE, as the record, an annealer, or our configuration names it."""
+        if not daemonlogs.on_this_host(host):
+            return
+        if self.seen.record and self.seen.record.log:
+            yield self.seen.record.log
+        for folder in [daemon.log_dir for daemon in annealers.values() if daemon.host == host]:
+            yield self._in(host, folder)
+        yield self._in(host, self._log_dir)
+
+    def _in(self, host: str, folder: str | None) -> str:
+        return f"{host}:{logs.file_of(folder, self._name)}" if folder else ""
+
+
+def _path(file: str) -> str:
+    return file.partition(":")[2]
+
+
+def _unreached(host: str, annealers: Mapping[str, Daemon]) -> str:
+    there = [daemon for daemon in annealers.values() if daemon.host == host]
+    if not there:
+        return f"no annealer runs on {host or 'any host'} now that could be asked"
+    listening = ", ".join(sorted(daemon.pages for daemon in there if daemon.pages))
+    if not listening:
+        return f"the annealer on {host} serves no pages: set http.listen there"
+    return f"the annealer on {host} serves its pages to that host alone, on {listening}: set http.listen to an address of it"
+
+
+# -- giving it out --
+
+
+def give(log: RunLog, out: Callable[[bytes], None], note: Callable[[str], None], follow: bool) -> str:
+    """Give the log out, with ``follow`` until it ends; gives a sentence about its end and its place."""
+    joined = False
+    given = Follower(log, out, note).give(follow)
+    record = log.seen.record
+    if not given.whole and record is not None and record.tail:
+        more = rest(given, record.tail)
+        joined = more is not None and given.offset > 0
+        out(record.tail.encode() if more is None else more)
+    return _about(log, given, joined)
+
+
+def document(log: RunLog, note: Callable[[str], None]) -> tuple[RunOutput, str]:
+    """The last MiB of the log as a document, and the sentence about it."""
+    parts: list[bytes] = []
+    given = Follower(log, parts.append, note, -daemonlogs.MOST_BYTES).give(follow=False)
+    record = log.seen.record
+    tail = (record.tail if record else None) or ""
+    made = RunOutput(
+        noderole=log.noderole,
+        run=log.seen.run,
+        record=record or msgspec.UNSET,
+        log=given.file or (record.log if record else None),
+        whole=given.whole,
+        output=b"".join(parts).decode(errors="replace") if given.whole else tail,
+    )
+    return made, _about(log, given)
+
+
+def place(log: RunLog, note: Callable[[str], None]) -> str:
+    """HOST:FILE of the log as it was found, else as the record has it; a note if it was not found. Raises NotFound."""
+    given = Follower(log, lambda _: None, note, -1).give(follow=False)
+    record = log.seen.record
+    file = given.file or (record.log if record else None)
+    if not file:
+        raise NotFound(f"nobody knows where the output of run {log.seen.run} is: {given.reason}")
+    if not given.whole:
+        note(f"warning: nobody could be asked whether it is there: {given.reason}")
+    return file
+
+
+def _about(log: RunLog, given: Given, joined: bool = False) -> str:
+    """Its end, its place, and the part that was given out; ``joined``: all, the rest of it from the record."""
+    record = log.seen.record
+    file = given.file or (record.log if record else None)
+    if given.whole:
+        where = f"from {given.place}" + (f"; whole output in {file}" if file else "")
+    elif record is not None and log.seen.ended and not (record.log or record.tail or given.offset > 0):
+        where = f"this run has no log: jig {log.jig} wrote none, or annealer.log_dir was not set"
+    else:
+        read = f"read up to byte {given.offset}; " if given.offset > 0 else ""
+        end = "the rest" if joined else "the end"
+        end = f"{end}, as recorded" if record and record.tail else "no output is kept"
+        where = f"{read}{given.reason}; {end}{f'; whole output in {file}' if file else ''}"
+    return f"{log.noderole}, run {log.seen.run}: {ended(record) if record else 'still running'}; {where}"
+
+
+def begun(performer: Performer, opened: Session, name: str) -> None:
+    """Return when a noderole runs, or does not wait to run any more; raises NotFound."""
+    from nodepool_ocb.store.client import codec
+
+    vertex = noderole_of(performer.load(opened), name)
+    woken, said = threading.Event(), False
+    path = paths.noderole(vertex.role, vertex.node.name)
+    opened.watch(path, lambda *_: woken.set())
+    while True:
+        woken.clear()  # before it is read: a change during the read must wake us again
+        try:
+            znode = opened.get(path)
+        except Unavailable:
+            woken.wait(LOOK_SECONDS)
+            continue
+        if znode is None:
+            raise NotFound(f"{vertex.name} was deleted before it ran")
+        record = codec.decode(NodeRole, znode)
+        if not _waits(record):
+            return
+        if not said:
+            performer.caller.note(f"{vertex.name} waits ({record.state}): its output comes when it runs")
+            performer.caller.note(f"why it waits: nodepool-ocb noderole explain {vertex.name}")
+            said = True
+        woken.wait(LOOK_SECONDS)
+
+
+def _waits(record: NodeRole) -> bool:
+    return record.state in (State.TODO, State.BLOCKED) or (record.state is State.ACTIVE and record.refresh)
