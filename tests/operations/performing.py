@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
 
 from nodepool_ocb.config import Settings, ZooKeeperSettings
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.operation import Call
 from nodepool_ocb.operations.performer import Performer
-from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.client.session import Session, Stats
 
 
 class ListeningCaller:
@@ -51,3 +55,19 @@ class InterruptedPerformer(Performer):
 def calm(settings: ZooKeeperSettings, **call: object) -> InterruptedPerformer:
     """A performer that is alone."""
     return InterruptedPerformer(settings, lambda: None, **call)
+
+
+@contextmanager
+def faster_writer(meanwhile: Callable[[], object]) -> Iterator[list[int]]:
+    """Another writer acts before the first commit within the block; the list has an item when it has acted."""
+    real, done = Session.commit, list[int]()
+
+    def commit(session: Session, changes: Sequence[Change]) -> Stats:
+        if not done:
+            done.append(1)
+            meanwhile()
+        return real(session, changes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "commit", commit)
+        yield done

@@ -14,8 +14,7 @@ import click
 
 from nodepool_ocb.cli.kit import completion
 from nodepool_ocb.cli.kit.performing import performer
-from nodepool_ocb.engine.selection import Facts
-from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.operation import Lookup, Steps
 from nodepool_ocb.operations.performer import Reader
@@ -116,27 +115,6 @@ class Nodes(_Asked["NodeView"]):
         return selection.nodes(world, self._given, self._selector)
 
 
-class Noderoles(_Asked["Vertex"]):
-    """The noderoles that a verb is for."""
-
-    what = NODEROLES
-
-    def again(self, world: World) -> list[Vertex]:
-        """The same, once they are chosen."""
-        return selection.noderoles_again(world, self._chosen, resolved=self.scope)
-
-    def left(self, world: World) -> list[Vertex]:
-        """Those that were chosen and are still there."""
-        return [vertex for name in self._chosen if (vertex := world.vertex(name)) is not None]
-
-    def names(self, _: World) -> list[str]:
-        """The names of the chosen ones, also of those that are gone: for a wait."""
-        return list(self._chosen)
-
-    def _steps(self, world: World) -> Steps[list[Vertex]]:
-        return selection.noderoles(world, self._given, self._selector)
-
-
 def nodes_meant(opened: Session, world: World, selector: str | None) -> frozenset[str] | None:
     """The names of all nodes that a selector means; None without one."""
     return _matched(opened, world, selection.MatchNodes(selector))
@@ -160,13 +138,6 @@ def divided(words: Sequence[str], selector: str | None, what: str) -> tuple[Sequ
     if selector is not None and len(words) > 1:
         raise click.UsageError(f"with -l only {what} is given, and no names")
     return words[:-1], words[-1]
-
-
-def facts(opened: Session, world: World) -> Facts:
-    """The facts that selectors ask for beside the records."""
-    reader = Reader(performer(), opened, {})
-    reader.world = world
-    return selection.facts(reader)
 
 
 def listed(lines: Iterable[str]) -> Iterator[str]:

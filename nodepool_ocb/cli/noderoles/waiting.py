@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 from msgspec import UNSET, UnsetType
 
-from nodepool_ocb.cli.kit import journal, output, session
+from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.noderoles.committing import say_what_is_left
@@ -17,32 +17,22 @@ from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import InError, OcbError, TimedOut
 from nodepool_ocb.model.records import State
-from nodepool_ocb.operations import following
 from nodepool_ocb.operations.commits.committing import Committed
 from nodepool_ocb.operations.operation import Operation, Performed
-from nodepool_ocb.operations.performer import Decide
 from nodepool_ocb.operations.waiting import Choose, WaitStatus, error, standings
 from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.pictures.matrix import RANK
 from nodepool_ocb.views.pictures.tally import sentence
-from nodepool_ocb.views.progress import AwaitedRow, WaitDocument, held_up
+from nodepool_ocb.views.progress import AwaitedRow, WaitDocument
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from nodepool_ocb.engine.world import World
-    from nodepool_ocb.store.world.changeset import ChangeSet
 
 LIVE: Final = 12  # noderoles below the count, on a terminal
 FEW: Final = 4  # that are named to somebody who interrupts
 MOST: Final = 12  # that are named at the end
 
 T = TypeVar("T")
-
-
-def worlds(deadline: float | None, tick_seconds: float | None = None) -> Iterator[tuple[World, ChangeSet]]:
-    """For verbs that are not operations yet: ``operations.following.worlds``."""
-    return following.worlds(performer(), deadline, tick_seconds)
 
 
 def wait(
@@ -79,12 +69,6 @@ def wait(
         raise ended
 
 
-def say_what_holds_up(world: World, names: Iterable[str]) -> None:
-    """For verbs that are not operations yet: ``WaitStatus.held_up``."""
-    for each in held_up(world, names, time.time()):
-        output.say(each)
-
-
 def _say_next_step(last: WaitStatus, *, settled: bool) -> None:
     now = last.progress
     deployments = last.deployments(now.failed)
@@ -106,26 +90,6 @@ def refuse_settled_alone(*, wait: bool, dry_run: bool) -> None:
     """Raises UsageError for ``--settled`` without a wait."""
     if asked("settled") and (not wait or dry_run):
         raise click.UsageError("--settled goes with --wait")
-
-
-def change_and_wait(
-    decide: Decide,
-    choose: Choose | None,
-    timeout_seconds: float | None,
-    dry_run: bool = False,
-    explanations: Sequence[str] = (),
-) -> None:
-    """Write what ``decide`` gives; then print that, or wait for the noderoles of ``choose`` and print how it ended.
-
-    ``explanations``, which ``decide`` may fill, say why of what a dry run would change.
-    """
-    refuse_settled_alone(wait=choose is not None, dry_run=dry_run)
-    with session.session() as opened:
-        changes = session.change(opened, decide, dry_run)
-    if choose is None or dry_run:
-        session.report(changes, dry_run, explanations)
-    else:
-        wait(choose, timeout_seconds, changes=journal.rows(changes))
 
 
 def perform_and_wait(

@@ -15,9 +15,10 @@ import click
 
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.live import Screen, lively
-from nodepool_ocb.cli.noderoles import waiting
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.pictures.scope import Scope
 from nodepool_ocb.model.records import Deployment, DeploymentRole, Role, State
+from nodepool_ocb.operations import following
 from nodepool_ocb.views.pictures import layout
 from nodepool_ocb.views.pictures.matrix import Matrix, Moved
 
@@ -47,7 +48,7 @@ def followed(scope: Scope, tick_seconds: float | None = None) -> Iterator[tuple[
     """The matrix at once and after every change, with what moved; at every tick, too."""
     matrix = Matrix(scope.has)
     first = True
-    for world, touched in waiting.worlds(None, tick_seconds):
+    for world, touched in following.worlds(performer(), None, tick_seconds):
         begun = time.monotonic()
         whole = first or touched.has(Deployment, DeploymentRole, Role)
         moved = scope.look(world) if touched or first else set()

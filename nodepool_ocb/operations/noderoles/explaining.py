@@ -30,7 +30,15 @@ class NoderoleExplain(Operation[list[tuple[View, str]]], frozen=True, kw_only=Tr
     verb = "explain"
     right = Right.VIEWER
     reads = (
-        *(ReadWorld, selection.ResolveNoderoles, ReadSkippedTasks, ReadSpoiled, ReadNewestRollout, ReadRollout, ReadRuns),
+        *(
+            ReadWorld,
+            selection.ResolveNoderoles,
+            ReadSkippedTasks,
+            ReadSpoiled,
+            ReadNewestRollout,
+            ReadRollout,
+            ReadRuns,
+        ),
         *outdated.READS,
     )
 

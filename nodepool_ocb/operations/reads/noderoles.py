@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Invalid, Spoiled
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Json, Run, Set
 from nodepool_ocb.operations.operation import Lookup
@@ -110,6 +110,37 @@ class ReadAttributesAt(Lookup[AttributesRead], frozen=True):
 
         znode = reader.session.get(self.path)
         return AttributesRead(self.path, codec.attributes(znode), znode.version if znode else None)
+
+
+class OwnedBlob(msgspec.Struct, frozen=True):
+    """The attributes that a noderole keeps in a znode of their own."""
+
+    name: str  # of the noderole and the layer
+    role: str
+    path: str
+    value: Mapping[str, Json]
+    version: int
+
+
+class ReadOwnedBlobs(Lookup[list[OwnedBlob]], frozen=True):
+    """Attributes that exist, of ``wanted``: name, role and path of each. A note names those that cannot be decoded."""
+
+    records = "attributes of noderoles"
+
+    wanted: tuple[tuple[str, str, str], ...]
+
+    def answer(self, reader: Reader) -> list[OwnedBlob]:
+        from nodepool_ocb.store.client import codec
+
+        found: list[OwnedBlob] = []
+        znodes = reader.session.get_many([path for *_, path in self.wanted])
+        for (name, role, path), znode in zip(self.wanted, znodes, strict=True):
+            try:
+                if znode is not None:
+                    found.append(OwnedBlob(name, role, path, codec.attributes(znode), znode.version))
+            except Spoiled as wrong:
+                reader.performer.caller.note(f"warning: {wrong}")
+        return found
 
 
 class ReadSkippedTasks(Lookup[list[tuple[str, str, str]]], frozen=True):

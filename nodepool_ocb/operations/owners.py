@@ -1,0 +1,41 @@
+"""All attributes of a cluster by owner, for operations that look for secrets among them. Pure: each function yields its reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine.inputs.layers import BLOBS
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.operations.operation import Steps
+from nodepool_ocb.operations.reads.noderoles import OwnedBlob, ReadOwnedBlobs
+from nodepool_ocb.views.cluster import Owned
+
+READS: Final = (ReadOwnedBlobs,)
+
+
+def of(world: World, roles: Collection[str] | None = None) -> Steps[list[Owned]]:
+    """The attributes of roles, of roles in deployments, and of noderoles; ``roles``: of these alone."""
+    found: list[Owned] = []
+    for name, role in sorted(world.roles.items()):
+        if roles is None or name in roles:
+            found.append((f"role {name}", name, role.record.template))
+    for (deployment, name), stored in sorted(world.deployment_roles.items()):
+        if roles is None or name in roles:
+            found.append((f"{name} in {deployment} (user)", name, stored.record.user))
+            found.append((f"{name} in {deployment} (system)", name, stored.record.system))
+    own = yield from blobs(world, roles)
+    return [*found, *((each.name, each.role, each.value) for each in own)]
+
+
+def blobs(world: World, roles: Collection[str] | None = None) -> Steps[list[OwnedBlob]]:
+    """The attributes of all noderoles, or of those of these roles; a note names those that cannot be decoded."""
+    vertices = [each for each in world.vertices() if roles is None or each.role in roles]
+    wanted = [
+        (f"{vertex.name} ({layer})", vertex.role, path)
+        for vertex in sorted(vertices, key=lambda each: each.name)
+        for layer, path in zip(BLOBS, unreadable.blobs(vertex), strict=True)
+    ]
+    found = yield from ReadOwnedBlobs(tuple(wanted))
+    return found
