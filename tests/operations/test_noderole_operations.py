@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import deployments
-from nodepool_ocb.errors import Conflict, NotFound
-from nodepool_ocb.model import paths
+from nodepool_ocb.errors import Conflict, NotFound, Stale
+from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Deployment, Node, NodeRole, Set, State
 from nodepool_ocb.operations.deployments.changing import DeploymentCommit, DeploymentCreate, DeploymentPropose
 from nodepool_ocb.operations.deployments.configuring import DeploymentSet
@@ -73,15 +73,52 @@ def test_an_unbind_takes_away_no_more_than_was_agreed_to(zk_settings: ZooKeeperS
     assert len(mine.heard.agreed) == 1
 
 
-def test_a_retry_waits_for_the_noderoles_of_all_its_attempts(world: Session, zk_settings: ZooKeeperSettings) -> None:
+def test_a_retry_goes_on_behind_its_first_transaction_and_waits_for_the_noderoles_of_both(
+    world: Session, zk_settings: ZooKeeperSettings
+) -> None:
     calm(zk_settings).perform(NoderoleCommit(noderoles=(BASE, MIDDLE, TOP)))
-    for name in (BASE, MIDDLE):
-        becomes(world, name, state=State.ERROR, reason="broken")
-    mine = InterruptedPerformer(zk_settings, lambda: becomes(world, TOP, by="another"))
-    operation = NoderoleRetry(failed=True)
-    done = mine.perform(operation)
+    becomes(world, BASE, state=State.ERROR, reason="broken")
+    becomes(world, MIDDLE, state=State.TODO, not_before=9e10)
+    real, sent = Session.commit, list[int]()
+
+    def commit(session: Session, changes: Sequence[Change]) -> Stats:
+        sent.append(1)
+        if len(sent) == 2:  # another writer is faster than the second transaction
+            vertex = load_world(world).nodes[N1].noderoles["base"]
+            real(world, [Set(paths.noderole("base", N1), replace(vertex.record, by="another"), vertex.version)])
+        return real(session, changes)
+
+    mine, operation = calm(zk_settings), NoderoleRetry(noderoles=(BASE, MIDDLE))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "commit", commit)
+        done = mine.perform(operation)
+    assert (len(sent), mine.reads) == (3, 2)
     assert set(operation.awaited(load_world(world), done.answer)) == {BASE, MIDDLE}
     assert states(world)[BASE] is State.TODO
+    assert load_world(world).nodes[N1].noderoles["middle"].record.not_before == 0.0
+
+
+def test_a_retry_of_all_failed_waits_for_those_that_an_attempt_before_moved(
+    world: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    calm(zk_settings).perform(NodeCreate(name=N2, node=Node(deployment="lab")))
+    calm(zk_settings).perform(NodeBind(nodes=(N2,), roles=("base",)))
+    calm(zk_settings).perform(DeploymentCommit(name="lab"))
+    for name in (BASE, f"base@{N2}"):
+        becomes(world, name, state=State.ERROR, reason="broken")
+    real, sent = Session.commit, list[int]()
+
+    def commit(session: Session, changes: Sequence[Change]) -> Stats:
+        sent.append(1)
+        if len(sent) == 2:
+            raise Stale("another writer was faster", paths.node(N1))
+        return real(session, changes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "MOST_CHANGES", 1)
+        patch.setattr(Session, "commit", commit)
+        done = calm(zk_settings).perform(NoderoleRetry(failed=True))
+    assert set(done.answer.chosen) == {BASE, f"base@{N2}"}
 
 
 # -- races --

@@ -22,6 +22,7 @@ from nodepool_ocb.operations.nodes.committing import NodeCommit
 from nodepool_ocb.operations.nodes.creating import NodeCreate
 from nodepool_ocb.operations.nodes.deleting import NodeDelete
 from nodepool_ocb.operations.operation import Call, Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.performer import Reader
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.store import journal
 from nodepool_ocb.store.client.session import Session, Stats
@@ -239,3 +240,12 @@ def test_an_operation_reads_and_writes_only_as_it_declares(
     Undeclared.reads, Undeclared.writes = reads, writes
     with pytest.raises(AssertionError, match=lacks):
         calm(zk_settings).perform(Undeclared())
+
+
+@pytest.mark.usefixtures("world")
+def test_a_note_of_a_lookup_is_sent_one_time_in_a_call(zk_settings: ZooKeeperSettings) -> None:
+    mine, kept = calm(zk_settings), dict[object, object]()
+    with mine.session() as opened:
+        for _ in range(2):  # attempts
+            Reader(mine, opened, kept).note_one_time("a part of the secret is short")
+    assert mine.heard.notes == ["a part of the secret is short"]

@@ -178,8 +178,9 @@ class NoderoleRetry(NoderoleAct, frozen=True, kw_only=True):
         pausing = [vertex for vertex in chosen if vertex.record.state is State.TODO and vertex.record.not_before > now]
         if self.selector is not None:
             chosen = [vertex for vertex in chosen if vertex.record.state is State.ERROR or vertex in pausing]
-        for vertex in chosen:
-            if vertex.record.state is not State.ERROR and vertex not in pausing:
+        moved_before = committing.moved(situation.written)
+        for vertex in chosen if self.selector is None else ():
+            if vertex.record.state is not State.ERROR and vertex not in pausing and vertex.name not in moved_before:
                 hint = f"ask: nodepool-ocb noderole explain {vertex.name}"
                 raise Conflict(f"{vertex.name} is {vertex.record.state}; retry is for what failed; {hint}")
         hurried = ((v, replace(v.record, not_before=0.0, by=situation.by)) for v in pausing)
@@ -187,7 +188,7 @@ class NoderoleRetry(NoderoleAct, frozen=True, kw_only=True):
         broken = [vertex for vertex in chosen if vertex.record.state is State.ERROR]
         moved = commands.apply_to(world, chosen, Event.RETRY, now, situation.by)
         yield from reservations.guarded(world, broken, moved, self.force)
-        return NoderolesChosen(chosen=tuple(dict.fromkeys([*committing.moved(situation.written), *names])))
+        return NoderolesChosen(chosen=tuple(dict.fromkeys([*moved_before, *names])))
 
 
 def _failed(world: World, deployment: str | None) -> list[Vertex]:
