@@ -62,6 +62,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     written: tuple[
         Change, ...
     ] = ()  # by this call so far: of rounds and attempts before; in a dry run, of rounds before
+    transactions: int = 0  # that these changes were written in
 
     @property
     def by(self) -> str:

@@ -56,6 +56,7 @@ class Performer:
         self.caller = caller
         self.settings = settings  # raises Invalid
         self.journal = Journal(call)
+        self._transactions = 0  # of the operation under way
 
     # -- reading --
 
@@ -110,6 +111,7 @@ class Performer:
             with self.session() as own:
                 return self.perform(operation, own)
         self.journal.verb = operation.title()
+        self._transactions = 0
         kept: dict[object, Any] = {}
         changes: list[Change] = []
         answers: list[T] = []
@@ -135,6 +137,7 @@ class Performer:
             local_now=time.time(),
             settings=self.settings(),
             written=tuple(changes),
+            transactions=self._transactions,
         )
 
     # -- writing --
@@ -191,6 +194,7 @@ class Performer:
                     else:
                         opened.commit(transaction)
                     changes += transaction
+                    self._transactions += 1
             except Stale as stale:
                 if attempt == ATTEMPTS:
                     raise Stale(f"others keep changing the same things ({stale}); try again", stale.path) from stale

@@ -68,3 +68,8 @@ def plan(
         tuple(planning.moved),
         planning.world,
     )
+
+
+def removable(world: World, wanted: Wanted, about: Circumstances) -> list[str]:
+    """The paths whose deletions ``plan`` may ask ``removal`` for."""
+    return pruning.places(Planning(world, wanted, about, {}))

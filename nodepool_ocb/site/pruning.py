@@ -46,6 +46,19 @@ def prune(plan: Planning, removal: Removal) -> None:
         _delete(plan, view, going)
 
 
+def places(plan: Planning) -> list[str]:
+    """The paths whose deletions ``prune`` may ask for; none if it refuses."""
+    scope = plan.wanted.deployments.keys() - {deployments.SYSTEM}
+    try:
+        goes = list(_nodes(plan, scope))
+        vertices = [each for vertex in _noderoles(plan, scope) for each in binding.removable(vertex)]
+        vertices += [vertex for view in goes for vertex in nodes.going(view)]
+    except Conflict:
+        return []
+    found = [paths.noderole(each.role, each.node.name) for each in vertices] + [paths.node(view.name) for view in goes]
+    return list(dict.fromkeys(found))
+
+
 def _nodes(plan: Planning, scope: set[str]) -> Iterator[NodeView]:
     of_tasks = {view.name for name in scope for view in deployments.of_tasks(plan.world, name)}
     for fqdn, view in sorted(plan.world.nodes.items()):

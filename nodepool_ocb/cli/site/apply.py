@@ -6,10 +6,14 @@ from collections.abc import Sequence
 
 import click
 
+from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, yes_option
+from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.cli.site import sources
+from nodepool_ocb.operations.site.applying import ApplySite
 
 
-@click.command(cls=Verb, writes=True)
+@click.command(cls=Verb, operation=ApplySite)
 @click.option(
     "-f",
     "--file",
@@ -30,7 +34,7 @@ def command(files: Sequence[str], prune: bool, yes: bool, dry_run: bool) -> None
     The whole is planned first, and refused where anything of it cannot be. Then the plan is written, and nothing else; after
     an interruption the same command goes on. docs/site.md has the format.
     """
-    from nodepool_ocb.cli.site import sources
-    from nodepool_ocb.cli.site.carrying import Carrying
-
-    Carrying(sources.wanted(files), prune=prune, yes=yes, dry_run=dry_run).carry()
+    performed = perform(ApplySite(wanted=sources.wanted(files), prune=prune), dry_run=dry_run, yes=yes)
+    session.report_performed(performed)
+    for sentence in performed.answer.after:
+        output.say(sentence)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, selecting, session, terminal
+from nodepool_ocb.cli.kit import completion, output, selecting, terminal
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.engine import deployments
-from nodepool_ocb.engine.world import NodeView, World
-from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Json
-from nodepool_ocb.operations.names import deployment_of
-
-if TYPE_CHECKING:
-    from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.operations.site.exporting import ExportSite
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, operation=ExportSite)
 @selecting.nodes_argument
 @selecting.selector_option
 @click.option("--deployment", shell_complete=completion.deployments, help="Only nodes of it, and of those below it.")
@@ -32,46 +24,14 @@ def command(fqdns: Sequence[str], selector: str | None, deployment: str | None, 
 
     Two exports of one state are the same, line for line. docs/site.md says what is in it and what is not.
     """
-    from nodepool_ocb.site import exporting
-
-    asked = selecting.Nodes(fqdns, selector) if fqdns or selector is not None else None
-    with session.session() as opened:
-        world = session.load(opened)
-        views = _chosen(world, deployment, asked.of(opened, world) if asked else None)
-        kept = _kept(opened, views)
-    document = exporting.document(
-        world, views, kept, whole=asked is None and deployment is None, catalogue=not no_roles
-    )
+    chosen = bool(fqdns) or selector is not None
+    names = selecting.nodes_given(fqdns, selector) if chosen else ()
+    operation = ExportSite(nodes=names, selector=selector, deployment=deployment, catalogue=not no_roles)
+    found = perform(operation).answer
     if output.chosen() == "json":
-        terminal.document(document)
+        terminal.document(found.document)
     elif output.chosen() == "name":
-        for view in views:
-            terminal.text(view.name)
+        for name in found.nodes:
+            terminal.text(name)
     else:
-        terminal.yaml_document(document)
-
-
-def _chosen(world: World, deployment: str | None, asked: Collection[NodeView] | None) -> list[NodeView]:
-    from nodepool_ocb.site import exporting
-
-    views = exporting.chosen(world)
-    if asked is not None:
-        meant = {view.name for view in asked}
-        views = [view for view in views if view.name in meant]
-    if deployment is None:
-        return views
-    deployment_of(world, deployment)
-    line = deployments.below(world, deployment)
-    return [view for view in views if view.record is not None and view.record.deployment in line]
-
-
-def _kept(opened: Session, views: list[NodeView]) -> dict[str, Json]:
-    """What users gave to the noderoles of these; raises Invalid where that cannot be read."""
-    from nodepool_ocb.site import exporting
-    from nodepool_ocb.store.client import blobs
-
-    folders = [paths.noderole(each.role, view.name) for view in views for each in exporting.noderoles(view)]
-    found = blobs.read(opened, folders, ["user"])
-    if found.unreadable:
-        raise Invalid(list(found.unreadable.values()))
-    return dict(found.blobs)
+        terminal.yaml_document(found.document)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from nodepool_ocb.cli.kit import completion
+from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
-from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import Conflict, NotFound
-from nodepool_ocb.site.wanted import Wanted
+from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.cli.site import sources
+from nodepool_ocb.errors import NotFound
+from nodepool_ocb.operations.site import documents
+from nodepool_ocb.operations.site.applying import NodeImport
 
 
-@click.command("import", cls=Verb, writes=True)
+@click.command("import", cls=Verb, operation=NodeImport)
 @click.argument("file", type=click.Path(path_type=str), metavar="FILE|-")
 @click.option("--deployment", shell_complete=completion.deployments, help="Of nodes that have no other in the file.")
 @click.option("--tag", "tags", multiple=True, help="Of nodes that have no tags of their own in a table.")
@@ -28,43 +31,17 @@ def import_(
     The first line of a table names its columns: fqdn, address, tags, labels, label:NAME, rack, user, deployment, ... Nodes that
     are as the file says stay; one that is otherwise is refused without --update.
     """
-    from nodepool_ocb.cli.site.carrying import Carrying
-
     defaults: dict[str, Any] = {} if deployment is None else {"deployment": deployment}
-    wanted = _read(file, domain, {**defaults, "tags": tags} if tags else defaults)
+    text, name = _read(file)
+    wanted = documents.nodes(text, name, domain, {**defaults, "tags": tags} if tags else defaults)
+    performed = perform(NodeImport(wanted=wanted, update=update), dry_run=dry_run)
+    session.report_performed(performed)
+    for sentence in performed.answer.after:
+        output.say(sentence)
 
-    def judge(world: World, wanted: Wanted) -> None:
-        if not update:
-            refuse_others(world, wanted)
 
-    Carrying(wanted, dry_run=dry_run).carry(judge)
-
-
-def _read(file: str, domain: str | None, defaults: dict[str, Any]) -> Wanted:
-    """By what it looks like: an inventory is a JSON object."""
-    from pathlib import Path
-
-    from nodepool_ocb.cli.site import sources
-    from nodepool_ocb.documents import document as documents
-    from nodepool_ocb.site import ansible, reading, spreadsheet
-
+def _read(file: str) -> tuple[str, str]:
+    """The text of a file, or of stdin, and the name for its faults."""
     if file != sources.STDIN and not Path(file).exists():
         raise NotFound(f"{file} does not exist")
-    text, name = sources.text(file), "stdin" if file == sources.STDIN else file
-    if not text.lstrip().startswith("{"):
-        return spreadsheet.read(text, name, defaults)
-    found = documents.load_all(text, name, most=reading.MOST)
-    return ansible.read(found[0], domain, defaults)
-
-
-def refuse_others(world: World, wanted: Wanted) -> None:
-    """Raises Conflict where a node exists and is otherwise."""
-    problems = []
-    for fqdn, each in wanted.nodes.items():
-        view = world.nodes.get(fqdn)
-        record = view.record if view is not None else None
-        other = [name for name, value in each.fields.items() if record is not None and getattr(record, name) != value]
-        if other:
-            problems.append(each.place.fault(f"exists already, with other {', '.join(other)}; --update changes it"))
-    if problems:
-        raise Conflict("\n".join(problems))
+    return sources.text(file), "stdin" if file == sources.STDIN else file

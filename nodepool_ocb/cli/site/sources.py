@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents.document import Document
 from nodepool_ocb.errors import Invalid, NotFound
-from nodepool_ocb.site import reading
-from nodepool_ocb.site.wanted import Wanted
+from nodepool_ocb.operations.site import documents as reading
+
+if TYPE_CHECKING:
+    from nodepool_ocb.operations.site.documents import Wanted
 
 STDIN: Final = "-"
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
@@ -31,7 +33,7 @@ def wanted(sources: Iterable[str]) -> Wanted:
         raise Invalid(problems)
     if not found:
         raise Invalid("no document is in these files; nodepool-ocb export prints one")
-    return reading.read(found)
+    return reading.wanted(found)
 
 
 def _files(source: str) -> Iterator[Path | None]:
