@@ -9,7 +9,8 @@ import click
 
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.kit.selecting import nodes_meant, selector_option
+from nodepool_ocb.cli.kit.performing import perform, performer
+from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.cli.rollouts import stages
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine.deployments import SYSTEM
@@ -17,6 +18,9 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.operations.names import deployment_of
+from nodepool_ocb.operations.performer import Reader
+from nodepool_ocb.operations.rollouts import selecting
+from nodepool_ocb.operations.rollouts.selecting import RolloutSelect
 
 if TYPE_CHECKING:
     from nodepool_ocb.rollout.plan import Plan
@@ -55,7 +59,7 @@ def deployment_meant(world: World, wanted: str | None) -> str:
     return own[0] if own else SYSTEM
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, local="It checks files of this host.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @name_option
 def check(files: Sequence[str], name: str | None) -> None:
@@ -143,13 +147,12 @@ def remark_virtual(world: World, deployment: str) -> None:
 
 def inventory_meant(opened: Session, world: World, deployment: str, selector: str | None) -> Mapping[str, Node]:
     """The machines of a deployment that a rollout is about: all, or those that a selector means."""
-    from nodepool_ocb.rollout.selectors import inventory
+    reader = Reader(performer(), opened, {})
+    reader.world = world
+    return reader.run(selecting.inventory(world, deployment, selector))
 
-    meant = nodes_meant(opened, world, selector)
-    return {name: node for name, node in inventory(world, deployment).items() if meant is None or name in meant}
 
-
-@click.command(cls=Verb)
+@click.command(cls=Verb, operation=RolloutSelect)
 @click.argument("selectors", nargs=-1, metavar="[SELECTOR]...")
 @deployment_option
 @selector_option
@@ -158,22 +161,6 @@ def select(selectors: Sequence[str], deployment: str, selector: str | None) -> N
 
     nodepool-ocb rollout select '{node_tags: [control], rack_names: [rack03]}' '{node_names: [ntp01]}' -o name
     """
-    from nodepool_ocb.rollout import reading
-    from nodepool_ocb.rollout import selectors as selecting
-    from nodepool_ocb.views.rollouts import strategies
-
-    problems: list[str] = []
-    wanted = []
-    for number, text in enumerate(selectors, 1):
-        try:
-            wanted.append(reading.selector(text, f"selector {number}"))
-        except Invalid as wrong:
-            problems += wrong.problems
-    if problems:
-        raise Invalid(problems)
-    with session.session() as opened:
-        world = session.load(opened)
-        deployment_of(world, deployment)
-        nodes = inventory_meant(opened, world, deployment, selector)
-    rows = strategies.selected(selecting.select(wanted, nodes), nodes)
-    output.things(rows, ("name", "deployment", "rack", "tags", "labels"))
+    selecting.parsed(selectors)
+    operation = RolloutSelect(selectors=tuple(selectors), deployment=deployment, selector=selector)
+    output.things(perform(operation).answer, ("name", "deployment", "rack", "tags", "labels"))
