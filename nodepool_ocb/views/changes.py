@@ -1,4 +1,4 @@
-"""What a command changed, or would change, as people name it."""
+"""The changes that a command made, or would make, with the names that people use."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def keeps(vertex: Vertex) -> ChangeRow:
 
 
 class DetailedRow(View, frozen=True, kw_only=True):
-    """A change for the eye: what it does to fields is one text."""
+    """A change as a row of a table: the changes of its fields are one text."""
 
     row: ChangeRow
     fields: str
@@ -70,7 +70,7 @@ class DetailedRow(View, frozen=True, kw_only=True):
 
 
 class ChangesDocument(View, frozen=True, kw_only=True):
-    """What a command changed; the last four where there is such a thing."""
+    """The changes of a command. The fields after ``explanations`` are left out where the command does not set them."""
 
     dry_run: bool
     changes: tuple[ChangeRow, ...]
@@ -99,7 +99,11 @@ Before: TypeAlias = Mapping[tuple[str, int], Json]
 
 
 def rows(changes: Iterable[Change], parse: Parse, before: Before | None = None) -> tuple[ChangeRow, ...]:
-    """Without what only keeps order: checks, fences, gates, the structure, empty znodes."""
+    """The changes as rows.
+
+    Left out are changes that only keep order: checks, gates, fences, the structure, empty znodes, the making and
+    deletion of claims. Entries of the journal are left out too.
+    """
     return tuple(row for change in changes if (row := _row(change, parse, before or {})) is not None)
 
 
@@ -130,7 +134,9 @@ def _row(change: Change, parse: Parse, before: Before) -> ChangeRow | None:
 
 
 def _fields(change: Change, before: Before) -> tuple[FieldRow, ...]:
-    """What differs; of what is made, where people gave its values."""
+    """The fields that differ. Of a created record: attributes, and the fields of a node or a deployment role; none of
+    other records.
+    """
     if not isinstance(change, Create | Set):
         return ()
     old = {} if isinstance(change, Create) else before.get((change.path, change.version))
@@ -150,13 +156,13 @@ def _fields(change: Change, before: Before) -> tuple[FieldRow, ...]:
 
 
 def _check(new: Json) -> FieldRow:
-    """That a check was asked for, or is not any more; how it is kept is nobody's concern."""
+    """Whether a check was requested or withdrawn. The fields by which it is recorded are not shown."""
     return FieldRow(field="check", new="asked for") if new is not None else FieldRow(field="check", old="asked for")
 
 
 @cache  # a kind of record is looked at for every change of one
 def _defaults(kind: type[Record]) -> Mapping[str, Json]:
-    """What a field is that does not stand in the JSON."""
+    """The default of each field, by its name in JSON. A record in JSON leaves out fields with their default."""
     found = {}
     for each in msgspec.structs.fields(kind):
         if each.default is not msgspec.NODEFAULT:
@@ -167,7 +173,7 @@ def _defaults(kind: type[Record]) -> Mapping[str, Json]:
 
 
 def _of_world(change: Change, data: object, place: OfWorld | None) -> tuple[str, str] | None:
-    """The kind and the name of what stands at a path below /ocb."""
+    """The kind and the name of the record at a path below /ocb."""
     if (place is None and data is None) or isinstance(data, Gate):
         return None
     if place is None:
@@ -179,7 +185,8 @@ def _of_world(change: Change, data: object, place: OfWorld | None) -> tuple[str,
 
 
 def _of_parts(path: str) -> tuple[str, str] | None:
-    """The kind and the name of what no world shows; None for what is a part of a whole that has a change of its own.
+    """The kind and the name of a record that a World does not have. None for a part of a record that has a change of
+    its own.
 
     >>> _of_parts("/ocb/nodes/n1.example.com/noderoles/ntp-client/user")
     ('attributes', 'ntp-client@n1.example.com (user)')

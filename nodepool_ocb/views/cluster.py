@@ -12,7 +12,7 @@ from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Json, Role
 from nodepool_ocb.views.view import View, plain
 
-SHOWN: Final = 4000  # characters of what a record holds, in a table; the other forms have all
+SHOWN: Final = 4000  # characters of a record's data in a table; the other formats have all
 
 
 class ClusterRow(View, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class ClusterRow(View, frozen=True, kw_only=True):
 
 
 class RightsRow(View, frozen=True, kw_only=True):
-    """A znode whose rights are not those of the configuration."""
+    """A znode with rights that differ from the configuration."""
 
     path: str
     found: tuple[str, ...]  # a grant each
@@ -33,7 +33,7 @@ class RightsRow(View, frozen=True, kw_only=True):
 
 
 class RecordDocument(View, frozen=True, kw_only=True):
-    """What is at a path."""
+    """The record at a path."""
 
     path: str
     kind: str | None
@@ -54,7 +54,7 @@ class Deleted(View, frozen=True, kw_only=True):
 
 
 class Nodepool(View, frozen=True, kw_only=True):
-    """What a nodepool.yaml has, without anything that may be secret."""
+    """The names in a nodepool.yaml, without any value that may be secret."""
 
     file: str
     diskimages: tuple[str, ...]
@@ -72,7 +72,7 @@ class ConfigDocument(View, frozen=True, kw_only=True):
 
 
 def excerpt(document: RecordDocument) -> str:
-    """The beginning of what a record holds."""
+    """The first ``SHOWN`` characters of a record's data, and the number of the rest."""
     left = len(document.data) - SHOWN
     return document.data[:SHOWN] + (f" ... and {left} characters more" if left > 0 else "")
 
@@ -93,13 +93,13 @@ def config_words(document: ConfigDocument) -> dict[str, Json]:
     return words
 
 
-# -- secrets: where they stand, and what opens them; never what they are --
+# -- secrets: their places and keys, never their values --
 
 
 class SecretRow(View, frozen=True, kw_only=True):
-    """A secret among somebody's attributes."""
+    """A secret in attributes."""
 
-    name: str  # whose: "db@n1.example.com (user)", "db in web (user)", "role db"
+    name: str  # of the attributes' owner: "db@n1.example.com (user)", "db in web (user)", "role db"
     attribute: str  # its place: a/b/c
     kind: str  # enc, file, env or vault; plain where it is no secret yet, and declared as one
     key: str | None  # the id of the key that encrypted it
@@ -107,12 +107,12 @@ class SecretRow(View, frozen=True, kw_only=True):
     reference: str | None
 
 
-#: Whose attributes, of which role, and what they are.
+#: The name of the attributes' owner, the role, and the attributes.
 Owned = tuple[str, str, Json]
 
 
 def secrets(owned: Iterable[Owned], catalogue: Mapping[str, Role], keys: Sequence[str]) -> list[SecretRow]:
-    """Every secret in these attributes by whose they are; ``keys``: the ids that are here, the newest first."""
+    """Every secret in these attributes, in their order; ``keys``: the ids of the keys that are here, the newest first."""
     return [
         row
         for name, role, value in owned

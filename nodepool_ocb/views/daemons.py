@@ -15,7 +15,7 @@ class DaemonRow(View, frozen=True, kw_only=True):
     id: str
     state: str
     trouble: str | None  # why it is not ready
-    paused: str | None  # by whom, until when and why it begins nothing new
+    paused: str | None  # the author, end and reason of a pause: it begins nothing new
     host: str
     pid: int
     version: str
@@ -27,7 +27,7 @@ class DaemonRow(View, frozen=True, kw_only=True):
 
 
 def rows(running: Mapping[str, Mapping[str, Daemon | None]]) -> list[DaemonRow]:
-    """The daemons (kind → id → record), by kind and id; one whose record cannot be read (None) is left out."""
+    """The daemons (kind → id → record), by kind and id. A daemon with an unreadable record (None) is left out."""
     return [
         DaemonRow(
             kind=kind,

@@ -21,7 +21,7 @@ class DeploymentRow(View, frozen=True, kw_only=True):
     noderoles: str | None  # how many are in which state: "1 ERROR, 3 ACTIVE"
     since: float
     by: str | None
-    paused: str | None  # by whom, until when and why nothing new begins in it; itself, or the uppermost above it
+    paused: str | None  # the author, end and reason of the pause; its own, or that of the uppermost above it
     deleting: bool  # a deletion in several transactions has begun
 
 
@@ -48,7 +48,7 @@ class DeploymentDocument(View, frozen=True, kw_only=True):
 
     name: str
     record: Deployment
-    paused: str | None  # by whom, until when and why nothing new begins in it; itself, or the uppermost above it
+    paused: str | None  # the author, end and reason of the pause; its own, or that of the uppermost above it
     below: tuple[str, ...]  # the deployments below it
     roles: tuple[Configured, ...]
     noderoles: tuple[Bound, ...]

@@ -1,8 +1,8 @@
-"""Why a noderole stands where it stands, followed up the graph to what really holds it. Pure.
+"""Why a noderole is in its state, followed up the graph to the noderoles that cause it. Pure.
 
-The reasons of one noderole are those by which an annealer decides (engine/readiness.py). A noderole that is BLOCKED waits for
-parents that may wait themselves: its *causes* are the noderoles at the upper end, the failed ones first. One that is
-PROPOSED may wait for its turn in a rollout (rollout.blockers).
+The reasons of one noderole are those by which an annealer decides (engine/readiness.py). A noderole that is BLOCKED
+waits for parents that may wait themselves: its *causes* are the noderoles at the upper end, the failed ones first. One
+that is PROPOSED may wait for its turn in a rollout (rollout.blockers).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TAIL_LINES: Final = 15  # of a failed run
 #: deployment → the name of its newest rollout, and that
 RolloutPointer = Mapping[str, tuple[str, Rollout]]
 
-#: What to do about a wait; with the name of the rollout, and the command lines that let it go on.
+#: The advice for each kind of wait; with the name of the rollout, and the command lines that let it continue.
 ADVICE: Final[Mapping[Kind, str]] = {
     Kind.WAITING: "wait, or look: nodepool-ocb rollout show {rollout}",
     Kind.PAUSED: "{promote}",
@@ -50,7 +50,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     vertex: Vertex
     chain: tuple[Vertex, ...]  # from the noderole that was asked about up to this one, both included
-    reasons: tuple[Reason, ...]  # what holds it
+    reasons: tuple[Reason, ...]  # why it does not run
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class ExplanationDocument(View, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...]
     causes: tuple[CauseRow, ...]
     failed_run: FailedRun | None
-    outdated: OutdatedRow | None = None  # what it would be given now, and its newest run was not
+    outdated: OutdatedRow | None = None  # the inputs that changed since its newest run
 
 
 class SkippedDocument(View, frozen=True):
@@ -128,7 +128,7 @@ def _of_attempt(vertex: Vertex) -> Iterator[Reason]:
 
 
 def explain(world: World, vertex: Vertex, now: float, rollouts: RolloutPointer | None = None) -> Explanation:
-    """Every reason in order: that it is set aside, failed ancestors however far above, then what holds the noderole itself."""
+    """Every reason in order: holds and pauses, failed parents, failed ancestors, the node, then the rest."""
 
     def why(each: Vertex) -> tuple[Reason, ...]:
         turns = tuple(_of_rollouts(world, each, rollouts or {}))
@@ -168,7 +168,7 @@ def _of_rollouts(world: World, vertex: Vertex, rollouts: RolloutPointer) -> Iter
 
 
 def _out_of_turn(reason: Reason) -> Reason:
-    """What to do is the rollout's first: to commit it by hand is to jump the queue."""
+    """The advice to leave the noderole to the rollout. A commit by hand would run it before its turn."""
     if reason.code is not Code.PROPOSED:
         return reason
     return replace(reason, advice=f"leave it to the rollout; or, out of its turn: {reason.advice}")
@@ -236,13 +236,13 @@ def document(
 
 
 def _outdone(reason: Reason, outdated: OutdatedRow | None) -> Reason:
-    """Of what is done and outdated, the commit is what runs it again."""
+    """If the noderole is done and outdated, the advice is the command that runs it again."""
     done = reason.code in (Code.DONE, Code.DESTRUCTIVE_DONE)
     return replace(reason, advice=outdated.advice) if done and outdated is not None else reason
 
 
 def words(document: ExplanationDocument, now: float) -> str:
-    """For people: what was said above is not said again below."""
+    """The explanation as text for people. A cause does not repeat the reasons that stand above it."""
     lines = [f"{document.noderole} is {document.state}{_since(document.since, now)}"]
     for number, reason in enumerate(document.reasons, 1):
         lines += [f"{number}. {reason.code}: {reason.text}{_since(reason.since, now)}", f"   -> {reason.advice}"]

@@ -1,7 +1,7 @@
 """Images, builds and uploads: rows, one image with its builds, and the same for tables.
 
-A build is shown as it stands and not as its record says: one that says ``building`` and that nobody works on any more was
-aborted, an upload of that kind has failed.
+The state that is shown may differ from the record. If no daemon holds the lock, a build that says ``building`` is shown
+as aborted and an upload that says ``uploading`` as failed.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class ImageRow(View, frozen=True, kw_only=True):
     failures: int  # builds that failed since one was ready
     request: Whole[BuildRequest] | None
     pause: Whole[Pause] | None  # while it holds
-    paused_in: str | None  # the file whose configuration pauses it
-    builder: str | None  # the host of whoever builds it now
+    paused_in: str | None  # the configuration file that pauses it
+    builder: str | None  # the host of the builder that builds it now
 
 
 class UploadRow(View, frozen=True, kw_only=True):
     """An upload as it stands."""
 
-    name: str  # what ``upload delete`` takes
+    name: str  # the argument of ``upload delete``
     image: str
     build: str
     provider: str
@@ -74,7 +74,7 @@ class UploadRow(View, frozen=True, kw_only=True):
 class LeakRow(View, frozen=True, kw_only=True):
     """An object at a provider that no record names."""
 
-    name: str  # what ``upload leaks --delete`` takes
+    name: str  # the argument of ``upload leaks --delete``
     provider: str
     external_id: str
     external_name: str
@@ -100,7 +100,7 @@ class ImageDocument(View, frozen=True, kw_only=True):
     """One image with its builds."""
 
     row: ImageRow
-    builder: Whole[LockOwner] | None  # who builds it now
+    builder: Whole[LockOwner] | None  # that builds it now
     next_attempt: float | None  # after failures
     cannot_build: str | None = None  # why no running builder can build it
     builds: tuple[BuildRow, ...]
@@ -114,7 +114,7 @@ class ImageGone(View, frozen=True):
 
 
 class BuildLog(View, frozen=True, kw_only=True):
-    """What a build printed."""
+    """The output of a build."""
 
     image: str
     build: str
@@ -125,7 +125,7 @@ class BuildLog(View, frozen=True, kw_only=True):
 
 
 class BuildWait(View, frozen=True, kw_only=True):
-    """How it ended that somebody waited for a build."""
+    """The result of a wait for a build."""
 
     outcome: str | None  # ready, failed, paused, withdrawn, deleted or timeout
     image: str
@@ -140,7 +140,7 @@ def stands(view: ImageView, build: BuildView) -> BuildState:
 
 
 def upload_stands(upload: UploadView) -> UploadState:
-    """The state that is shown: what nobody sends any more has failed."""
+    """The state that is shown: an upload without a lock that says ``uploading`` has failed."""
     if upload.record.state is UploadState.UPLOADING and not upload.locked:
         return UploadState.FAILED
     return upload.record.state
@@ -230,7 +230,7 @@ class ImageWords(View, frozen=True, kw_only=True):
 
 
 class BuildWaitWords(View, frozen=True, kw_only=True):
-    """The end of a wait for a table; what follows the build only where there is one."""
+    """The end of a wait for a table. The fields after ``build`` are left out if there is no build."""
 
     outcome: str | None
     image: str
@@ -250,7 +250,7 @@ def words(row: ImageRow, now: float) -> ImageWords:
 
 
 def about(document: ImageDocument, now: float) -> ImageWords:
-    """One image, with the reasons of whoever asked for a build or paused it."""
+    """One image for a table, with the reasons of its request and its pause."""
     row, holder = document.row, document.builder.record if document.builder else None
     asked = _because(_asked(row, now), row.request.record.reason if row.request else None)
     paused = _because(_paused(row, now), row.pause.record.reason if row.pause else None)

@@ -1,4 +1,4 @@
-"""Who works on what now: claims on nodes, and locks."""
+"""The work of daemons now: claims on nodes, and locks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClaimRow(View, frozen=True, kw_only=True):
 
 
 class LockRow(View, frozen=True, kw_only=True):
-    """A lock that somebody holds."""
+    """A lock that is held."""
 
     kind: str
     name: str
@@ -63,7 +63,7 @@ def claims(world: World) -> list[ClaimRow]:
 
 
 def locks(holders: Mapping[tuple[str, str], LockOwner | None]) -> list[LockRow]:
-    """The locks ((kind, name) → who holds it) that somebody holds, in the order given."""
+    """The locks that are held, in the order given. The argument is (kind, name) → holder; None: the lock is free."""
     return [
         LockRow(
             kind=kind,

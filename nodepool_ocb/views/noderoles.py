@@ -1,4 +1,4 @@
-"""Noderoles: one a row, one with its attributes and runs, and what a run printed."""
+"""Noderoles: one a row, one with its attributes and runs, and the output of a run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Gone(View, frozen=True):
 
 
 class Layers(View, frozen=True, kw_only=True):
-    """The noderole's own attributes; {} for a layer that nobody set."""
+    """The noderole's own attributes; {} for a layer that is not set."""
 
     user: Mapping[str, Json]
     system: Mapping[str, Json]
@@ -99,7 +99,7 @@ class NoderoleDocument(View, frozen=True, kw_only=True):
 
 
 class RunOutput(View, frozen=True, kw_only=True):
-    """What a run printed."""
+    """The output of a run."""
 
     noderole: str
     run: str
@@ -138,11 +138,11 @@ def document(vertex: Vertex, attributes: Layers, runs: Iterable[tuple[str, Run]]
     )
 
 
-# -- what is outdated --
+# -- outdated noderoles --
 
 
 def outdated(vertex: Vertex, differences: Iterable[Difference]) -> OutdatedRow:
-    """One with what differs."""
+    """An outdated noderole with the differences of its inputs."""
     rows = tuple(
         DifferenceRow(what=each.what, before=hidden(each.before), now=hidden(each.now), layer=each.layer)
         for each in differences
@@ -158,7 +158,7 @@ def outdated(vertex: Vertex, differences: Iterable[Difference]) -> OutdatedRow:
 
 
 def difference(row: DifferenceRow) -> str:
-    """From what to what, and who says so.
+    """The value before and now, and the layer that sets it now.
 
     >>> difference(DifferenceRow(what="ntp/zone", before="UTC", now=msgspec.UNSET, layer=None))
     'ntp/zone: "UTC" -> not set'
@@ -181,7 +181,7 @@ def _value(value: Json | msgspec.UnsetType) -> str:
 
 
 def run_again(vertex: Vertex) -> str:
-    """The command that runs it again with what there is now."""
+    """The command that runs the noderole again with its present inputs."""
     if vertex.destructive:
         return f"nodepool-ocb noderole redeploy {vertex.name}"
     return f"nodepool-ocb deployment commit {vertex.record.deployment}"
@@ -204,7 +204,9 @@ def outdated_in(vertices: Iterable[Vertex]) -> list[OutdatedIn]:
 
 
 def sentences(vertices: Iterable[Vertex]) -> list[str]:
-    """How many are outdated, and how they are run again: one sentence for each deployment, and for what is destructive."""
+    """How many noderoles are outdated, and the command that runs them again. One or two sentences for each deployment:
+    a second one counts the destructive noderoles. A hint about groups follows if several others are outdated.
+    """
     said = []
     for row in outdated_in(vertices):
         left = row.noderoles - row.destructive

@@ -22,9 +22,9 @@ class NodeRow(View, frozen=True, kw_only=True):
     deployment: str
     alive: bool  # a virtual one always is
     available: bool
-    held: str | None  # by whom, until when and why nothing new begins on it
+    held: str | None  # the author, end and reason of the hold
     state: State | None  # its worst noderole's
-    noderoles: str | None  # how many are in which state: "1 ERROR, 3 ACTIVE"
+    noderoles: str | None  # the number in each state: "1 ERROR, 3 ACTIVE"
     tags: tuple[str, ...]
     labels: Mapping[str, str]
     rack: str | None
@@ -48,7 +48,7 @@ class NodeDocument(View, frozen=True, kw_only=True):
     name: str
     record: Node
     reason: str | None  # why it is not alive, its mark included, or which annealer does not reach it
-    held: str | None  # by whom, until when and why nothing new begins on it
+    held: str | None  # the author, end and reason of the hold
     epoch: int
     claim: Claim | None
     noderoles: tuple[Bound, ...]  # the worst first

@@ -1,15 +1,15 @@
-"""How far it is what somebody waits for, and whether the end is known.
+"""The progress of a wait, and whether its end is known.
 
-Of noderoles is known: all are ACTIVE; one is gone; or one cannot become ACTIVE before somebody acts: it, or what it waits
-for, is in ERROR, PROPOSED, in a deployment that is PROPOSED, or of a role that refuses its deployment. A machine that is not
-alive may come back: waiting goes on.
+The end is known for noderoles if all are ACTIVE, if one is gone, or if one cannot become ACTIVE before a person acts.
+Then it, or an ancestor, is in ERROR, PROPOSED, in a deployment that is PROPOSED, or of a role that refuses its
+deployment. A machine that is not alive may come back: the wait continues.
 
-Of a rollout is known: it is over; it is gone; or nothing happens before somebody promotes a group that pauses. That no
-annealer runs says nothing: one may start.
+The end of a rollout is known if it is over, if it is gone, or if it waits for a person to promote a group that pauses.
+A missing annealer decides nothing: one may start.
 
-Asking for a build raises a flag, and each time it is raised it has another number (its mzxid). A build answers the request
-if the flag that stood there when the build began had this number or a later one. Known is: such a build is ready; the
-newest of them has failed; or none can begin before somebody acts. A build whose builder died says nothing: another begins.
+A request for a build creates a flag with a new number (its mzxid). A build answers the request if its builder began it
+with this number or a later one. The end is known if such a build is ready, if the newest of them failed, or if none can
+begin before a person acts. A build with a dead builder decides nothing: another build begins.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from nodepool_ocb.views.rollouts.rows import in_turn
 from nodepool_ocb.views.times import shown
 from nodepool_ocb.views.view import View
 
-#: What only a person or a machine's return can end.
+#: The reasons that end only when a person acts or a machine returns.
 LASTING: Final = frozenset(
     {
         Code.NODE_HELD,
@@ -67,7 +67,7 @@ class WaitProgress(msgspec.Struct, frozen=True):
     ready: tuple[str, ...]
     waiting: tuple[str, ...]
     gone: tuple[str, ...]
-    stuck: tuple[str, ...]  # sentences: what is in the way and stays there until somebody acts
+    stuck: tuple[str, ...]  # sentences: the obstacles that stay until a person acts
     causes: tuple[str, ...] = ()  # the same, grouped by role and reason
     failed: tuple[str, ...] = ()  # those in ERROR, awaited or above an awaited one
     moving: tuple[str, ...] = ()  # awaited ones with nothing stuck above them
@@ -85,12 +85,12 @@ class WaitProgress(msgspec.Struct, frozen=True):
         return "error" if self.stuck else None if self.waiting else "active"
 
 
-#: What a person calls a state who waits.
+#: The word for a state in the text of a wait.
 CALLED: Final = {State.ACTIVE: "ACTIVE", State.TRANSITION: "running", State.ERROR: "ERROR"}
 
 
 class AwaitedRow(View, frozen=True, kw_only=True):
-    """A noderole that somebody waits for; all None for one that is gone."""
+    """A noderole that a wait is for; the other fields are None if it is gone."""
 
     noderole: str
     state: State | None
@@ -108,7 +108,7 @@ class WaitDocument(View, frozen=True, kw_only=True):
 
 
 def of_noderoles(world: World, names: Iterable[str]) -> WaitProgress:
-    """What it costs depends on the noderoles and what is above them."""
+    """The progress of the noderoles of these names. The cost depends on them and their ancestors."""
     ready, waiting, gone = [], [], []
     for name in names:
         vertex = world.vertex(name)
@@ -191,7 +191,9 @@ def _stuck(world: World, vertex: Vertex) -> str | None:
 
 
 def held_up(world: World, names: Iterable[str], now: float) -> list[str]:
-    """What only a person or a machine's return can end: one sentence for each node, jig or missing annealer, ten at most."""
+    """Waits that end only when a person acts or a machine returns. One sentence for each node, jig or missing annealer,
+    at most ten.
+    """
     found: dict[tuple[Code, str], str] = {}
     for vertex in _unsatisfied(vertex for name in names if (vertex := world.vertex(name))):
         for reason in why_not(world, vertex, now):
@@ -231,7 +233,7 @@ def _called(vertex: Vertex | None) -> str:
 
 
 class RolloutProgress(msgspec.Struct, frozen=True):
-    """What is known of the end."""
+    """The end of a rollout, as far as it is known."""
 
     outcome: str | None  # success, failed, cancelled, paused or deleted; None while it is open
     sentence: str = ""

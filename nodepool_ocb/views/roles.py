@@ -1,4 +1,4 @@
-"""Roles: one a row, one as it was imported, and what a check of barclamps found."""
+"""Roles: one a row, one as it was imported, and the result of a check of barclamps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CheckedRole(View, frozen=True, kw_only=True):
 
 
 class Checked(View, frozen=True, kw_only=True):
-    """What a check of documents found."""
+    """The result of a check of documents."""
 
     roles: tuple[CheckedRole, ...]
     warnings: tuple[str, ...]

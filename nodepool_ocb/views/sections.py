@@ -1,4 +1,4 @@
-"""Everything at a glance, for people: tables with titles, errors first, and what to do about what is wrong."""
+"""The whole cluster at a glance, for people: tables with titles, errors first, and the advice for each fault."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def sections(overview: Overview) -> list[Section]:
-    """What is set aside, what failed, then what moves, then who works; those that have rows."""
+    """The sections that have rows: holds and pauses, failures, movements, workers."""
     every = [_aside(overview), *_failures(overview), *_movements(overview), *_workers(overview)]
     return [section for section in every if section.rows]
 
@@ -126,7 +126,7 @@ class WebhookRow(View, frozen=True):
 
 
 def notes(seen: Overview) -> Iterator[str]:
-    """Who is missing, and what to do about what is wrong."""
+    """Missing daemons, and the advice for each fault."""
     kinds = {daemon.kind for daemon in seen.daemons}
     if "annealer" not in kinds and (seen.nodes.all or not seen.images.all):
         yield f"no annealer is running: nothing moves; {START}"
@@ -149,7 +149,7 @@ def notes(seen: Overview) -> Iterator[str]:
 
 
 def _notes_of_images(of: OfImages) -> Iterator[str]:
-    """What to do about what no running builder looks after."""
+    """The advice for uploads and builds that no running builder serves."""
     first = {upload.provider: upload for upload in reversed(of.stranded)}
     for provider, upload in sorted(first.items()):
         forget = f"nodepool-ocb upload delete {upload.image} {upload.build} {provider} --forget"

@@ -1,4 +1,4 @@
-"""Everything at a glance: how many there are of each, what failed, what moves, who works."""
+"""The whole cluster at a glance: the number of records of each kind, failures, movements, workers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Images: TypeAlias = Mapping[str, ImageView]
 
 
 class SetAside(View, frozen=True, kw_only=True):
-    """Where nothing new begins, because somebody said so."""
+    """A hold or a pause: nothing new begins there."""
 
     what: str  # a node, a deployment, everything, or the daemons of a host
     by: str
@@ -93,7 +93,7 @@ class TaskRunTotals(View, frozen=True, kw_only=True):
 
 
 class Failing(View, frozen=True):
-    """An image whose newest builds failed."""
+    """An image with newest builds that failed."""
 
     image: str
     failures: int
@@ -137,7 +137,7 @@ class Unbuildable(View, frozen=True):
 
 
 class OfImages(View, frozen=True, kw_only=True):
-    """How many images, builds and uploads there are, and what fails or moves."""
+    """The numbers of images, builds and uploads, and those that fail or move."""
 
     all: int
     builds: Mapping[BuildState, int]
@@ -178,7 +178,7 @@ class Overview(View, frozen=True, kw_only=True):
     overdue: tuple[Failed, ...]  # held longer than their run can last
     webhook: WebhookFailure | None  # where its receiver has taken nothing for a while
     quarantined: tuple[Quarantined, ...]
-    unlooked: int  # noderoles of a large cluster, whose attributes and runs were not looked at
+    unlooked: int  # noderoles of a large cluster with attributes and runs that were not read
 
 
 def overview(
@@ -222,7 +222,7 @@ def overview(
 
 
 def _failing_webhook(webhook: Webhook | None, now: float) -> WebhookFailure | None:
-    """What nobody has tried for long belongs to a webhook that nobody has any more."""
+    """The failure of the webhook. None if no delivery was tried for UNTRIED_SECONDS: the webhook was probably removed."""
     failing = webhook.failing if webhook is not None else None
     return failing if failing is not None and now - failing.at < UNTRIED_SECONDS else None
 

@@ -1,6 +1,7 @@
-"""What a view is: a value that people are shown, and the JSON that is made of it.
+"""The base of all views: a value that is shown to people, and its JSON.
 
-Commands print views and HTTP pages may: their fields are the keys of JSON and YAML, in this order, and the columns of tables.
+Commands print views and HTTP pages may: their fields are the keys of JSON and YAML, in this order, and the columns of
+tables.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ R_co = TypeVar("R_co", bound=Record, covariant=True)
 
 
 class View(msgspec.Struct, frozen=True):
-    """What people are shown of one thing.
+    """A value that is shown to people.
 
-    A field called ``record`` (a record from ZooKeeper, or another struct) or ``row`` (another view): all its fields stand in
-    its place, and a field after it that has the name of one of these replaces its value. A field that is
+    A field called ``record`` (a record from ZooKeeper, or another struct) or ``row`` (another view): all its fields
+    stand in its place, and a field after it that has the name of one of these replaces its value. A field that is
     ``msgspec.UNSET`` is left out.
     """
 
@@ -50,13 +51,13 @@ def plain(view: View) -> dict[str, Json]:
 
 
 def public(view: View) -> dict[str, Json]:
-    """The view as JSON, without any secret: what leaves a process."""
+    """The view as JSON without any secret, for output that leaves a process."""
     made: dict[str, Json] = hidden(plain(view))
     return made
 
 
 def whole(record: msgspec.Struct) -> dict[str, Json]:
-    """A record with all its fields, defaults too, and what a later version added."""
+    """A record with all its fields, defaults too, and the unknown fields of a later version."""
     known = {name: msgspec.to_builtins(value) for name, value in _fields(record) if name != "unknown"}
     return {**(getattr(record, "unknown", None) or {}), **known}
 

@@ -1,1 +1,3 @@
-"""What noderoles see: each value with its layer and what it hides, and how two noderoles or two runs differ."""
+"""The attributes that noderoles see, each with its layer and the values that it hides; differences of two noderoles or
+two runs.
+"""

@@ -15,21 +15,19 @@ from nodepool_ocb.views.view import View
 
 
 class SaidRow(View, frozen=True, kw_only=True):
-    """What a layer says at a place."""
+    """The value that a layer sets at a place."""
 
     place: str
     value: Json
     layer: str  # as words
     kind: Kind
-    subject: (
-        str  # a noderole; for what a deployment sets ROLE of DEPLOYMENT, for hints the node, for a default the role
-    )
+    subject: str  # a noderole; ROLE of DEPLOYMENT for a deployment role, the node for hints, the role for a default
     origin: Origin
     by: str  # the noderole that brings the layer
 
 
 class EffectiveRow(View, frozen=True, kw_only=True):
-    """A value that the jig sees, and what it hides, the strongest first."""
+    """A value that the jig sees, and the values that it hides, the strongest first."""
 
     row: SaidRow
     hides: tuple[SaidRow, ...]
@@ -62,7 +60,7 @@ class UnlikeRow(View, frozen=True, kw_only=True):
 
 
 class UnlikeDocument(View, frozen=True, kw_only=True):
-    """How two noderoles differ in what they see, or two runs in what they were given."""
+    """The differences between the attributes that two noderoles see, or between the inputs of two runs."""
 
     one: str
     other: str
@@ -70,7 +68,7 @@ class UnlikeDocument(View, frozen=True, kw_only=True):
 
 
 def document(name: str, found: Iterable[Effective]) -> EffectiveDocument:
-    """What the noderole of this name sees."""
+    """The attributes that the noderole of this name sees."""
     found = list(found)
     rows = (EffectiveRow(row=_said(each.said), hides=tuple(map(_said, each.hides))) for each in found)
     return EffectiveDocument(noderole=name, attributes=_nested(each.said for each in found), values=tuple(rows))
@@ -83,7 +81,7 @@ def short(shown: EffectiveDocument) -> list[ShortRow]:
 
 
 def explained(shown: EffectiveDocument) -> Iterator[str]:
-    """Each value, who says it, and what it hides, as lines."""
+    """Each value with its layer and the values that it hides, as lines of text."""
     for each in shown.values:
         yield f"{each.row.place}: {text(each.row.value)}"
         yield f"    {each.row.layer}"
@@ -99,7 +97,7 @@ def unlike(one: str, other: str, found: Sequence[Unlike]) -> UnlikeDocument:
 
 
 def of_runs(one: str, other: str, found: Iterable[Difference]) -> UnlikeDocument:
-    """How the runs of these names differ in what they were given; nobody knows any more who said it."""
+    """The differences between the inputs of the runs of these names. The layers are null: a run does not record them."""
     rows = (
         UnlikeRow(place=each.what, one=each.before, other=each.now, layer_of_one=None, layer_of_other=None)
         for each in found

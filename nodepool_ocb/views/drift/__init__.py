@@ -1,1 +1,1 @@
-"""What checks found: one noderole a row, and how many of each."""
+"""The results of checks: one noderole a row, and the number of each result."""

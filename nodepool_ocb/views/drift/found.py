@@ -1,4 +1,4 @@
-"""What the newest checks found."""
+"""The results of the newest checks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ UNMENDED: Final = "a refresh by the schedule changed nothing"
 
 
 class DriftRow(View, frozen=True, kw_only=True):
-    """What the newest check of a noderole found."""
+    """The result of the newest check of a noderole."""
 
     noderole: str
     deployment: str
     drift: str  # in-sync, drifted, unknown, or unchecked
     checked: float | None
     run: str | None  # of the check
-    difference: str | None  # what the check printed, in one line
+    difference: str | None  # the output of the check, in one line
     output: str | None  # its end, as it is
     unmended: bool  # a refresh by the schedule changed nothing, and no schedule refreshes it again
 
@@ -44,7 +44,7 @@ class DriftIn(View, frozen=True, kw_only=True):
 
 
 class CheckDocument(View, frozen=True, kw_only=True):
-    """What checks came to that were asked for."""
+    """The results of requested checks."""
 
     in_sync: int
     drifted: int
@@ -92,7 +92,7 @@ def one_line(text: str) -> str:
 
 
 def _different(lines: list[str]) -> Iterator[str]:
-    """What one wants to see first: nothing empty, and of a unified difference neither times nor what is the same."""
+    """The lines to show first. Empty lines are left out; of a unified difference also times, positions and equal lines."""
     within = False
     for line, after in pairwise([*lines, ""]):
         if line.startswith("--- ") and after.startswith("+++ "):
@@ -103,7 +103,7 @@ def _different(lines: list[str]) -> Iterator[str]:
 
 
 def asked(rows: Iterable[DriftRow]) -> CheckDocument:
-    """What came of them together."""
+    """The rows as one document, with the number of each result. An unchecked noderole counts as unknown."""
     rows = tuple(rows)
     counts = Counter(each.drift for each in rows)
     return CheckDocument(

@@ -1,1 +1,1 @@
-"""What waits for what, drawn: noderoles here, tasks in views.tasks; and Graphviz' language, for both."""
+"""Drawings of the graph: noderoles here, tasks in views.tasks. Graphviz' language, for both."""

@@ -47,7 +47,7 @@ def dot(name: str, picture: Picture) -> str:
 
 
 def quoted(*lines: str) -> str:
-    r"""Lines of a label, or a name; whatever is in them is shown as it is.
+    r"""Lines of a label, or a name. Special characters are escaped, so that Graphviz shows them unchanged.
 
     >>> print(quoted('say "hi" \\N', "<b>"))
     "say \"hi\" \\N\n&lt;b&gt;"

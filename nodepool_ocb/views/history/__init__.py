@@ -1,1 +1,1 @@
-"""What changes did, and who made them: fields before and after, entries of the journal."""
+"""Changes and their authors: fields before and after, entries of the journal."""

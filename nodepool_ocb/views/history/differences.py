@@ -1,6 +1,6 @@
-"""What a change does to the fields of a record or to attributes, as people read it: leaf by leaf, before and after.
+"""The fields of a record, or the attributes, that a change sets: leaf by leaf, before and after.
 
-A secret (``{"$secret": ...}``) is never shown, and a long value is shortened: what is made here may be printed and kept.
+A secret (``{"$secret": ...}``) is never shown, and a long value is shortened: these texts may be printed and kept.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from nodepool_ocb.views.times import shown as local
 from nodepool_ocb.views.view import View
 
 SECRET: Final = "(secret)"
-MARK: Final = "$secret"  # the one key of what stands for a secret
-OF_ATTRIBUTES: Final = frozenset({"attributes", "deployment role"})  # the kinds of records whose fields are attributes
+MARK: Final = "$secret"  # the one key of a mapping that stands for a secret
+OF_ATTRIBUTES: Final = frozenset({"attributes", "deployment role"})  # the kinds of records with attributes as fields
 LONGEST: Final = 200  # characters of a value in JSON
 QUIET: Final = frozenset({"schema", "since", "by", "hooks", "changed", "generation", "epoch"})  # of every change
 
@@ -45,7 +45,7 @@ class FieldRow(View, frozen=True, kw_only=True):
 
     @property
     def made(self) -> str:
-        """The same of what is made: it was nothing before.
+        """The field of a created record: its name and its value.
 
         >>> FieldRow(field="ntp/servers", new=["a"]).made
         'ntp/servers: ["a"]'
@@ -85,7 +85,7 @@ def concealed(row: FieldRow) -> FieldRow:
 
 
 def _unfolds(path: str, old: Json, new: Json, known: Collection[str]) -> bool:
-    """Whether it is null on one side, and on the other what is told leaf by leaf."""
+    """Whether the field is null on one side and has leaves of its own on the other. The leaves are rows themselves."""
     null = (old is None and new is msgspec.UNSET) or (new is None and old is msgspec.UNSET)
     return null and any(each.startswith(f"{path}/") for each in known)
 

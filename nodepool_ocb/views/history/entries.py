@@ -1,4 +1,4 @@
-"""Entries of the journal as they are shown, and which of them somebody asks for."""
+"""Entries of the journal as they are shown, and the choice of entries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EntryLine(View, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries; what is None, or no name, leaves all."""
+    """The entries to show. A field that is None does not limit the choice."""
 
     names: Collection[str] | None = None
     meant: Collection[str] | None = None  # by a selector: nodes and noderoles, each for itself
@@ -118,7 +118,7 @@ def _beside(subject: str, beside: Collection[str]) -> bool:
 
 
 def line(row: EntryRow, when: str) -> EntryLine:
-    """One line: the subjects, or for few of them what became of each."""
+    """One line: the subjects; if they are few, the effect on each."""
     entry = row.record
     what = f"{_what(entry)} {PERHAPS}" if row.perhaps is True else _what(entry)
     return EntryLine(when=when, who=f"{entry.login}@{entry.host}", verb=entry.verb, what=what, reason=entry.reason)
@@ -133,7 +133,7 @@ def _what(entry: Entry) -> str:
 
 
 def _effect(effect: Effect) -> str:
-    """What became of it, for a line.
+    """The effect on one subject, for a line.
 
     >>> _effect(Effect(change="delete", kind="node", name="n1.x")), _effect(Effect(change="change", kind="node", name="n1.x"))
     ('n1.x deleted', 'n1.x')

@@ -1,4 +1,4 @@
-"""What happens to nodes and noderoles: their states, and what became of them since."""
+"""Events of nodes and noderoles: their states, and the differences of two moments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def states(world: World) -> States:
 
 
 def changed(before: States, after: States, at: float) -> Iterator[StateEvent]:
-    """What is different, by kind and name.
+    """The states that differ, by kind and name.
 
     >>> [event.new for event in changed({("node", "n1.x"): "dead", ("node", "n2.x"): "dead"}, {("node", "n1.x"): "alive"}, 5.0)]
     ['alive', None]

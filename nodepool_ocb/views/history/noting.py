@@ -1,4 +1,4 @@
-"""An entry of the journal from the changes of a transaction: bounded, whatever the changes are."""
+"""An entry of the journal from the changes of a transaction. Its size is bounded, for changes of any size."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 SUBJECT_BYTES: Final = 1024  # of all names
 TEXT: Final = 300  # characters of a reason, a verb, a name
-SPARE_BYTES: Final = 64  # for what is counted at the end
+SPARE_BYTES: Final = 64  # for the numbers that are added at the end
 
 _encode = msgspec.json.Encoder().encode
 
 
 def entry(bare: Entry, rows: Iterable[ChangeRow]) -> Entry:
-    """``bare`` with what the rows say: as many subjects and changes as there is room for, and how many more there are."""
+    """``bare`` with the subjects and changes of the rows: as many as there is room for, and the number of the rest."""
     rows = list(rows)
     names = list(dict.fromkeys(_cut(row.name) for row in rows if row.name))
     subjects = _fitting(names, SUBJECT_BYTES)

@@ -1,1 +1,3 @@
-"""What changes before people's eyes: the states of noderoles as a matrix, and how far a wait is. Plain text, laid out here."""
+"""Displays that are redrawn: the states of noderoles as a matrix, and the progress of a wait. Plain text, laid out
+here.
+"""

@@ -1,7 +1,7 @@
 """A matrix as lines of text that fit into a terminal: nodes down, roles across.
 
-States are words where there is room; else letters, and a line says what they mean. What does not fit is counted, errors
-last: of nodes and roles those in error are shown before all others.
+States are words if there is room. Else they are letters, with a legend. Nodes and roles that do not fit are counted.
+Nodes and roles in error are shown before all others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Line = tuple[Piece, ...]
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """What is shown of a matrix: its rows, its columns with their widths, and whether states are words."""
+    """The part of a matrix that is shown: its rows, its columns with their widths, and whether states are words."""
 
     nodes: Sequence[str]
     roles: Mapping[str, int]
@@ -159,7 +159,7 @@ def _total(widths: Mapping[str, int]) -> int:
 
 
 def _below(matrix: Matrix, grid: Grid, width: int) -> list[Line]:
-    """What is not shown, counted, and what the letters mean."""
+    """The numbers of nodes and roles that are not shown, and the legend of the letters."""
     found: list[str] = []
     if more := len(matrix.nodes) - len(grid.nodes):
         found += folded([f"... and {_many(more, 'node')} more:", *states(matrix.left(grid.nodes))], width)
@@ -173,7 +173,7 @@ def _below(matrix: Matrix, grid: Grid, width: int) -> list[Line]:
 
 
 def _legend(matrix: Matrix, grid: Grid) -> list[str]:
-    """What the letters mean that are shown."""
+    """The meaning of each letter that is shown."""
     shown = {matrix.nodes[node].get(role) for node in grid.nodes for role in grid.roles}
     meant = [f"{LETTERS[state]} {state}" for state in WORST if state in shown]
     return [*meant, *([f"{UNBOUND} not bound"] if None in shown else [])]

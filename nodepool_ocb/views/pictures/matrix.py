@@ -1,6 +1,6 @@
-"""The states of noderoles, node by node and role by role, kept up with a world.
+"""The states of noderoles, node by node and role by role, kept up to date with a world.
 
-Keeping it up costs what changed, however many nodes there are; so does choosing the rows that are shown, but for the
+The cost of an update depends on the changes, not on the number of nodes. The choice of the rows to show sorts only the
 nodes of the state in which the choice ends.
 """
 
@@ -28,7 +28,9 @@ class Moved(View, frozen=True, kw_only=True):
 
 
 class Moment(View, frozen=True, kw_only=True):
-    """What a watch says in a line of JSON: how many there are, and what moved since the line before; first, all of it."""
+    """A line of JSON of a watch: the numbers, and the noderoles that moved since the line before. The first line has
+    all noderoles.
+    """
 
     nodes: int
     roles: int
@@ -43,7 +45,7 @@ class Matrix:
         self._wanted = wanted
         self._worst: dict[State, set[str]] = {state: set() for state in WORST}
         self._world = World()
-        self.now = 0.0  # for what ends by itself
+        self.now = 0.0  # for holds and pauses with an end
         self.nodes: dict[str, dict[str, State]] = {}  # name → role → state
         self.roles: dict[str, Counter[State]] = {}
         self.counts: Counter[State] = Counter()
@@ -78,7 +80,7 @@ class Matrix:
     # -- looking --
 
     def note(self, node: str) -> str:
-        """What else is to be said of a node: that it is held, paused, not alive or not available; or nothing."""
+        """The remarks on a node: held, paused, not alive or not available; empty if there are none."""
         view = self._world.nodes.get(node)
         record = view.record if view else None
         if view is None or record is None:

@@ -1,4 +1,4 @@
-"""How far a wait is: a line for people, the same for whatever is waited for."""
+"""The progress of a wait: a line for people, in one form for all waits."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from nodepool_ocb.views.view import View
 
 
 class Tally(View, frozen=True):
-    """How many are where: ``counts`` by what people call it, the goal's among them, in the order in which it is said."""
+    """The number of things in each state. ``counts`` has the words of people as keys, in the order of the sentence, and
+    the goal among them.
+    """
 
     goal: str
     counts: Mapping[str, int]
-    detail: str = ""  # what else there is to say
+    detail: str = ""  # a remark for the end of the sentence
 
     @property
     def all(self) -> int:
@@ -24,7 +26,7 @@ class Tally(View, frozen=True):
 
 
 def sentence(tally: Tally, seconds: float | None = None) -> str:
-    """How far it is, and for how long somebody has waited.
+    """The progress of a wait, and its duration.
 
     >>> sentence(Tally("ACTIVE", {"ACTIVE": 12, "running": 3, "ERROR": 1, "TODO": 0}), 35.2)
     '12 of 16 ACTIVE, 3 running, 1 ERROR; 0:35'

@@ -36,7 +36,7 @@ def resume(name: str, rollout: Rollout) -> str:
 
 
 def instead_of_retry(name: str) -> str:
-    """What to do with a rollout that is over and in which nothing failed."""
+    """The advice for a rollout that is over without a failure."""
     return f"look at it: nodepool-ocb rollout show {name}; or begin another: nodepool-ocb rollout start"
 
 
@@ -62,14 +62,14 @@ def all_of(name: str, rollout: Rollout) -> Iterator[str]:
 
 
 def advice(name: str, rollout: Rollout) -> str:
-    """What to do about an end that is not well."""
+    """The advice for a rollout that failed or was cancelled."""
     if rollout.head.state is RolloutState.CANCELLED and not _in_vain(rollout):
         return f"to go on: {resume(name, rollout)}"
     return f"mend the cause, then: {retry(name, rollout)}"
 
 
 def _in_vain(rollout: Rollout) -> bool:
-    """Whether a resume cannot help: of the groups that it would let go on, none can meet its criteria with what has failed."""
+    """Whether a resume cannot help. Then no halted group can meet its criteria with the nodes that have failed."""
     halted = [name for name, record in rollout.groups.items() if failed(record) and record.reason in HALTED]
     return bool(halted) and not any(_possible(rollout, name) for name in halted)
 

@@ -29,7 +29,7 @@ def name(deployment: str, id: str) -> str:
 
 
 class RolloutHead(View, frozen=True, kw_only=True):
-    """What a row and a document of a rollout share."""
+    """The fields that a row and a document of a rollout have in common."""
 
     rollout: str  # DEPLOYMENT/ID
     deployment: str
@@ -41,9 +41,9 @@ class RolloutHead(View, frozen=True, kw_only=True):
     started: float
     attempt: int
     by: str | None
-    again: str | None  # what is ACTIVE and runs again, in words; None: what is PROPOSED is committed
-    task_run: str | None  # DEPLOYMENT/ID of the run whose tasks it sends
-    paused: Mapping[str, str]  # groups that somebody must promote → after which batch, with numbers
+    again: str | None  # the ACTIVE noderoles that run again, in words; None: it commits PROPOSED noderoles
+    task_run: str | None  # DEPLOYMENT/ID of the run of tasks that it sends
+    paused: Mapping[str, str]  # groups to promote → the batch before the pause, with numbers
 
 
 class RolloutRow(RolloutHead, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ class Awaited(View, frozen=True):
 
 
 class WatchLine(View, frozen=True):
-    """What has changed of a rollout that is watched."""
+    """A change of a rollout that is watched."""
 
     kind: str  # node, group or rollout
     rollout: str
@@ -128,12 +128,12 @@ class Gone(View, frozen=True, kw_only=True):
 
 
 def row(key: Key, head: RolloutRecord, holder: LockOwner | None, groups: Mapping[str, GroupRecord]) -> RolloutRow:
-    """A rollout, and who drives it; ``groups`` may be left out of one that is over."""
+    """A rollout and its driver; ``groups`` may be left out if the rollout is over."""
     return RolloutRow(**_head(key, head, groups), groups=len(head.groups), nodes=head.nodes, driver=_driver(holder))
 
 
 def document(key: Key, rollout: Rollout, holder: LockOwner | None) -> RolloutDocument:
-    """All of it; nodes by state, what went wrong first."""
+    """The whole rollout: its groups, its nodes by state, the nodes that failed, and the next commands."""
     named: dict[NodeState, list[str]] = {state: [] for state in ORDER}
     for node, progress in rollout.nodes.items():
         named[progress.state].append(node)

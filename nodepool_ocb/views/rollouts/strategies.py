@@ -1,4 +1,4 @@
-"""Strategies before they are carried out: what a check, a plan and selectors show."""
+"""Strategies before a rollout: the results of a check, a plan and selectors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN: Final = 20  # overlaps and names in a sentence; -o json has all
 
 
 class StrategyDocument(View, frozen=True):
-    """A strategy with the rules that it leaves to the default, which are part of what it means."""
+    """A strategy, with the rules that it leaves to the default."""
 
     record: Strategy
 
@@ -126,7 +126,7 @@ def skipped(strategy: Strategy) -> Iterator[str]:
 
 
 def notes(strategy: Strategy, plan: Plan) -> Iterator[str]:
-    """What somebody should know of a plan."""
+    """Warnings about a plan, as sentences."""
     yield from skipped(strategy)
     for overlap in plan.overlaps[:SHOWN]:
         many = counted(overlap.nodes, "node")

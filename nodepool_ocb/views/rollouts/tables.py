@@ -48,8 +48,8 @@ class AboutRollout(View, frozen=True, kw_only=True):
 
     rollout: str
     strategy: str
-    again: str | None  # what runs again
-    task_run: str | None  # whose tasks it sends
+    again: str | None  # the noderoles that run again
+    task_run: str | None  # the run of tasks that it sends
     state: str  # "running, paused"
     reason: str | None
     since: float
@@ -87,7 +87,7 @@ def _state(head: RolloutHead) -> str:
 
 
 def _reason(head: RolloutHead) -> str | None:
-    """Why it stands where it stands; of one that pauses, which group waits for somebody."""
+    """The reason of the state; of a rollout that pauses, the group that must be promoted."""
     group, detail = next(iter(head.paused.items()), ("", ""))
     return f"group {group} {detail}" if group else head.reason
 

@@ -28,7 +28,7 @@ from nodepool_ocb.views.view import View
 NAME: Final = "tasks"
 UNKNOWN: Final = "instances"  # that are in no run
 MOST_EDGES: Final = 200_000  # of a drawing from which corners were taken
-MOST_REDUCED: Final = 20_000  # corners: what is above each is held for all
+MOST_REDUCED: Final = 20_000  # corners: the ancestors of each are held in memory
 
 #: Type → fill.
 TYPES: Final = {
@@ -49,7 +49,7 @@ STATES: Final = {
     "skipped": "gray95",
     "not run": "orange",
 }
-CSS: Final = {"gray95": "#f2f2f2"}  # what Mermaid does not know by Graphviz's name
+CSS: Final = {"gray95": "#f2f2f2"}  # colours that Mermaid has under another name than Graphviz
 
 
 class Corner(View, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Drawing(msgspec.Struct, frozen=True):
 
 
 def of_list(tasks: TaskList) -> Drawing:
-    """A corner for each task; edges are the relations that the list names, whatever nodes there are."""
+    """A corner for each task. The edges are the relations that the list names, independent of nodes."""
     position = {task.id: number for number, task in enumerate(tasks.tasks)}
     parents: list[set[int]] = [set() for _ in position]
     for task in tasks.tasks:
@@ -160,9 +160,9 @@ def above(drawing: Drawing, task: str) -> Drawing:
 
 
 def without(drawing: Drawing, unwanted: Callable[[Corner], bool]) -> Drawing:
-    """Without these corners, while the rest keeps its order: an edge for each way through what is taken out.
+    """The drawing without these corners. An edge replaces each path through corners that are taken out.
 
-    Raises Invalid where that would be more than MOST_EDGES edges.
+    Raises Invalid if the result would have more than MOST_EDGES edges.
     """
     kept = {number for number, corner in enumerate(drawing.corners) if not unwanted(corner)}
     parents: list[frozenset[int]] = [frozenset()] * len(drawing.corners)

@@ -1,4 +1,4 @@
-"""What became of lists that were stored, and of files that were written."""
+"""The results of storing lists and of writing files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StoredRow(View, frozen=True, kw_only=True):
 
 
 def failed(release: str, how: str, faults: int) -> StoredRow:
-    """A release whose list was refused."""
+    """The row of a release with a refused list."""
     return StoredRow(kind="release", name=release, change="refused", tasks=None, files=None, faults=faults, how=how)
 
 
@@ -51,7 +51,7 @@ def merged(layers: Sequence[Layer]) -> dict[str, str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Without anchors: what several entries shared is written out in each."""
+    """Without anchors: a value that several entries share is written out in each."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True

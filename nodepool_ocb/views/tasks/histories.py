@@ -1,4 +1,4 @@
-"""What became of every instance of a run: as rows, as a table, and as CSV."""
+"""The outcome of every instance of a run: as rows, as a table, and as CSV."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from nodepool_ocb.views.view import View, plain
 
-FAILED: Final = ("failed", "not run")  # what --failed shows
+FAILED: Final = ("failed", "not run")  # the states that --failed shows
 #: The states of an instance, as they are counted.
 ORDER: Final = ("failed", "not run", "running", "queued", "pending", "skipped", "successful")
 
@@ -59,7 +59,7 @@ class InstanceWords(View, frozen=True, kw_only=True):
 def chosen(
     rows: Iterable[InstanceRow], tasks: Collection[str] = (), nodes: Collection[str] = (), *, failed: bool = False
 ) -> list[InstanceRow]:
-    """Those of these tasks and on these nodes, by when they began; what has not begun is last."""
+    """The rows of these tasks and on these nodes, by their start; instances that did not start are last."""
     found = [
         row
         for row in rows
@@ -108,7 +108,7 @@ def as_csv(rows: Sequence[InstanceRow]) -> str:
 
 
 def counted(states: Iterable[str]) -> dict[str, int]:
-    """How many are in each state, what went wrong first.
+    """The number of instances in each state; failures are first.
 
     >>> counted(["successful", "failed", "successful"])
     {'failed': 1, 'successful': 2}

@@ -1,4 +1,4 @@
-"""Task lists before they run: what a check found, which there are, and one task with what is around it."""
+"""Task lists before they run: the result of a check, the stored lists, and one task with its neighbours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CheckedTask(View, frozen=True, kw_only=True):
 
 
 class CheckedList(View, frozen=True, kw_only=True):
-    """What a check found."""
+    """The result of a check of a list."""
 
     tasks: tuple[CheckedTask, ...]
     types: dict[str, int]  # type → how many

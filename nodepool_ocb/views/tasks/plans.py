@@ -1,4 +1,4 @@
-"""What a run of a task list would do: which task on which nodes, in which order, and why the rest is not run."""
+"""The plan of a run of tasks: each task with its nodes, the order, and the reason why other instances do not run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodepool_ocb.tasks.plan import VIRTUAL, Plan
 from nodepool_ocb.tasks.tasklist import MASTER, ORDER_ONLY, Kind, TaskList
 from nodepool_ocb.views.view import View
 
-BARRIER: Final = "barrier"  # the type of what stands in a plan for many edges
+BARRIER: Final = "barrier"  # the type of a vertex that replaces many edges in a plan
 _QUIET: Final = frozenset({BARRIER, *map(str, ORDER_ONLY)})  # types that run nothing
 SHOWN: Final = 8  # names in a cell; -o json has all
 
@@ -25,7 +25,7 @@ class PlannedTask(View, frozen=True, kw_only=True):
     wave: int  # 1 and up: the longest line of tasks that ends with it
     task: str
     type: str
-    nodes: tuple[str, ...]  # in listing order; none of what belongs to no node
+    nodes: tuple[str, ...]  # in listing order; empty for an instance without a node
 
 
 class LeftOut(View, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class PlanDocument(View, frozen=True, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        """What runs, as TASK@NODE."""
+        """The instances that run, as TASK@NODE."""
         return [f"{row.task}@{node}" if node else row.task for row in self.runs for node in row.nodes or ("",)]
 
     @property
@@ -90,7 +90,7 @@ class ReasonWords(View, frozen=True, kw_only=True):
 
 
 def topological(parents: Sequence[Iterable[int]]) -> list[int]:
-    """Vertices, each after its parents; what is in a circle, or below one, is left out.
+    """Vertices, each after its parents. Vertices in a circle, and below one, are left out.
 
     >>> topological([[1], [], [0, 1], [3]])
     [1, 0, 2]
@@ -111,7 +111,7 @@ def topological(parents: Sequence[Iterable[int]]) -> list[int]:
 
 
 def waves(plan: Plan, kinds: Mapping[str, str]) -> list[int]:
-    """Of each vertex: how many tasks are in the longest line that ends with it. What runs nothing counts nothing."""
+    """For each vertex: the number of tasks in the longest path that ends with it. Vertices that run nothing count zero."""
     found = [0] * len(plan)
     counts = {number for number, task in enumerate(plan.tasks) if kinds[task] not in _QUIET}
     for vertex in topological(plan.parents):
@@ -121,13 +121,15 @@ def waves(plan: Plan, kinds: Mapping[str, str]) -> list[int]:
 
 
 def kinds(plan: Plan, tasks: TaskList) -> dict[str, str]:
-    """The type of each task of a plan; of what the list does not have it is a barrier."""
+    """The type of each task of a plan. A task that is not in the list is a barrier."""
     known = tasks.by_id
     return {task: str(known[task].kind) if task in known else BARRIER for task in plan.tasks}
 
 
 def document(deployment: str, plan: Plan, tasks: TaskList, *, everything: bool = False) -> PlanDocument:
-    """The plan by waves; groups, stages and what is skipped by its type only with ``everything``."""
+    """The plan by waves. With ``everything`` it has the tasks that run nothing too: groups, stages, barriers, tasks of
+    type skipped.
+    """
     types = kinds(plan, tasks)
     reported = [vertex for vertex in range(len(plan)) if everything or types[_task(plan, vertex)] not in _QUIET]
     left = tuple(_left(plan, vertex) for vertex in reported if vertex in plan.skipped)

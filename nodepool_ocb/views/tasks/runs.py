@@ -1,4 +1,4 @@
-"""Runs of tasks: one a row, one with what went wrong, and how far one is."""
+"""Runs of tasks: one a row, one with its failures, and the progress of one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodepool_ocb.views.tasks import histories
 from nodepool_ocb.views.tasks.histories import InstanceRow
 from nodepool_ocb.views.view import View, Whole
 
-#: States, what a watcher wants to see first.
+#: States in the order of a watch.
 LIVELY: Final = ("running", "failed", "not run", "queued", "successful", "pending", "skipped")
 
 
@@ -62,14 +62,14 @@ class RunWords(View, frozen=True, kw_only=True):
 
 
 class Awaited(View, frozen=True):
-    """What a wait came to."""
+    """The result of a wait for a run of tasks."""
 
     outcome: str | None  # successful, failed, stopped, timeout or deleted
     row: RunDocument
 
 
 def row(key: Key, head: TaskRun, holder: LockOwner | None) -> RunRow:
-    """A run, and who drives it."""
+    """A run and its driver."""
     return RunRow(
         run=str(key),
         state=str(head.state),
@@ -109,7 +109,7 @@ def words(row: RunRow) -> RunWords:
 
 
 def instances(rows: Iterable[Row], quiet: Iterable[str] = ()) -> list[InstanceRow]:
-    """What became of each; ``quiet`` are tasks that are left out, such as barriers."""
+    """The instances with their outcomes; ``quiet`` are tasks that are left out, such as barriers."""
     left_out = frozenset(quiet)
     return [_instance(each) for each in rows if each.task not in left_out]
 
@@ -130,7 +130,7 @@ def _instance(each: Row) -> InstanceRow:
 
 
 def failed(rows: Iterable[InstanceRow]) -> list[str]:
-    """A sentence for each instance on a node that failed, with why; what was not run for that is left out."""
+    """A sentence for each instance that failed on a node, with the reason. Instances that did not run are left out."""
     failures = (row for row in rows if row.node and row.state == "failed")
     return [f"{row.name}: failed{f': {row.why}' if row.why else ''}" for row in failures]
 
