@@ -18,18 +18,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.catalogue import costs, scripts
+from nodepool_ocb.catalogue import costs, files
 from nodepool_ocb.catalogue import rules as roles
 from nodepool_ocb.catalogue.attribs import Attribs
 from nodepool_ocb.catalogue.code import find, overridden
-from nodepool_ocb.documents import document as documents
+from nodepool_ocb.catalogue.files import BarclampFile, Script
 from nodepool_ocb.documents.document import Document
 from nodepool_ocb.documents.plainyaml import Fault, Key
-from nodepool_ocb.documents.schema import faults
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import drift
 from nodepool_ocb.engine.binding import attaching
-from nodepool_ocb.errors import Invalid, NotFound
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json, Role
 
 #: Keys of some old documents that order roles and have no known meaning; without them the order would be lost silently.
@@ -56,23 +55,16 @@ def load(sources: Iterable[Path | str], known: Mapping[str, Role] | None = None)
     ``known`` are the roles that were imported before: they may be required, and a barclamp may define its own anew.
     Raises NotFound for a file that does not exist or a directory without documents; everything else is in the answer.
     """
+    return imported(files.read(sources), known)
+
+
+def imported(read: Iterable[BarclampFile], known: Mapping[str, Role] | None = None) -> Imported:
+    """As ``load``, of files that were read."""
     reader = _Reader(known or {})
-    for path in _files(sources):
-        reader.read(path)
+    for each in read:
+        reader.read(each)
     reader.compare()
     return Imported(dict(sorted(reader.changed().items())), tuple(reader.warnings), tuple(reader.problems))
-
-
-def _files(sources: Iterable[Path | str]) -> list[Path]:
-    files: list[Path] = []
-    for source in map(Path, sources):
-        found = sorted(path for path in source.glob("*.y*ml") if path.suffix in (".yml", ".yaml"))
-        if source.is_dir() and not found:
-            raise NotFound(f"{source} holds no barclamp; a barclamp is a file *.yml or *.yaml")
-        if not source.exists():
-            raise NotFound(f"{source} does not exist")
-        files += found if source.is_dir() else [source]
-    return list(dict.fromkeys(files))
 
 
 class _Origin(msgspec.Struct, frozen=True):
@@ -80,6 +72,7 @@ class _Origin(msgspec.Struct, frozen=True):
 
     document: Document
     key: Key
+    scripts: Mapping[str, Script] = {}  # those that its keys ``script`` and ``check`` name
 
     def fault(self, text: str, *below: str | int) -> str:
         return self.document.fault((*self.key, *below), text)
@@ -106,20 +99,20 @@ class _Reader:
         self.warnings: list[str] = []
         self.problems: list[str] = []
 
-    def read(self, path: Path) -> None:
+    def read(self, file: BarclampFile) -> None:
         """One document; what is wrong with the whole of it leaves all of it out."""
-        try:
-            document, broken = documents.load_what_can_be_read(path)
-        except Invalid as wrong:
-            self.problems += wrong.problems
+        document = file.document
+        if document is None:
+            self.problems += file.problems
             return
         self.warnings += document.warnings
-        refused = self._refused(document, broken)
+        self._note(document, file.faults)
+        refused = file.refused
         if () in refused:
             return
         barclamp: str = document.value["barclamp"]["name"]
         for index, raw in enumerate(document.value.get("roles") or [] if ("roles",) not in refused else []):
-            origin = _Origin(document, ("roles", index))
+            origin = _Origin(document, ("roles", index), file.scripts.get(index, {}))
             if ("roles", index) not in refused:
                 self._role(origin, barclamp, raw)
             elif isinstance(raw, dict) and isinstance(raw.get("name"), str):
@@ -136,20 +129,13 @@ class _Reader:
             raw = {**own, **about, "attribs": read.get("attribs", [])}
             self._role(_Origin(document, ()), barclamp, raw, implementors)
 
-    def _refused(self, document: Document, broken: list[Fault]) -> set[Key]:
-        """The parts of a document that are not to be read: single roles, ``roles``, ``attribs``, or () for all of it.
-
-        ``broken``: what the document as YAML has that is no plain value.
-        """
-        refused: set[Key] = set()
-        keys = {fault.key for fault in broken}
-        for fault in [*broken, *(each for each in faults(document, costs.SCHEMA) if each.key not in keys)]:
+    def _note(self, document: Document, faults: Iterable[Fault]) -> None:
+        """A warning for each fault that costs nothing, a problem for each other one."""
+        for fault in faults:
             if costs.nothing(fault):
                 self.warnings.append(Fault(fault.line, f"{fault.text}; ignored", fault.path).at(document.name))
-                continue
-            self.problems.append(fault.at(document.name))
-            refused.add(costs.part(fault.key))
-        return refused
+            else:
+                self.problems.append(fault.at(document.name))
 
     def _role(
         self, origin: _Origin, barclamp: str, raw: Mapping[str, Json], implementors: Mapping[str, str] | None = None
@@ -235,10 +221,9 @@ class _Reader:
         given, jig = raw.get("script"), raw["jig"]
         if given is None and jig != "script":
             return None
-        try:
-            script = scripts.find(Path(origin.document.name).parent, raw["name"], given)
-        except Invalid as wrong:
-            problems += [origin.fault(text, "script" if given else "name") for text in wrong.problems]
+        script = origin.scripts["script"]
+        if isinstance(script, tuple):
+            problems += [origin.fault(text, "script" if given else "name") for text in script]
             return None
         if script is None:
             text = f"jig script has no script to run; add `script:`, or files script/roles/{raw['name']}/*.sh"
@@ -254,11 +239,11 @@ class _Reader:
             return None
         if given is True:
             return drift.HONOURED
-        try:
-            return scripts.find(Path(origin.document.name).parent, raw["name"], given)
-        except Invalid as wrong:
-            problems += [origin.fault(text, "check") for text in wrong.problems]
+        script = origin.scripts["check"]
+        if isinstance(script, tuple):
+            problems += [origin.fault(text, "check") for text in script]
             return None
+        return script
 
     # -- among roles --
 
