@@ -11,17 +11,17 @@ import functools
 import json
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
-from jsonschema.validators import extend
 
 from nodepool_ocb.documents.document import SECRET, Document
 from nodepool_ocb.documents.plainyaml import Fault, Key, kind_of
 from nodepool_ocb.documents.suggest import did_you_mean, nearest
 from nodepool_ocb.model.records import Json
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError  # the library takes long to import, and is when it is used
 
 _KINDS: Final = {
     "array": "a list",
@@ -56,7 +56,7 @@ def faults_in_value(schema: Json, value: Json) -> list[str]:
     ['1: must be a whole number, and is text "2"']
     """
     sentences = []
-    for error in _errors(_Strict(schema), value):
+    for error in _errors(_strict()(schema), value):
         path = "/".join(str(step) for step in error.key)
         sentences.append(f"{path}: {error.text}" if path else error.text)
     return sentences
@@ -71,6 +71,8 @@ def schema_file(name: str) -> dict[str, Json]:
 
 def valid_schema(schema: Json) -> str | None:
     """Why something is no JSON Schema; None when it is one."""
+    from jsonschema import Draft202012Validator
+
     error = next(iter(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)), None)
     return None if error is None else f"{'/'.join(map(str, error.absolute_path))}: {error.message}".lstrip(": ")
 
@@ -90,13 +92,18 @@ def _located(document: Document, within: Key, found: _Found) -> Fault:
     return Fault(document.line(key), text, document.path(key), key, found.unknown, found.meant)
 
 
-#: 90.0 is no whole number, as in Kwalify: what reads the value afterwards wants an int.
-_Strict: Final = extend(  # type: ignore[no-untyped-call]
-    Draft202012Validator,
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
-        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
-    ),
-)
+@functools.cache
+def _strict() -> Any:
+    """The validator. 90.0 is no whole number, as in Kwalify: the reader of the value wants an int."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    return extend(  # type: ignore[no-untyped-call]
+        Draft202012Validator,
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
+            "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+        ),
+    )
 
 
 @functools.cache
@@ -104,7 +111,7 @@ def _validator(schema: str) -> Any:
     file, _, part = schema.partition("#")
     whole = schema_file(file)
     defs = whole.get("$defs", {})
-    return _Strict({**_direct(defs[part] if part else whole, defs, ()), "$defs": defs})
+    return _strict()({**_direct(defs[part] if part else whole, defs, ()), "$defs": defs})
 
 
 def _direct(schema: Json, defs: Mapping[str, Json], within: tuple[str, ...]) -> Json:
