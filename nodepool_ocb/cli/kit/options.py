@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.telemetry.visible import visible
+
+if TYPE_CHECKING:
+    from nodepool_ocb.operations.operation import Operation  # it takes longer to import than --help may
 
 F = TypeVar("F", bound=Callable[..., Any])
 

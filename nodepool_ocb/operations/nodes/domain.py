@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.config import Settings
+from typing import TYPE_CHECKING
+
 from nodepool_ocb.engine.world import World
+
+if TYPE_CHECKING:
+    from nodepool_ocb.config import Settings
 
 
 def admin_domain(world: World, settings: Settings) -> str | None:
