@@ -1,8 +1,8 @@
-"""What is set aside: nodes are held, deployments and daemons are paused, and nothing new is claimed there.
+"""Holds and pauses: a node that is held, a deployment or a daemon that is paused. Nothing new is claimed there.
 
-Whoever sets something aside says why, and perhaps until when. That ends it by itself, by ZooKeeper's clock: nobody writes
-anything then, and the record of what is over stays until it is lifted or replaced. Another person may lift what one has set
-aside, and not put another reason over it: nobody's reason is lost. A run that is to be ended is ended all the same. Pure.
+A hold or pause has an author, a reason, and optionally an end. At its end, by ZooKeeper's clock, it has no effect any more
+without a write. Its record stays until a command lifts or replaces it. A different person may lift it, but may not replace
+its reason while it holds. A run that must be ended is ended all the same. Pure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def held(node: Node | None, now: float) -> bool:
 
 
 def sentence(aside: Aside) -> str:
-    """Who, until when and why, as the end of a sentence.
+    """The author, the end and the reason, as the end of a sentence.
 
     >>> sentence(Aside(by="ann", reason="new disk", since=0.0, until=3600.0))
     'by ann until 1970-01-01T01:00:00Z: new disk'
@@ -48,10 +48,10 @@ def sentence(aside: Aside) -> str:
 def put(
     before: Aside | None, what: str, lift: str, by: str, reason: str | None, now: float, until: float | None
 ) -> Aside:
-    """What is to stand there; ``before`` where it says the same already.
+    """The new hold or pause; ``before`` if it has the same author, reason and end already.
 
-    ``what`` names it with what was done to it ("node n1 is held"), ``lift`` is the command that undoes that. Raises Conflict
-    where somebody else has set it aside, Invalid for a time that is over.
+    ``what`` is the clause for messages ("node n1 is held"), ``lift`` is the command that undoes it. Raises Conflict if a
+    different person set it aside and that still holds, Invalid for an end that has passed.
     """
     if until is not None and until <= now:
         raise Invalid("that would be over before it begins; name a time that is still to come")
@@ -64,13 +64,13 @@ def put(
 
 
 def pauses(world: World, deployment: str, now: float) -> dict[str, Aside]:
-    """What pauses a deployment now: its own pause and those of the deployments above it, by name, the uppermost first."""
+    """The pauses that hold for a deployment now: its own and those of the deployments above it, by name, the uppermost first."""
     line = reversed(world.line(deployment))
     return {name: pause for name in line if holds(pause := world.paused.get(name), now)}
 
 
 def ends(world: World, vertex: Vertex, now: float) -> float | None:
-    """When the first of what sets a noderole aside is over by itself; None where nothing does, or only people end it."""
+    """The earliest end of a hold or pause of a noderole, in seconds since 1970; None if none holds, or none has an end."""
     node = vertex.node.record
     found = [node.hold] if node is not None and holds(node.hold, now) else []
     found += pauses(world, vertex.record.deployment, now).values() if world.paused else ()
@@ -78,9 +78,9 @@ def ends(world: World, vertex: Vertex, now: float) -> float | None:
 
 
 def pause(world: World, name: str, by: str, reason: str | None, now: float, until: float | None) -> list[Change]:
-    """Nothing new begins in the deployment, or below it; empty where that is so already, for the same reason.
+    """Pause a deployment: nothing new begins in it or below it. Empty if ``by`` paused it already with this reason and end.
 
-    Raises NotFound; and what ``put`` raises.
+    Raises NotFound, and the errors of ``put``.
     """
     stored = deployments.of(world, name)
     what, before = f"{deployment(name)} is paused", stored.record.pause
@@ -89,7 +89,7 @@ def pause(world: World, name: str, by: str, reason: str | None, now: float, unti
 
 
 def resume(world: World, name: str) -> list[Change]:
-    """What is left of a pause goes; empty where there is none. Raises NotFound."""
+    """Delete the pause of a deployment from its record; empty if there is none. Raises NotFound."""
     stored = deployments.of(world, name)
     if stored.record.pause is None:
         return []

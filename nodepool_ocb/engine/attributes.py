@@ -1,6 +1,6 @@
 """Attributes: JSON objects that are merged in layers, read and written at places like ``a/b/0``, and compared.
 
-Values are JSON and stay what they are. Merging never changes what it is given, and shares what it need not copy.
+Merging changes no argument, and shares the parts that it need not copy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def merge(below: Mapping[str, Json], above: Mapping[str, Json]) -> dict[str, Jso
 
 
 def wall(sent: Mapping[str, Json], returned: Mapping[str, Json]) -> dict[str, Json]:
-    """What ``returned`` says that ``sent`` did not (seed 000: the deep diff that winds up on the noderole's wall).
+    """The values of ``returned`` that ``sent`` does not have or has otherwise (seed 000: the deep diff on the noderole's wall).
 
     >>> wall({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 2, "d": "OK"}})
     {'b': {'d': 'OK'}}
@@ -111,7 +111,7 @@ def differ(one: Json, other: Json) -> bool:
 
 
 def compared(one: Any, other: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """The places where two differ, maps opened, with what each has there: MISSING where it has nothing.
+    """The places where two values differ, as (keys, value of one, value of the other); maps are opened; MISSING: no value there.
 
     >>> list(compared({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}))
     [(('a', 'c'), 2, 3)]

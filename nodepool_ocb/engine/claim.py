@@ -1,18 +1,18 @@
 """Claim, finish, release: each one transaction, and the transaction is the whole check (docs/zookeeper.md).
 
-The fence of a node only ever rises: its version on top of the node's epoch_base is the epoch of the newest claim. A claim
-carries the version of everything that it was decided from; each write for a run carries the fence of its claim, so that
-no annealer changes anything after its node was taken over.
+The fence of a node only ever rises: its version plus the node's epoch_base is the epoch of the newest claim. A claim carries
+the versions of the records that it was decided from. Each write for a run carries the fence of its claim, so that no
+annealer changes anything after its node was taken over.
 
 A claim below a cluster carries the version of the cluster's gate instead of one for each member. ``writes`` is the only
-place that writes the record of a noderole which exists, and it raises the gates of a member that ceases to be satisfied.
-Neighbours are written as far as one transaction bears (limits); the rest is settled by the annealers that watch them.
+place that writes the record of an existing noderole. It raises the gates of a member that ceases to be satisfied. Neighbours
+are written as far as one transaction has room (limits); the annealers that watch them settle the others.
 
-A transaction that makes a noderole satisfied (the end of its run, SKIP, ALLOW) carries the versions of its other parents, and
-of the gates of its clusters (``standing``). Otherwise a parent that is redeployed at the same time would be passed over: the
-children of this noderole would start before it.
+Three changes make a noderole satisfied: the end of its run, SKIP and ALLOW. Their transaction carries the versions of its other
+parents, and of the gates of its clusters (``standing``). Otherwise a parent that is redeployed at the same time would be
+missed: the children of this noderole would start before it.
 
-Pure: gives the changes; store.session writes them.
+Pure: returns the changes; store.session writes them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nodepool_ocb.model.records import Change, Check, Claim, Create, Delete, Fen
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What an annealer holds while it works on a node."""
+    """The claim and the epoch with which an annealer works on a node."""
 
     vertex: Vertex
     record: NodeRole  # the noderole in TRANSITION, as the claim wrote it
@@ -110,7 +110,7 @@ def finishing(
 ) -> list[Change]:
     """The transaction that ends a run and gives the node back.
 
-    ``moved``: the noderole's new record and those of the neighbours whom it moves; ``results``: its wall.
+    ``moved``: the new records of the noderole and of the neighbours that it moves; ``results``: the changes of its wall.
     """
     together = [
         Check(paths.fence(grant.fqdn), grant.fence),
@@ -153,7 +153,7 @@ def releasing(grant: Grant) -> list[Change]:
 
 
 def leaving(grant: Grant, reason: str) -> list[Change]:
-    """As releasing(), with a word in the noderole on why; who takes it over finds it there."""
+    """As releasing(), with ``reason`` in the noderole's record for the next annealer; an unreadable record is not written."""
     vertex = grant.vertex
     if vertex.unreadable:
         return releasing(grant)
@@ -172,8 +172,8 @@ def superseded(world: World, grant: Grant) -> bool:
 
 
 def conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> Iterable[Check]:
-    """What has to stand for a claim; ``written`` is what the same transaction writes. Raises Conflict where it does not."""
-    if record.cancel_reason is not None:  # nothing begins: its run is to be ended, whatever became of what is above
+    """The checks of a claim; ``written``: the records that the same transaction writes. Raises Conflict if a condition fails."""
+    if record.cancel_reason is not None:  # nothing begins: its run must be ended, in any state of its parents
         yield Check(paths.node(vertex.node.name), vertex.node.version)
         return
     deployment, above = world.deployments.get(record.deployment), vertex.above
@@ -187,7 +187,7 @@ def conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[
             continue
         if not satisfied(written.get(parent, parent.record)):
             raise Conflict(f"{vertex.name}: its parent {parent.name} is {parent.record.state}")
-        if parent not in written:  # what this transaction writes it also checks
+        if parent not in written:  # a record that this transaction writes is checked by the write
             yield Check(paths.noderole(parent.role, parent.node.name), parent.version)
 
 
@@ -209,7 +209,7 @@ def _gate(vertex: Vertex, cluster: ClusterView, written: Mapping[Vertex, NodeRol
 
 
 def fence_of(grant: Grant) -> Fence:
-    """What the fence says of the newest claim."""
+    """The fence's record of the newest claim."""
     return Fence(run=grant.run, annealer=grant.annealer, jig=grant.jig)
 
 
@@ -221,7 +221,7 @@ def claim_of(grant: Grant) -> Claim:
 
 
 def accounted(vertex: Vertex, now: float, outcome: str, reason: str) -> Iterable[Change]:
-    """The record of a run whose annealer will not write it: every attempt is accounted for, one to one."""
+    """The record of a run that its annealer will not write: one for the run of a noderole in TRANSITION, else nothing."""
     before = vertex.record
     if before.state is State.TRANSITION and before.run is not None:
         reason = f"{reason}; {before.reason}" if before.reason else reason
@@ -238,7 +238,7 @@ def accounted(vertex: Vertex, now: float, outcome: str, reason: str) -> Iterable
 
 
 def outcome(grant: Grant, run: Run | None, results: Iterable[Change] = ()) -> Iterable[Change]:
-    """What a run leaves: its wall, and its record."""
+    """The results of a run: the changes of its wall, and its record."""
     yield from results
     if run is not None:
         yield Create(paths.run(grant.vertex.role, grant.fqdn, grant.run), run)

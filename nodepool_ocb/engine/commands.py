@@ -1,9 +1,8 @@
-"""What people do to noderoles that exist: commit, propose, retry, refresh, redeploy, end; any number of them at once.
+"""Events of noderoles that commands request: commit, propose, retry, refresh, redeploy, cancel; for any number of noderoles.
 
-Each gives transactions one after the other, cut by limits, and each of these is whole by itself: stopping between two of
-them leaves some noderoles moved and the others as they were. While they are given the world is brought to what the ones
-before will have made of it, so the caller writes each before it takes the next, and begins anew with a fresh world if one
-is refused.
+Each function yields transactions in order, cut by limits. Each transaction is whole by itself: a stop between two of them
+leaves some noderoles moved and the others unchanged. After each one, the function applies its changes to the world. So the
+caller must write each transaction before it takes the next. If one is refused, the caller starts again with a fresh world.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MEANT_FOR: Final = {
 
 
 def meant_for(vertex: Vertex, event: Event) -> bool:
-    """Whether the event makes sense of a noderole as it stands; what is checked runs again behind its check."""
+    """Whether the event applies to the noderole in its state; a noderole under check may be refreshed: the refresh follows."""
     record = vertex.record
     return refreshable(record) if event is Event.REFRESH else record.state in MEANT_FOR[event]
 
@@ -46,10 +45,10 @@ def apply_to(
     reason: str | None = None,
     together: Sequence[Change] = (),
 ) -> Iterator[list[Change]]:
-    """Transactions that apply the event to each noderole that is in a state for it, those above before those below.
+    """Transactions that apply the event to each noderole that is in a state for it, parents before children.
 
-    Those whose records cannot be read are left alone. ``together`` is in the first of them, which has the less room; that
-    holds nothing else where there is none.
+    Noderoles with unreadable records are left alone. ``together`` is part of the first transaction, which has less room for
+    noderoles. If no noderole is in a state for the event, nothing is yielded.
     """
     meant = [vertex for vertex in vertices if meant_for(vertex, event) and not vertex.unreadable]
     meant.sort(key=lambda vertex: (world.depth(vertex), vertex.name))

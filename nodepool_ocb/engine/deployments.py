@@ -90,7 +90,7 @@ def turn(world: World, name: str, state: DeploymentState, now: float, by: str | 
 
 
 def checked_by(world: World, name: str, checks: Checks | None) -> list[Change]:
-    """When what is ACTIVE in it is checked; the same schedule again keeps the time when it was given."""
+    """Set the schedule of checks of the ACTIVE noderoles; the same schedule again keeps its ``since``."""
     stored = living(world, name)
     before = stored.record.checks
     if checks is not None and before is not None and checks.schedule == before.schedule:
@@ -101,9 +101,9 @@ def checked_by(world: World, name: str, checks: Checks | None) -> list[Change]:
 
 
 def changeable(world: World, vertex: Vertex) -> Check:
-    """What holds a change of its user's attributes to this: it is PROPOSED, or its deployment is.
+    """The check for a change of a noderole's user attributes: the noderole, or its deployment, is PROPOSED.
 
-    Raises Conflict where both are committed, for there "user-level changes are Not Allowed" (seed 000), with the way.
+    Raises Conflict, with the next step, if both are committed: there "user-level changes are Not Allowed" (seed 000).
     """
     name = vertex.record.deployment
     stored = of(world, name)
@@ -120,7 +120,7 @@ def changeable(world: World, vertex: Vertex) -> Check:
     return Check(paths.deployment(name), stored.version)
 
 
-# -- what is driven in a deployment --
+# -- rollouts and runs of tasks in a deployment --
 
 
 class Driver(NamedTuple):

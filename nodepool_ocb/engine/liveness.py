@@ -1,7 +1,7 @@
-"""What it means for noderoles that a machine is found dead, or alive again; and that one annealer does not reach it.
+"""The effect on noderoles when a machine is found dead or alive; and the suspicion of one annealer that does not reach it.
 
-A machine is dead by agreement. An annealer that does not reach it writes a suspicion, where there is another that can look;
-that one takes the suspicion back, or writes the death. So a fault of one annealer's host kills no machine.
+A machine is dead by agreement of annealers. If an annealer does not reach it and another one can look, the first one writes a
+suspicion. The other one deletes the suspicion, or writes the death. So a fault of one annealer's host kills no machine.
 """
 
 from __future__ import annotations
@@ -45,15 +45,17 @@ def died(
     ended: tuple[Vertex, Run] | None = None,
     together: Sequence[Change] = (),
 ) -> list[Change]:
-    """The node is not alive, and every committed noderole on it is TODO or BLOCKED, with all below: one transaction.
+    """The node is not alive, and its committed noderoles get the event NODE_DIED, with the effects below: one transaction.
 
-    What that transaction has no room for is left: a node with more noderoles is ``dying`` until ``went_on`` has moved them
-    all, and what is below on other nodes is settled by the annealers that watch those. One whose run is to be ended stays
-    in TRANSITION: when the machine is back, somebody takes it over and ends it. One whose record cannot be read is left as
-    it is, as nobody may write it.
+    If the node is held, or was not alive or not available before, its noderoles are left as they are. If the transaction has no
+    room for all noderoles of the node, the node is ``dying`` until ``went_on`` has moved the others. Noderoles below on other
+    nodes without room there are settled by the annealers that watch them.
 
-    The run that was going on there is accounted for; ``ended``: how, where its annealer knows. ``together`` is written with
-    it. The change of the node is the first. A mark that holds says more than what somebody found, and stays.
+    A noderole with a run that must be ended stays in TRANSITION: when the machine is back, an annealer takes it over and ends
+    the run. A noderole with an unreadable record is not written. A task that has ended is not moved.
+
+    The run that was going on there gets its record; ``ended`` is that record, if its annealer knows it. ``together`` is part of
+    the transaction. The change of the node is the first one. A mark that holds is kept, and ``reason`` is not written then.
     """
     node = _present(view)
     found = (
@@ -67,8 +69,9 @@ def died(
 
 
 def went_on(view: NodeView, now: float, by: str | None = None) -> list[Change]:
-    """The next transaction of a death that was larger than one, or that was met while the node was held, and is not any
-    more: the same for any annealer, at any time after that.
+    """The next transaction of a death that was larger than one, or that happened while the node was held.
+
+    Every annealer would give the same at any later time. Empty if nothing is left to move.
     """
     node = _present(view)
     if not unfinished(node, now):
@@ -98,7 +101,7 @@ def _unmoved(vertex: Vertex) -> bool:
 
 
 def _of_task_over(record: NodeRole) -> bool:
-    """Whether it is a task that has ended: what a run of tasks did is not done again because its machine was away."""
+    """Whether it is a task that has ended: the death of its machine does not start it again."""
     return record.task_run is not None and record.state in (State.ACTIVE, State.ERROR)
 
 
@@ -165,15 +168,21 @@ def _not_dying(view: NodeView) -> Node:
 def changed(
     world: World, view: NodeView, now: float, by: str | None = None, *, marker: Marker = Marker.PERSON, **fields: Any
 ) -> list[Change]:
-    """The node with other fields; empty where it has them already. Roles with a hook on_node_change get it to run.
+    """The node with other fields; empty if it has them already. Roles with a hook on_node_change get it to run.
 
-    ``alive=False`` marks it, for ``hold_seconds`` or ``until`` a time, with a ``reason``; ``alive=True`` lifts the mark. The word
-    of a hook counts for nothing where it may not mark the node. A node that comes to be available, or is held no longer, and
-    is not alive has its noderoles set back as by a death, if they were not.
+    ``alive=False`` marks it, for ``hold_seconds`` or ``until`` a time, with a ``reason``; ``alive=True`` lifts the mark. If a
+    hook may
+    not mark the node, its mark is ignored. If a node becomes available, or its hold ends, while it is not alive, its noderoles
+    are set back as by a death, unless that was done before.
 
-    Raises Conflict where it would move to a deployment that does not exist, be alive while it is still ``dying`` or while
-    a mark holds that is not this marker's to lift, or have another node's address; Invalid for an address that is none, or
-    a virtual node that would not be alive.
+    Raises Conflict in these cases:
+
+    - the node would move to a deployment that does not exist or is being deleted, or out of one that is being deleted;
+    - it would move to another deployment while a run of tasks that is not over has noderoles on it;
+    - it would be alive while it is still ``dying``, or while a mark holds that this marker may not lift;
+    - it would have another node's address.
+
+    Raises Invalid for an address that is none, or a virtual node that would not be alive.
     """
     node = _present(view)
     if fields.get("addresses", node.addresses) != node.addresses:
@@ -198,7 +207,7 @@ def changed(
     if fields.keys() & {"alive", "available"}:
         fields["since"] = now
     if fields.keys() & {"alive", "available", "hold", "addresses", "user"}:
-        fields["suspicion"] = None  # it was about what the node was before
+        fields["suspicion"] = None  # it was about the node before this change
     after = noticed(world, node, replace(node, **fields))
     return structure.raised(world, _with_noderoles(view, after, now, by))
 

@@ -1,7 +1,7 @@
 """Marks: a person, a hook or the machine itself says that a node is not alive, and no probe says otherwise while that holds.
 
-A mark holds until its time is up (by ZooKeeper's clock), or until somebody who may lift it says that the node is alive. Who may
-lift a mark may also put another in its place. Pure.
+A mark holds until its end (by ZooKeeper's clock), or until a marker that may lift it says that the node is alive. A marker that
+may lift a mark may also replace it. Pure.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model.aliveness import Mark, Marker
 from nodepool_ocb.model.records import Node
 
-#: Whose marks each marker may lift.
+#: Marker → the markers of the marks that it may lift.
 LIFTS: Final[Mapping[Marker, frozenset[Marker]]] = {
     Marker.PERSON: frozenset(Marker),
     Marker.HOOK: frozenset({Marker.HOOK}),
     Marker.MACHINE: frozenset({Marker.HOOK, Marker.MACHINE}),  # it knows best that it is back
 }
 
-#: What is said of a node's aliveness: whether, why, and for how long or until when.
+#: The arguments about a node's aliveness: whether it is alive, the reason, and the duration or the end.
 WORD: Final = ("alive", "reason", "hold_seconds", "until")
 
 MACHINE_SECONDS: Final = 3600.0  # a machine that does not come back to say so is asked again after this
@@ -45,7 +45,7 @@ def suspected(node: Node) -> str | None:
 
 
 def why(node: Node) -> str | None:
-    """Why it is not alive, in one sentence: its mark, or what was found when it was asked last.
+    """The reason why it is not alive, in one sentence: its mark, or the result of the last probe.
 
     >>> why(Node(mark=Mark(kind=Marker.PERSON, by="ann", reason="new disk", since=0.0, until=3600.0)))
     'marked by ann until 1970-01-01T01:00:00Z: new disk'
@@ -81,10 +81,10 @@ def said(
     hold_seconds: float | None = None,
     until: float | None = None,
 ) -> dict[str, Any]:
-    """The fields of the node after somebody's word that it is alive or not. The same word of a hook again changes nothing.
+    """The fields of the node after a marker says that it is alive or not. A hook that repeats its mark changes nothing.
 
-    Raises Conflict where it does not count, (a hook's is left out then); Invalid for a virtual node that would not be alive,
-    or where its time is up before it begins.
+    A hook's mark is also ignored where it may not mark the node. Raises Conflict if another marker may not. Raises Invalid for a
+    virtual node that would not be alive, and for an end that has passed.
     """
     refused = _why_not(fqdn, node, marker, now)
     if marker is Marker.HOOK and (refused or node.virtual):

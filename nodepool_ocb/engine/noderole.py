@@ -3,24 +3,25 @@
 The rules, in prose:
 
 - The effect of an *event* on the noderole that it names is ``AFTER``. A pair that is not there is refused.
-- The effect of a change on others is ``settle``: a committed noderole which is neither PROPOSED nor in TRANSITION is
-  BLOCKED while any parent is not satisfied; a BLOCKED one with only satisfied parents becomes TODO. A parent is
-  satisfied when it is ACTIVE, or in TRANSITION by a refresh.
-- A destructive role runs once: in TODO with its work done it becomes ACTIVE at once; in TODO after a start with an
-  unknown outcome it becomes ERROR. Only a person's REDEPLOY or RETRY ends that; REFRESH is refused.
-- A check (CHECK) is a refresh that changes nothing: it is claimed and run as one, and each of its results (CHECKED) leaves
-  the noderole as it was, with the finding. A refresh takes the place of a check that has not begun, and follows another.
-- A refresh that a schedule asks for after drift marks the noderole (``mended``) until a check has looked at its effect, or
-  anything else than that run and that check happens.
-- A run that is to be cancelled (CANCEL) stays in TRANSITION until nothing of it is left on its machine, then it is in ERROR;
-  any other outcome meanwhile counts for nothing.
-- A record that cannot be read moves no noderole, and nothing moves it: while a parent is unknown, a noderole is BLOCKED by
-  the parents that are known not to be well, and otherwise stays as it is.
-- A noderole begins PROPOSED (``bound``), and a parent that is new counts from then on as one that is not satisfied.
+- The effect of a change on others is ``settle``. A committed noderole that is not in TRANSITION is BLOCKED while any parent is
+  not satisfied. A BLOCKED one with only satisfied parents becomes TODO. A parent is satisfied when it is ACTIVE, or in
+  TRANSITION by a refresh.
+- A destructive role runs once. In TODO with its work done, it becomes ACTIVE without a run. In TODO after a start with an
+  unknown outcome, it becomes ERROR. Only a person's REDEPLOY or RETRY ends that; REFRESH is refused.
+- A check (CHECK) is a refresh that changes nothing: it is claimed and run as one. Each of its results (CHECKED) leaves the
+  noderole in its state, and records the finding. A refresh replaces a check that has not begun, and follows one that has.
+- A refresh by the schedule after drift marks the noderole (``mended``). The mark stays until a check has looked at the effect,
+  or until any event other than that run and that check.
+- A run that must be cancelled (CANCEL) stays in TRANSITION until nothing of it is left on its machine. Then it is in ERROR;
+  any other outcome meanwhile is ignored.
+- A record that cannot be read moves no noderole, and nothing moves it. While a parent is unknown, the parents that are known
+  to be unsatisfied block a noderole. Without these, it keeps its state.
+- A noderole begins PROPOSED (``bound``). A new parent counts as not satisfied.
 - Every entry into TODO raises ``generation``, and so does REFRESH; a take-over does not.
-- A noderole that enters a state gets the hook of that state, if its role has it; not after SKIP and CHECKED: nothing was done.
+- A noderole that enters a state gets the hook of that state, if its role has it. SKIP and CHECKED add no hook: nothing was
+  done.
 
-``apply`` does both at once and gives the new records; no other function assigns a state. Pure: ``now`` is an argument.
+``apply`` does both at once and returns the new records; no other function assigns a state. Pure: ``now`` is an argument.
 """
 
 from __future__ import annotations
@@ -285,9 +286,9 @@ OUTCOME_UNKNOWN: Final = "destructive: it was started and its outcome is not kno
 class Settling(Generic[P]):
     """Changes, and the changes of neighbours that follow from them; more changes may be added on top of these.
 
-    ``records`` has every noderole that was looked at, as it is after all of them. Costs in proportion to what changes: each
-    noderole keeps a counter of its unsatisfied parents, each cluster one of its unsatisfied members, and nothing is
-    rescanned.
+    ``records`` has each noderole that was looked at, with its record after all changes. The cost is in proportion to the changes:
+    each noderole keeps a counter of its unsatisfied parents, each cluster one of its unsatisfied members. No set is scanned
+    again.
     """
 
     def __init__(self, now: float) -> None:
@@ -297,10 +298,9 @@ class Settling(Generic[P]):
         self._counted: dict[P, bool] = {}  # whether the children of a noderole count it as satisfied
 
     def move(self, changed: Mapping[P, NodeRole], also: Iterable[P] = ()) -> dict[P, NodeRole]:
-        """Put changes in, and let them and the neighbours ``also`` settle until nothing moves any more.
+        """Add changes, and let them and the neighbours ``also`` settle until nothing moves any more.
 
-        Gives every record that it looked at and that differs from what its noderole holds, with the hook of the state that
-        it enters.
+        Returns the looked-at records that differ from those of their noderoles, each with the hook of the state that it enters.
         """
         records, fewer, counted, now = self.records, self._fewer, self._counted, self._now
         records.update(changed)
@@ -321,18 +321,19 @@ class Settling(Generic[P]):
 
 
 def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) -> dict[P, NodeRole]:
-    """These changes, and those of the neighbours ``also`` and of all others that follow, until nothing moves any more.
+    """These changes, with those of the neighbours ``also`` and of all others that follow, until nothing moves any more.
 
-    Gives every record that differs from what its noderole holds, the changes included, each with the hook of the state that
-    it enters.
+    Returns the records that differ from those of their noderoles, changes included, each with the hook of the state that it
+    enters.
     """
     settling: Settling[P] = Settling(now)
     return settling.move(changed, also)
 
 
 def _turned(vertex: Placed, good: bool, fewer: dict[Any, int]) -> Iterator[Any]:
-    """Who has one parent more, or less, to wait for, of a member of clusters: of a cluster's children none while other
-    members keep it waiting.
+    """The children of a noderole that wait for one parent more or less.
+
+    The children of a cluster of which it is a member are left out while other members keep them waiting.
     """
     yield from vertex.below
     for cluster in vertex.clusters:
@@ -350,11 +351,11 @@ def apply(
     reason: str | None = None,
     also: Iterable[P] = (),
 ) -> dict[P, NodeRole]:
-    """The new records when these events happen at once: theirs, and those of all whom they move.
+    """The new records after these events at once: those of the named noderoles, and those of all noderoles that they move.
 
-    Raises Conflict, naming the noderole, where the table refuses an event, its record cannot be read, or a destructive role
-    would be refreshed. A noderole whose role has a hook for the state that it enters gets that hook added to ``hooks``, for
-    an annealer to run.
+    Raises Conflict, with the noderole's name, if the table refuses an event, if its record cannot be read, or if a destructive
+    role would be refreshed. If the role of a noderole has a hook for the state that it enters, that hook is added to ``hooks``
+    for an annealer to run.
     """
     changed: dict[P, NodeRole] = {}
     for vertex, event in events.items():

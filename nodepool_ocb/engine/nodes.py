@@ -1,4 +1,4 @@
-"""Making nodes, setting them aside, and taking them away (seed 000, "What happens in OCB to create a node")."""
+"""Creation, hold, release and deletion of nodes (seed 000, the section on the creation of a node in OCB)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ def create(
     jigs: Collection[str] | None = None,
     by: str | None = None,
 ) -> binding.Plan:
-    """The transaction that makes a node, with the roles that every new one gets: *bootstrap* or *discovery*.
+    """The transaction that creates a node, with the roles that every new node gets: *bootstrap* or *discovery*.
 
-    Raises Invalid for a name that is no FQDN in the admin domain, or an address that is none; Conflict for one that is taken,
-    NotFound for an unknown deployment. Discovery roles whose jig nobody has are left out (seed 000, "Role Flags").
+    Raises Invalid for a name that is no FQDN in the admin domain, and for an address that is none. Raises Conflict for a name
+    that is taken, NotFound for an unknown deployment. Discovery roles with a jig that no annealer has are left out (seed 000,
+    "Role Flags").
     """
     check_name(fqdn, admin_domain)
     addressing.check(world, fqdn, node.addresses)
@@ -83,9 +84,9 @@ def check_name(fqdn: str, admin_domain: str | None) -> None:
 def hold(
     world: World, fqdn: str, by: str, reason: str, now: float, until: float | None, *, end: bool = False
 ) -> Iterator[list[Change]]:
-    """Nothing new begins on the node; one transaction, none where nothing changes. ``end``: its run is cancelled, too.
+    """Nothing new begins on the node: one transaction, none if nothing changes. ``end``: its run is cancelled, too.
 
-    Raises NotFound, Conflict where somebody else holds it, Invalid for a time that is over.
+    Raises NotFound; Conflict if a different person holds it; Invalid for an end that has passed.
     """
     view = node_of(world, fqdn)
     made = aside.put(_record(view).hold, f"node {fqdn} is held", aside.releasing(fqdn), by, reason, now, until)
@@ -96,7 +97,7 @@ def hold(
 
 
 def release(world: World, fqdn: str, now: float, by: str) -> list[Change]:
-    """What is left of a hold goes; empty where there is none. Raises NotFound."""
+    """Delete the hold of a node from its record; empty if there is none. Raises NotFound."""
     return liveness.changed(world, node_of(world, fqdn), now, by, hold=None)
 
 
@@ -110,7 +111,7 @@ def delete(world: World, fqdn: str, besides: Collection[str] = ()) -> list[Chang
     unreadable.refuse_deletion(world, view)
     record = _record(view)
     going(view, besides)
-    busy = view.busy if record.alive or record.virtual else None  # nobody takes it over where nobody gets
+    busy = view.busy if record.alive or record.virtual else None  # no annealer takes it over on a dead machine
     if busy is not None and not record.deleting:
         raise Conflict(f"{busy.name} is in TRANSITION; wait until it ends: nodepool-ocb noderole wait {busy.name}")
     hooks = record.hooks if record.deleting else with_hook(world, record.hooks, "on_node_delete")
@@ -118,11 +119,11 @@ def delete(world: World, fqdn: str, besides: Collection[str] = ()) -> list[Chang
 
 
 def taking_away(world: World, fqdn: str, deletions: Sequence[Delete]) -> Iterator[list[Change]]:
-    """The transactions that delete a node with all that goes with it: ``deletions``, leaves first, the node last.
+    """The transactions that delete a node with all that belongs to it: ``deletions``, leaves first, the node last.
 
-    Where they are several the node is marked as ``deleting`` first: nobody claims or binds there any more, and an annealer
-    goes on where the caller stops. Write each before taking the next. Raises Stale where something else would have to go
-    too.
+    If they are several, the node is marked as ``deleting`` first. Then it is not claimed or bound to any more, and an annealer
+    continues if the caller stops. Write each before taking the next. Raises Stale if a znode must go that is not in
+    ``deletions``.
     """
     refuse_part(world, fqdn, deletions)
     view = node_of(world, fqdn)
@@ -143,7 +144,7 @@ def refuse_part(world: World, fqdn: str, deletions: Sequence[Delete]) -> None:
 
 
 def _marked(view: NodeView, hooks: tuple[str, ...]) -> list[Change]:
-    """Refused where somebody has claimed the node since."""
+    """The mark of a deletion; refused if the node was claimed since."""
     marked = replace(_record(view), deleting=True, hooks=hooks)
     return structure.raised(
         view.world, [Check(paths.fence(view.name), view.fence), Set(paths.node(view.name), marked, view.version)]
@@ -151,7 +152,7 @@ def _marked(view: NodeView, hooks: tuple[str, ...]) -> list[Change]:
 
 
 def in_order(views: Collection[NodeView]) -> list[NodeView]:
-    """Nodes that are to go, each before those on whose noderoles its own depend; raises Conflict for a circle of them."""
+    """Nodes to delete: each node comes before those that its noderoles depend on. Raises Conflict for a circle."""
     by_name = {view.name: view for view in views}
     graph = {
         name: sorted(
@@ -173,10 +174,9 @@ def in_order(views: Collection[NodeView]) -> list[NodeView]:
 def going(view: NodeView, besides: Collection[str] = ()) -> list[Vertex]:
     """The noderoles that go with a node: its own, and the PROPOSED ones of other nodes that depend on them; parents first.
 
-    Those on the nodes ``besides`` have gone by then.
-
-    Raises Conflict while something works on the node, or a run of tasks that is not over has noderoles there; and where one that
-    depends on it elsewhere was committed, or may do so and cannot be read.
+    Those on the nodes ``besides`` are left out. Raises Conflict while an annealer works on the node, or while a run of tasks
+    that is not over has noderoles there. Raises Conflict also if a dependent noderole elsewhere was committed, or may be
+    committed and cannot be read.
     """
     unreadable.refuse_removal(view.world, [view])
     deployments.refuse_driven(view.world, view.noderoles.values())

@@ -1,7 +1,7 @@
-"""What keeps a noderole from starting: one function, asked by the annealer before a claim and by ``explain``.
+"""The reasons that keep a noderole from starting: one function, for the annealer before a claim and for ``explain``.
 
-The seed's four conditions (000, "The NodeRole state machine") and what else must hold. The annealer needs to know only
-whether there is any; a person wants them all, in the order in which they matter.
+They are the seed's four conditions (000, "The NodeRole state machine") and the further ones of this product. The annealer
+asks only whether there is one. A person sees all of them, the most important first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def runnable(
 ) -> bool:
     """Whether an annealer that has these jigs may claim the noderole now.
 
-    ``moved`` is what a transaction that is about to be written, and that frees the node, makes of it and of others.
+    ``moved``: the records in a transaction that is about to be written and that frees the node.
     """
     return next(blockers(world, vertex, now, jigs, moved), None) is None
 
@@ -62,10 +62,10 @@ def blockers(
         yield own
     for path in unreadable.holding(world, vertex, record) if world.unreadable else ():
         yield Reason(Code.UNREADABLE, path, 0.0, f"the record {path} cannot be read", unreadable.ADVICE)
-    if record.cancel_reason is None:  # a run is ended whatever became of what is above
+    if record.cancel_reason is None:  # a run is ended in any state of its parents
         for path in unreadable.spoiled(world, vertex) if world.spoiled else ():
             yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
-        if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # what moved is settled
+        if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # those are settled
             yield from _of_parents(vertex, moved)
         if renewing(record) and record.state is State.ACTIVE and (first := _goes_before(vertex, moved)):
             yield _of_refresh(first)
@@ -190,7 +190,7 @@ def _of_parents(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Iterator[Re
 
 
 def unsettled_child(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex | None:
-    """A child that is to be BLOCKED, and is not yet: what moved its parent had no room for it.
+    """A child that must be BLOCKED and is not yet, because the transaction that moved its parent had no room for it.
 
     If the parent ran before that, it would be ACTIVE again and the child would never run after it.
     """
@@ -267,7 +267,7 @@ def _of_failed(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
 
 
 def _of_claim(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
-    """What stands beside the node's record, and lets nobody claim: another claim, or no fence and no gate."""
+    """The znodes beside the node's record that prevent a claim: another claim, or a missing fence or gate."""
     view, claim = vertex.node, vertex.node.claim
     if claim is not None and _ghost(vertex):
         text = f"node {view.name} is claimed by {claim.annealer}, which is not running, for {claim.noderole}"
@@ -282,7 +282,7 @@ def _of_claim(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:
 
 
 def _ghost(vertex: Vertex) -> bool:
-    """Whether the claim on its node is nobody's who is running, or not a session's at all."""
+    """Whether the claim on its node belongs to an annealer that is not running, or to no session."""
     claim = vertex.node.claim
     return claim is not None and (not vertex.node.world.may_run(claim.annealer) or not vertex.node.claim_owner)
 
@@ -308,7 +308,7 @@ def _of_role(world: World, vertex: Vertex, jigs: Collection[str]) -> Reason | No
 
 
 def _of_code(world: World, vertex: Vertex) -> Iterator[Reason]:
-    """Where its run is to begin with a hook that nobody can call: each annealer leaves it to the others."""
+    """The hook with which its run begins, if no annealer has its code: each annealer leaves it to the others."""
     record, stored = vertex.record, world.roles.get(vertex.role)
     begins = record.state is State.TODO or record.refresh
     taken_over = record.state is State.TRANSITION and vertex.node.claim is None and record.cancel_reason is None

@@ -1,7 +1,7 @@
-"""A node gets another name: its record, its noderoles with attributes and runs, and the parents that others name.
+"""Rename a node: its record, its noderoles with attributes and runs, and its name in the parents of other noderoles.
 
-One transaction, so nobody sees half of it. What was done stays done: generations go along, and epochs rise above all that its
-machine knows. What rollouts and logs say of it stays under the old name. Pure.
+One transaction, so no reader sees a part of it. Generations are kept, so finished work stays done. The epoch rises above all
+that the machine knows. Rollouts and logs keep the old name. Pure.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ def rename(
     *,
     admin_domain: str | None,
 ) -> list[Change]:
-    """``going`` deletes the znodes of the node, leaves first; ``contents`` has those that the world does not show, by path.
+    """The transaction that renames a node.
 
-    Raises NotFound; Invalid for a name that is no FQDN in the admin domain; Conflict for one that is taken, while something
-    works on the node, while a rollout or a run of tasks may, or where there is more of it than one transaction bears.
+    ``going`` deletes the znodes of the node, leaves first; ``contents`` has those that the world does not show, by path. Raises
+    NotFound. Raises Invalid for a name that is no FQDN in the admin domain. Raises Conflict for a name that is taken, or if the
+    transaction would be too large. Raises Conflict also while an annealer works on the node, or a rollout or run of tasks may.
     """
     view = node_of(world, fqdn)
     nodes.check_name(name, admin_domain)
@@ -46,7 +47,7 @@ def rename(
     known |= {paths.noderole(v.role, fqdn): _following(v.record, fqdn, name) for v in view.noderoles.values()}
     made = _made(view, name, going, {**contents, **known})
     places = [node.deployment, *(vertex.record.deployment for vertex in view.noderoles.values())]
-    checks = deployments.undriven(world, places, fqdn)  # what is driven knows its nodes by name
+    checks = deployments.undriven(world, places, fqdn)  # rollouts and runs of tasks know their nodes by name
     transaction = structure.raised(world, [*checks, *made, *_below(view, name), *going])
     _check_size(fqdn, transaction)
     return transaction

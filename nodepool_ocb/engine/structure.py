@@ -1,15 +1,15 @@
-"""The structure: which roles, deployments, nodes and noderoles there are, and how they are linked.
+"""The structure: the set of roles, deployments, nodes and noderoles, and the links between them.
 
-What was decided from something *not* being there (no conflict, no child, nothing left in a deployment) is covered by the
-version of no record. So every transaction that changes the structure raises the version of one znode, as it was read before
-the decision: of two that were decided from the same view one is refused, and decides again. Claims, runs, commits and
-settling leave it alone, so annealers never wait for one another. A decision that rests on the structure without changing
-it carries ``unchanged``.
+A decision may rest on a record that does *not* exist (no conflict, no child, nothing left in a deployment). No record's
+version covers that. So every transaction that changes the structure raises the version of one znode, as read before the
+decision. If two decisions rest on the same version, one of them is refused, and must be made again. Claims, runs, commits and
+settling leave this znode alone, so annealers never wait for one another. A decision that rests on the structure without
+changing it carries ``unchanged``.
 
-The same record remembers the highest generation, epoch and rollout id that anything deleted had, so that a second life
-under the same name never uses a number that a machine or a person knows from the first.
+The same record keeps the highest generation, epoch and rollout id of all deleted records. So a new record of the same name
+never uses a number that a machine or a person knows from the deleted one.
 
-A member of a cluster that goes raises the cluster's gate in the same transaction. Pure.
+If a member of a cluster is deleted, the same transaction raises the cluster's gate. Pure.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ FENCE_ADVICE: Final = (
 
 
 def raised(world: World, changes: Iterable[Change]) -> list[Change]:
-    """The transaction, with the structure's version raised where it changes the structure.
+    """The transaction, with the structure's version raised if it changes the structure.
 
-    Raises Stale where it deletes a noderole or node that the world does not show: nobody judged that.
+    Raises Stale if it deletes a noderole or node that the world does not show: no decision has covered that.
     """
     transaction = _with_gates(world, changes)
     if not _raises(transaction) and any(_comes_or_goes(each) or _leaves(world, each) for each in transaction):
@@ -176,11 +176,11 @@ def stored(world: World) -> Stored[Structure]:
     return world.structure
 
 
-# -- what every claim needs --
+# -- the znodes that every claim needs --
 
 
 def lacking(vertex: Vertex) -> Iterator[tuple[str, str]]:
-    """The paths of the fence and the gates that a claim of the noderole needs, and that are not there; with what to do."""
+    """The missing fence and gates that a claim of the noderole needs: each path with the next step."""
     view = vertex.node
     if view.fence < 0 and view.record is not None and paths.fence(view.name) not in view.world.unreadable:
         yield paths.fence(view.name), LOST_ADVICE + FENCE_ADVICE.format(_above_all_epochs(view))

@@ -1,8 +1,8 @@
-"""What may not be done while a record cannot be read: garbage, or the schema of a later version.
+"""Refusals while a record cannot be read: garbage, or the schema of a later version.
 
-Such a record is known to be there, and no more. It settles nobody (noderole.placed), and nobody writes over it. What it
-might forbid does not begin: annealers leave its noderole, its children and its node alone; what people ask for is refused
-where it would be decided from what cannot be seen. Pure; each of the refusals raises Conflict, naming the record.
+Only the existence of such a record is known. It moves no noderole (noderole.placed), and is not overwritten. Work that it
+might forbid does not begin: annealers leave its noderole, its children and its node alone. A command is refused if its
+decision depends on the unreadable content. Pure; each of the refusals raises Conflict, naming the record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def refuse(world: World, wanted: Iterable[str]) -> None:
 
 
 def holding(world: World, vertex: Vertex, record: NodeRole) -> Iterator[str]:
-    """The paths of the unreadable records that keep a noderole from being claimed; ``record`` is what it would be."""
+    """The paths of the unreadable records that prevent a claim; ``record``: the noderole's record in that decision."""
     if not world.unreadable:
         return
     fqdn = vertex.node.name
@@ -45,7 +45,7 @@ def holding(world: World, vertex: Vertex, record: NodeRole) -> Iterator[str]:
 
 
 def _of_attributes(world: World, vertex: Vertex, named: Collection[str]) -> Iterator[str]:
-    """Roles and deployment roles whose attributes its jig would see."""
+    """Unreadable roles and deployment roles with attributes that its jig would see."""
     wanted = (paths.ROLES, paths.DEPLOYMENTS)
     if not any(path.startswith(wanted) for path in world.unreadable):
         return
@@ -65,9 +65,9 @@ def spoiled(world: World, vertex: Vertex) -> list[str]:
 
 
 def seen_by(vertex: Vertex) -> set[Vertex]:
-    """The noderoles whose attributes its jig would see: its own, those that are ACTIVE on its node, and all its ancestors'.
+    """The noderoles with attributes that its jig would see: itself, the ACTIVE ones on its node, and all its ancestors.
 
-    Of a task only its own.
+    For a task: only itself.
     """
     if vertex.record.task_run is not None:
         return {vertex}
@@ -93,13 +93,13 @@ def hooks_wait(world: World, *wanted: str) -> bool:
     )
 
 
-# -- what people ask for --
+# -- commands --
 
 
 def refuse_bind(world: World, view: NodeView, deployment: str) -> None:
-    """A bind to a node: it rests on the whole catalogue, on the deployment and those above it, and on every noderole.
+    """A bind to a node: it rests on all roles, on the deployment records, and on every noderole.
 
-    Any of these may be a parent, or below a cluster: whose deployment they are in is not known.
+    Each of these may be a parent, or below a cluster: the deployment of an unreadable noderole is not known.
     """
     if world.unreadable:
         refuse(world, [paths.node(view.name), *_of_kind(world, "roles"), *_noderoles(world)])
@@ -133,7 +133,7 @@ def refuse_end_of(world: World, deployment: str) -> None:
 
 
 def refuse_end_of_roles(world: World, roles: Collection[str]) -> None:
-    """Roles that are to go: what is bound to them, configured for them, and requires them."""
+    """Deletion of roles: it rests on their noderoles, their deployment roles, and the roles that require them."""
     if world.unreadable:
         refuse(world, _of_kind(world, "roles"))
         refuse(world, _of_kind(world, "nodes", lambda names: len(names) == 3 and names[-1] in roles))
@@ -141,7 +141,7 @@ def refuse_end_of_roles(world: World, roles: Collection[str]) -> None:
 
 
 def refuse_import(world: World) -> None:
-    """Roles that are to be imported: what they require and provide is judged with the whole catalogue."""
+    """Import of roles: their requirements and provided roles are judged with all other roles."""
     refuse(world, _of_kind(world, "roles"))
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from nodepool_ocb.engine.acting.reasons import Code, Reason
 from nodepool_ocb.engine.world import Vertex, World
 
-#: Beyond the time-out of its role: what ran before is ended, the connection is made again, the outcome is written.
+#: Beyond the time-out of its role: time to end the former run, to connect again, and to write the outcome.
 BEYOND_SECONDS: Final = 180.0
 
 

@@ -11,8 +11,8 @@ import msgspec
 class Code(StrEnum):
     """Why a noderole does not start."""
 
-    NODE_HELD = "NODE_HELD"  # somebody has set its node aside
-    PAUSED = "PAUSED"  # somebody has paused its deployment, one above it, or every annealer that is running
+    NODE_HELD = "NODE_HELD"  # a person holds its node
+    PAUSED = "PAUSED"  # its deployment, one above it, or every running annealer is paused
     PROPOSED = "PROPOSED"
     ROLLOUT_WAITING = "ROLLOUT_WAITING"  # PROPOSED, and a rollout commits it when its turn comes
     ROLLOUT_LEFT_OUT = "ROLLOUT_LEFT_OUT"  # PROPOSED, and the rollout that was to commit it does not do so any more
@@ -29,7 +29,7 @@ class Code(StrEnum):
     NODE_DELETING = "NODE_DELETING"
     NODE_FAILED = "NODE_FAILED"  # another task of the same run failed on its node
     NODE_BUSY = "NODE_BUSY"
-    NODE_CLAIMED = "NODE_CLAIMED"  # a claim stands there, and nobody is at work by it as far as is known
+    NODE_CLAIMED = "NODE_CLAIMED"  # a claim exists, but no annealer is known to work by it
     INCOMPLETE = "INCOMPLETE"  # a znode that every claim needs is not there
     CHILD_UNSETTLED = "CHILD_UNSETTLED"  # a child that must wait for it is not settled yet
     JIG_INACTIVE = "JIG_INACTIVE"
@@ -41,10 +41,10 @@ class Code(StrEnum):
     DESTRUCTIVE_DONE = "DESTRUCTIVE_DONE"
     OVERDUE = "OVERDUE"  # an annealer holds it longer than its run can last
     RUNNING = "RUNNING"  # an annealer works on it now
-    DONE = "DONE"  # ACTIVE, and nobody asked for more
+    DONE = "DONE"  # ACTIVE, and no rerun or check is requested
 
 
-#: Of what is done, or at work: nothing is held back.
+#: Codes of a noderole that is done or at work: nothing keeps it back.
 NOTHING_TO_HOLD: Final = frozenset({Code.DONE, Code.DESTRUCTIVE_DONE, Code.RUNNING})
 
 
@@ -52,7 +52,7 @@ class Reason(msgspec.Struct, frozen=True):
     """One thing that holds a noderole back."""
 
     code: Code
-    subject: str  # what holds it back: a noderole, a node, a deployment, a jig
-    since: float  # seconds since the epoch; 0 where nobody knows
+    subject: str  # the obstacle: a noderole, a node, a deployment, a jig
+    since: float  # seconds since 1970; 0 if not known
     text: str
     advice: str

@@ -1,15 +1,16 @@
-"""What binding a role to a node creates, or why it may not be: planned whole, then written in one transaction.
+"""Binding a role to a node: the noderoles to create, or the refusal. Planned whole, then written in one transaction.
 
-A role's parents are the noderoles of the roles that it requires. Each is looked for on the same node, then, unless the
-required role is *implicit*, in the deployment and its ancestors, nearest first, then by the node's name; a role that
-*provides* the required one counts as it. What is found nowhere is bound too, on the same node; what is implicit, wherever
-it is not there yet. Every noderole of a *cluster* role in the deployment is a parent, also of children bound earlier: they
-name the cluster, and each member says which clusters it serves (a role that provides the cluster role serves it, too). So
-it is where what was found for a plain role is of a cluster role. Two roles that provide the same third are not on one
-node. A wanted attribute adds the noderole that
-declares it as a parent where one is found, and binds nothing.
+A role's parents are the noderoles of the roles that it requires. Each is looked for on the same node first. Unless the
+required role is *implicit*, it is looked for next in the deployment and its ancestors, nearest first, then by the node's
+name. A role that *provides* the required one counts as it. A required role that is found nowhere is bound too, on the same
+node. An implicit role is bound on the same node if it is not there yet.
 
-Pure. The same world gives the same plan, whichever order its roles came in. Sources: seed 000, "How the noderole graph is
+Every noderole of a *cluster* role in the deployment is a parent, also of children bound earlier. Such children name the
+cluster, and each member names the clusters that it serves. A role that provides the cluster role serves it, too. The same
+holds if the noderole found for a plain role belongs to a cluster. Two roles that provide the same third one cannot be on
+one node. A wanted attribute adds the noderole that declares it as a parent, if one is found. It binds nothing.
+
+Pure. The same world gives the same plan, in any order of the roles. Sources: seed 000, "How the noderole graph is
 built"; seed 001.
 """
 

@@ -1,4 +1,4 @@
-"""One bind under way: the roles that it needs, and what becomes a parent of each."""
+"""One bind: the roles that it needs, and the parents of each."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def plan(
 ) -> Plan:
     """Bind one role to one node.
 
-    ``jigs`` are the active ones (None: do not ask); ``parents`` names noderoles to take instead of those that would be
-    chosen. Raises NotFound for an unknown role, node, deployment or parent; Conflict, with the next step, for what seeds
-    000 and 001 forbid.
+    ``jigs`` are the active ones (None: skip this test). ``parents`` names noderoles to take instead of those that would be
+    chosen. Raises NotFound for an unknown role, node, deployment or parent; Conflict, with the next step, for a bind that
+    seeds 000 and 001 forbid.
     """
     view = node_of(world, fqdn)
     return plan_all(world, [role], view, now=now, by=by, deployment=deployment, jigs=jigs, parents=parents)
@@ -87,9 +87,9 @@ def restore(
     jigs: Collection[str] | None = None,
     once: Once | None = None,
 ) -> Plan:
-    """Bind one role below exactly these parents, noderoles and clusters, and bind nothing besides: as a site file says.
+    """Bind one role below exactly these parents (noderoles and clusters), and bind nothing else: as a site file says.
 
-    ``once`` is what was done of a destructive role. Raises what ``plan_all`` raises.
+    ``once``: the progress of a destructive role that was bound before. Raises the errors of ``plan_all``.
     """
     binder = _binder(world, view, deployment, jigs, {})
     binder.put(role, parents, once)
@@ -157,10 +157,10 @@ class _Binder:
         if once is not None:
             self._draft.once[role] = once
 
-    # -- what else becomes a parent --
+    # -- further parents --
 
     def want_attributes(self) -> None:
-        """Noderoles that declare what a new one wants to see come before it, where they are found."""
+        """Add the noderoles that declare wanted attributes of a new noderole to its parents, if they are found."""
         declared = {
             attrib.name: name for name, each in sorted(self._world.roles.items()) for attrib in each.record.attribs
         }
@@ -180,7 +180,7 @@ class _Binder:
             self._elsewhere.append(line)
 
     def _explain_members(self, role: str) -> None:
-        """Who waits for a new member of a cluster, though bound before it."""
+        """Explain that the children of a cluster, bound earlier, wait for its new member."""
         for served in self._draft.serves(role):
             below = sorted(vertex.name for vertex in self._draft.waiting(served))
             if below:
@@ -193,7 +193,7 @@ class _Binder:
                 self._elsewhere.append(line)
 
     def finished(self, now: float, by: str | None) -> Plan:
-        """Check the whole, and say what is to be written."""
+        """Check the whole plan and return it, with its changes."""
         refusals.refuse_whole(self._draft)
         for role in sorted(self._draft.parents):
             self._explain_members(role)

@@ -28,7 +28,7 @@ def explicit(world: World, names: Collection[str]) -> dict[str, list[Vertex]]:
 
 
 def standing(world: World, names: Iterable[str]) -> list[str]:
-    """These noderoles and clusters, as a noderole names its parents; raises what ``explicit`` raises."""
+    """The names of these noderoles and clusters, in order. Raises the errors of ``explicit``; NotFound for an empty cluster."""
     names = list(names)
     explicit(world, [name for name in names if paths.split_cluster(name) is None])
     for name in names:
@@ -38,15 +38,15 @@ def standing(world: World, names: Iterable[str]) -> list[str]:
 
 
 class Draft:
-    """What one bind would make: ``parents`` has for each new role the names of its parents, in the order of binding.
+    """The noderoles that one bind would create: ``parents`` maps each new role to its parents' names, in the order of binding.
 
-    ``because`` has the role that required it, or None where it was asked for.
+    ``because`` maps it to the role that required it; None if the caller asked for it.
     """
 
     def __init__(self, world: World, view: NodeView, deployment: str, given: Mapping[str, list[Vertex]]) -> None:
         self.parents: dict[str, set[str]] = {}
         self.because: dict[str, str | None] = {}
-        self.once: dict[str, Once] = {}  # of destructive roles that are bound again: what was done
+        self.once: dict[str, Once] = {}  # of destructive roles that are bound again: their progress
         self.world, self.view, self.deployment, self._given = world, view, deployment, given
         self._line = lineage(world, deployment)
 
@@ -66,9 +66,9 @@ class Draft:
         return stored.record
 
     def find(self, need: str, pending: Collection[str] = ()) -> tuple[list[str], str]:
-        """The noderoles that serve as ``need``, and why these; none where it must be bound.
+        """The noderoles that serve as ``need``, and the reason for the choice; none if ``need`` must be bound.
 
-        What is ``pending`` waits for this very answer and cannot be it.
+        Roles in ``pending`` wait for this answer and cannot be chosen.
         """
         if need in self._given:
             return [vertex.name for vertex in self._given[need]], "given explicitly"
@@ -150,7 +150,7 @@ class Draft:
         return sorted(found, key=lambda vertex: (vertex.node.name, vertex.role))
 
     def above(self, name: str) -> Iterable[str]:
-        """What a noderole names as its parents, and the members of a cluster; those of this bind included."""
+        """The names of a noderole's parents, or of the members of a cluster, with those of this bind."""
         of_cluster = paths.split_cluster(name)
         if of_cluster is not None:
             cluster = self.world.clusters.get(name)

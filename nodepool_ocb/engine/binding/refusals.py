@@ -1,4 +1,4 @@
-"""What may not be bound: abstract roles, roles without a jig, roles that conflict or stand in for each other, circles.
+"""Refusals of a bind: abstract roles, roles without a jig, roles that conflict or stand in for each other, circles.
 
 Each function raises Conflict, with the next step. Pure. Sources: seed 000, "How the noderole graph is built"; seed 001.
 """
@@ -14,7 +14,7 @@ from nodepool_ocb.engine.binding.parents import Draft
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
 
-#: The jigs that touch no machine: what a virtual node can have.
+#: The jigs that touch no machine: a virtual node can have these.
 MACHINELESS: Final = frozenset({"noop", "test", "role-provided"})
 #: A claim checks every parent that is named by itself, in one transaction with some ten other changes.
 MOST_PARENTS: Final = limits.MOST_CHANGES - 30
@@ -76,7 +76,7 @@ def _where(draft: Draft, other: str) -> str:
 
 
 def _advice(draft: Draft, role: str, because: str | None, other: str) -> str:
-    """What can be done where two roles cannot be on one node."""
+    """The next step for two roles that cannot be on one node."""
     if other not in draft.parents:
         return f"unbind it first: nodepool-ocb noderole unbind {draft.name(other)}"
     required = [each for each, by in ((other, draft.because[other]), (role, because)) if by is not None]
@@ -91,7 +91,7 @@ def _advice(draft: Draft, role: str, because: str | None, other: str) -> str:
 
 
 def refuse_whole(draft: Draft) -> None:
-    """What only the finished draft shows: circles, roles above their stand-ins, too many parents."""
+    """Refuse a finished draft with a circle, a role above or below its stand-in, or too many parents."""
     _refuse_circles(draft)
     for role, parents in draft.parents.items():
         _refuse_stand_ins_above(draft, role)
@@ -134,7 +134,7 @@ def _refuse_stand_ins_above(draft: Draft, role: str) -> None:
 
 
 def _refuse_stand_ins_below(draft: Draft, role: str) -> None:
-    """The same for what a new member of a cluster gets below it: all that was bound before."""
+    """The same for all noderoles that were bound before and come below a new member of a cluster."""
     if not any(_related(draft, role, other) for other in draft.world.roles):
         return
     seen = set[str]()

@@ -1,4 +1,4 @@
-"""What goes with a noderole that is unbound, or why it may not go. Pure."""
+"""The noderoles that go with one that is unbound, or the refusal. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from nodepool_ocb.model.records import State
 
 
 def removable(vertex: Vertex, besides: Collection[Vertex] = ()) -> list[Vertex]:
-    """The noderoles that go when one is unbound: it and all below it, children first.
+    """The noderoles that go when one is unbound: it and all below it, children first. ``besides``: noderoles unbound with it.
 
-    Raises Conflict where something below was committed on another node, or works now, or a record that may be below
-    cannot be read; and where any of it belongs to a run of tasks that is not over. ``besides``: noderoles unbound with it.
+    Raises Conflict if a noderole below was committed on another node and is not among ``besides``, or if one of them is in
+    TRANSITION. Raises Conflict also for a record that may be below and cannot be read, and for a member of a run of tasks
+    that is not over.
     """
     below: dict[Vertex, None] = {}
     queue = [vertex]

@@ -15,12 +15,12 @@ from nodepool_ocb.model.records import Change, Check, Create, DeploymentRole, Ga
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a bind would write."""
+    """The noderoles and the changes of a bind."""
 
     noderoles: tuple[tuple[str, NodeRole], ...]  # the new ones, parents first
     changes: tuple[Change, ...]
-    explanations: tuple[str, ...]  # why each parent is the one, in words
-    elsewhere: tuple[str, ...]  # those that other nodes have to do with
+    explanations: tuple[str, ...]  # the reason for the choice of each parent
+    elsewhere: tuple[str, ...]  # those of them that concern other nodes
 
 
 def written(draft: Draft, now: float, by: str | None) -> tuple[tuple[tuple[str, NodeRole], ...], tuple[Change, ...]]:

@@ -1,7 +1,7 @@
 """Drift: whether a machine is still as its noderoles left it, found by checks, which change nothing.
 
-A check is a refresh of an ACTIVE noderole (engine.noderole), so it is claimed, fenced, logged and taken over as one. Who
-asks for it is a person, or the schedule of the deployment. Pure.
+A check is a refresh of an ACTIVE noderole (engine.noderole), so it is claimed, fenced, logged and taken over as one. A
+person or the schedule of the deployment requests it. Pure.
 """
 
 from nodepool_ocb.engine.drift.asking import checkable, checks, reachable, refusal, to_be_mended

@@ -1,4 +1,4 @@
-"""Who may be checked, and whose word on it counts."""
+"""Which noderoles may be checked, and which schedule counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def checkable(role: Role) -> bool:
 
 
 def refusal(world: World, vertex: Vertex) -> str | None:
-    """Why a noderole cannot be checked now, and what to do; None where it can be, or is to be already."""
+    """The reason why a noderole cannot be checked now, with the next step; None if it can, or if a check is requested already."""
     record, name = vertex.record, vertex.name
     stored = world.roles.get(vertex.role)
     if stored is None or not checkable(stored.record):
@@ -33,7 +33,7 @@ def refusal(world: World, vertex: Vertex) -> str | None:
 
 
 def checks(world: World, deployment: str) -> Checks | None:
-    """What counts in a deployment: its own word, else that of the nearest above it."""
+    """The schedule that counts in a deployment: its own, else that of the nearest deployment above it; None if none has one."""
     found = (stored.record.checks for each in world.line(deployment) if (stored := world.deployments.get(each)))
     return next((each for each in found if each is not None), None)
 

@@ -1,4 +1,4 @@
-"""What a check found, and what of it is kept in the noderole."""
+"""The result of a check, and the part of it that is stored in the noderole."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 from nodepool_ocb.model.drift import Checked, Drift
 from nodepool_ocb.model.records import NodeRole, State
 
-CHECK: Final = "-check"  # what the name of a check's run ends with
+CHECK: Final = "-check"  # the end of the name of a check's run
 HONOURED: Final = "--check"  # a role's check that is its own script, with this behind it
 
-#: What the exit code of a check says; any other says that it could not tell.
+#: Exit code of a check → result; any other code is UNKNOWN.
 FOUND: Final[Mapping[int, Drift]] = {0: Drift.IN_SYNC, 2: Drift.DRIFTED}
 
 
 def found(exit_code: int | None) -> Drift:
-    """What a check that ended so has found; None of one that did not end by itself.
+    """The result of a check with this exit code; None: the check did not end by itself.
 
     >>> found(0), found(2), found(1), found(None)
     (<Drift.IN_SYNC: 'in-sync'>, <Drift.DRIFTED: 'drifted'>, <Drift.UNKNOWN: 'unknown'>, <Drift.UNKNOWN: 'unknown'>)
@@ -36,7 +36,7 @@ def noted(record: NodeRole, drift: Drift, at: float, run: str, epoch: int) -> Ch
 
 
 def sentence(record: NodeRole) -> str:
-    """What is said of drift behind "it is ACTIVE".
+    """The text about drift that follows "it is ACTIVE".
 
     >>> sentence(NodeRole(state=State.ACTIVE, since=0.0))
     ''

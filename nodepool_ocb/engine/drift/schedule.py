@@ -1,7 +1,8 @@
-"""When a schedule wants a check: by its ticks, and by when each noderole ran or was checked last; no tick is noted anywhere.
+"""When a schedule wants a check: by its ticks, and by the time of each noderole's last run or check; no tick is stored.
 
-A schedule is cron's, in UTC. Whoever looks at any time comes to the same: what neither ran nor was checked since the last
-tick is due. So a tick that nobody saw is made up for, once, and none counts that lies before the schedule itself.
+A schedule is cron's, in UTC. A noderole is due if it neither ran nor was checked since the last tick. So every annealer
+comes to the same result at the same time. A tick during an outage is made up for, once. A tick before the schedule was
+set does not count.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Which hooks wait, what they are told, what they refuse, and whether anybody has their code."""
+"""Hooks of roles: those that wait, their arguments, their refusals, and whether an annealer has their code."""

@@ -1,7 +1,7 @@
-"""Hooks that wait, and whose code no living annealer has. Pure.
+"""Hooks that wait although no living annealer has their code. Pure.
 
-Annealers say in their registration for which roles and barclamps they have Python. While none is there, nothing is said:
-that none is running is reported elsewhere.
+Annealers register the roles and barclamps for which they have Python code. While no annealer is registered, nothing is
+reported here: a different check reports that none is running.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nodepool_ocb.engine.world import World
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """A hook of a role that nobody can run now, and for how many noderoles, nodes or deployments it waits."""
+    """A hook of a role that no annealer can run now, with the number of noderoles, nodes or deployments for which it waits."""
 
     role: str
     hook: str

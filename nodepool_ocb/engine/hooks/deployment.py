@@ -1,8 +1,8 @@
-"""A role in a deployment: what its hooks refused, and how it leaves.
+"""A role in a deployment: the refusals of its hooks, and its deletion.
 
-on_deployment_create sets defaults and validates; what it raises is recorded as a refusal. Until it has run well, the role's
-noderoles there do not start and nobody commits the deployment. on_deployment_delete may refuse that the role leaves; then the
-role stays, and its refusal says why. A change of the role's attributes asks on_deployment_create again. Pure.
+on_deployment_create sets defaults and validates. If it raises, the reason is recorded as a refusal. Until it has succeeded,
+the role's noderoles there do not start, and the deployment cannot be committed. on_deployment_delete may refuse the deletion
+of the role: the role then stays, with the reason. A change of the role's attributes runs on_deployment_create again. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DELETE: Final = "on_deployment_delete"
 
 
 def asked_again(record: DeploymentRole, role: Role) -> DeploymentRole:
-    """The record after a person changed its attributes: whether it agrees to these is asked anew, and what was refused, too."""
+    """The record after a person changed its attributes: its create hook runs again, and its former refusal is deleted."""
     if CREATE not in record.refused and (CREATE not in role.hooks or CREATE in record.hooks):
         return record
     hooks = tuple(name for name in record.hooks if name != CREATE)
@@ -54,7 +54,7 @@ def configured(world: World, deployment: str, role: str, user: Mapping[str, Json
 
 
 def refused(record: DeploymentRole, hook: str, reason: str) -> DeploymentRole:
-    """The record after its hook raised: a role whose deletion is refused stays."""
+    """The record after its hook raised ``reason``; if the hook was on_deployment_delete, the role stays."""
     hooks = tuple(name for name in record.hooks if name != hook)
     deleting = record.deleting and hook != DELETE
     return replace(record, hooks=hooks, deleting=deleting, refused={**record.refused, hook: reason})
@@ -67,8 +67,8 @@ def agreed(record: DeploymentRole, hook: str) -> DeploymentRole:
 
 
 def marked(record: DeploymentRole) -> DeploymentRole:
-    """The record of a role that is to leave when its hook has agreed; what that refused before is asked anew."""
-    hooks = tuple(dict.fromkeys((*record.hooks, DELETE)))  # if it stays, what waited before has run
+    """The record of a role that leaves as soon as its hook agrees; its former refusal to leave is deleted."""
+    hooks = tuple(dict.fromkeys((*record.hooks, DELETE)))  # if it stays, the hooks that waited before have run
     return replace(record, deleting=True, hooks=hooks, refused=_without(record, DELETE))
 
 
@@ -93,7 +93,7 @@ def refuse_noderoles(world: World, vertices: Iterable[Vertex]) -> None:
 
 
 def refusing(world: World, deployment: str, role: str) -> tuple[str, str] | None:
-    """That the role refuses to be there, and what to do; None where it agrees, or is still to be asked."""
+    """The refusal of the role to be there, and the next step; None if it agrees, or if its hook has yet to run."""
     stored = world.deployment_roles.get((deployment, role))
     reason = stored.record.refused.get(CREATE) if stored and CREATE not in stored.record.hooks else None
     if not reason:
@@ -103,7 +103,7 @@ def refusing(world: World, deployment: str, role: str) -> tuple[str, str] | None
 
 
 def holding(world: World, deployment: str, role: str) -> tuple[str, str] | None:
-    """Why noderoles of the role do not start there, and what to do; None where it has agreed to be there."""
+    """Why noderoles of the role do not start there, and the next step; None if it agrees to be there."""
     stored = world.deployment_roles.get((deployment, role))
     if stored is None:
         return None

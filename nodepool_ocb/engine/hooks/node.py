@@ -1,8 +1,8 @@
-"""Which hooks wait at a node, and what on_node_change is told of it.
+"""Hooks that wait at a node, and the changed fields that on_node_change receives.
 
-The record of a node names the fields that changed since on_node_change ran last, so a hook that watches one of them reacts
-to nothing else. What on_node_change of one role changes is told to the other roles. Every decision that writes a node gives
-its new record to ``noticed``. What annealers note for one another in the record is no change of the node. Pure.
+The record of a node names the fields that changed since on_node_change ran last. So a hook that watches one of them reacts
+to nothing else. A change by on_node_change of one role is reported to the other roles. Every decision that writes a node
+gives its new record to ``noticed``. Notes of annealers for one another in the record are no change of the node. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Node
 
-#: Fields that are no change of the node: notes of annealers, and what goes along with another field.
+#: Fields that are no change of the node: notes of annealers, and fields that change along with another one.
 UNNOTICED: Final = frozenset(
     {"since", "reason", "mark", "suspicion", "hold", "hooks", "changed", "deleting", "dying", "epoch_base", "unknown"}
 )
@@ -31,9 +31,9 @@ def with_hook(world: World, pending: tuple[str, ...], hook: str) -> tuple[str, .
 
 
 def noticed(world: World, before: Node, after: Node, by: Mapping[str, str] = NOBODY) -> Node:
-    """``after``, with on_node_change to run and the fields that differ, where a role with that hook is to hear of any.
+    """``after``, with on_node_change to run and the changed fields; unchanged if no role with that hook hears of any of them.
 
-    ``by``: field → the role whose on_node_change changed it.
+    ``by``: field → the role that changed it in its on_node_change.
     """
     changed = {
         name: by.get(name, "")

@@ -1,4 +1,4 @@
-"""What a noderole's jig is given: the layers of attributes that it sees, what is kept of them, and what differs since."""
+"""The inputs of a noderole's jig: the layers of attributes that it sees, their stored form, and later differences."""
 
 from nodepool_ocb.engine.inputs.former import former, of_runs
 from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept, of_instant, of_nothing

@@ -1,6 +1,6 @@
-"""Values that a role declares as secret, and that stand in plain text: as where the declaration is younger than the value.
+"""Values that a role declares as secret and that are stored in plain text, for example because the declaration is newer.
 
-People are shown such a value as a secret: at a place that any role declares as secret, whatever its form. Pure.
+Commands and pages show such a value as a secret, at each place that any role declares as secret, in any form. Pure.
 """
 
 from __future__ import annotations

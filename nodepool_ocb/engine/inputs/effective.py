@@ -1,6 +1,6 @@
-"""Effective attributes: each value that a jig sees, who says it, and what it hides.
+"""Effective attributes: each value that a jig sees, its layer, and the values of weaker layers that it hides.
 
-Taken from the very layers that a run merges; what is merged of the values here is what the jig sees.
+They come from the same layers that a run merges. Merging these values gives the attributes that the jig sees.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from nodepool_ocb.engine.inputs.layers import Brought
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.model.secrecy import KEY
 
-#: What one layer says at a place.
+#: The value of one layer at a place, and the layer.
 _Saying: TypeAlias = tuple[Json, Brought]
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a layer says at a place; ``steps``: the keys that lead there."""
+    """The value of a layer at a place; ``steps``: the keys that lead there."""
 
     steps: tuple[str, ...]
     value: Json
@@ -34,7 +34,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Effective(msgspec.Struct, frozen=True):
-    """What is seen at a place: no map, or an empty one. ``hides``: what weaker layers say there, the strongest first.
+    """The value at a place: no map, or an empty one. ``hides``: the values of weaker layers there, the strongest first.
 
     A value hides a map, and a map a value, that a weaker layer has at a place above it.
     """
@@ -68,7 +68,7 @@ def below(found: Iterable[Effective], places: Sequence[str]) -> list[Effective]:
 
 
 def unlike(one: Iterable[Effective], other: Iterable[Effective]) -> list[Unlike]:
-    """Where two differ in what they see, by place; who says it makes no difference."""
+    """The places with different values, in order; a different layer alone makes no difference."""
     left, right = ({each.place: each.said for each in side} for side in (one, other))
     pairs = ((place, left.get(place), right.get(place)) for place in sorted(left.keys() | right.keys()))
     return [Unlike(place, a, b) for place, a, b in pairs if differ(_value(a), _value(b))]
@@ -79,10 +79,10 @@ def _value(said: Said | None) -> Json:
 
 
 def _seen(steps: tuple[str, ...], said: Sequence[_Saying], hidden: tuple[Said, ...]) -> Iterator[Effective]:
-    """What is seen at a place and below; ``said`` there, the strongest first; ``hidden`` already above it."""
+    """The values at a place and below; ``said``: the layers' values there, the strongest first; ``hidden``: hidden above."""
     maps = list(takewhile(lambda each: isinstance(each[0], dict) and KEY not in each[0], said))
     keys = sorted({key for values, _ in maps for key in values})
-    if not keys:  # a value, or nothing but empty maps above what they hide
+    if not keys:  # a value, or empty maps alone above the values that they hide
         if steps:
             strongest, *others = (Said(steps, *each) for each in said)
             yield Effective(strongest, (*others, *hidden))

@@ -1,6 +1,7 @@
-"""What older runs were given: each run that succeeded notes how that was told from what the one before it was given.
+"""The inputs of older runs: each run that succeeded records how its inputs differ from those of the run before it.
 
-Of the newest run all is kept. From there the differences lead back, run by run, as far as the records of runs go. Pure.
+The inputs of the newest run are stored whole. From there the differences lead back, run by run, as far as the records of
+runs go. Pure.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from nodepool_ocb.engine.inputs.given import of_instant
 from nodepool_ocb.model.records import Former, Given, Json, NodeRole, Run
 from nodepool_ocb.model.secrecy import is_secret
 
-MOST_BYTES: Final = 4 << 10  # of what a run notes of the one before it
+MOST_BYTES: Final = 4 << 10  # bytes of the difference that a run records
 TOO_MUCH: Final = "too much was changed by a later run to be kept"
 UNREADABLE: Final = "the record of a later run is gone or cannot be read"
 NOT_KEPT: Final = "nothing is kept: there was nothing to run, it is a task, or it ran under an earlier version"
 
 
 def former(now: Given, then: Given, number: int) -> Former:
-    """What the run that was given ``now`` notes of the one before, both as they are kept; ``number``: of the one before.
+    """The difference from the inputs ``now`` of a run to those of the run before (``then``), both as stored.
+
+    ``number`` is that of the run before.
 
     >>> former(Given(jig="script", attributes={"a": {"b": 2}}), Given(jig="script", attributes={"a": {"b": 1}}), 7)
     Former(given=7, changes=((('attributes', 'a', 'b'), 1),), gone=(), reason=None)
@@ -40,7 +43,7 @@ def former(now: Given, then: Given, number: int) -> Former:
 
 
 def before(now: Given, noted: Former) -> Given:
-    """What the run before was given, from what the run was given that noted this."""
+    """The inputs of the run before, from the inputs ``now`` of a run and the difference that it recorded."""
     document = msgspec.to_builtins(now)
     for keys in noted.gone:
         del _at(document, keys)[keys[-1]]
@@ -50,9 +53,9 @@ def before(now: Given, noted: Former) -> Given:
 
 
 def of_runs(record: NodeRole, newest: Given | None, runs: Iterable[tuple[str, Run]]) -> dict[str, Given]:
-    """What each of these runs was given, by name; where that is not known there is a ``reason``.
+    """The inputs of each of these runs, by name; inputs that are not known have a ``reason``.
 
-    ``newest``: what is kept beside the noderole; ``runs``: those that succeeded, the newest first.
+    ``newest``: the inputs stored beside the noderole; ``runs``: those that succeeded, the newest first.
     """
     found: dict[str, Given] = {}
     now, lost = newest or Given(jig=""), ""
@@ -60,7 +63,7 @@ def of_runs(record: NodeRole, newest: Given | None, runs: Iterable[tuple[str, Ru
     for name, run in runs:
         if not run.given:
             found[name] = _unknown(NOT_KEPT)
-            number = None if number == of_instant("noop") else number  # else an earlier version wrote what is kept
+            number = None if number == of_instant("noop") else number  # else an earlier version wrote the stored inputs
             continue
         if number not in (None, run.given):
             lost = lost or UNREADABLE
@@ -80,7 +83,7 @@ def _unknown(reason: str) -> Given:
 
 
 def _undoing(now: Any, then: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The keys at which ``now`` is not ``then``, and what is there then: MISSING where nothing is."""
+    """The keys at which ``now`` differs from ``then``, each with the value of ``then``: MISSING if it has none."""
     whole = is_secret(now) or is_secret(then) or not (isinstance(now, Mapping) and isinstance(then, Mapping))
     if above and whole:
         if differ(now, then):

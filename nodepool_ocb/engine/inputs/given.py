@@ -1,8 +1,13 @@
-"""What a run was given, as far as it is told from what is given now: a number in the noderole's record, and what it stands for.
+"""The inputs of a run that count for comparison: a number in the noderole's record, and the inputs that it stands for.
 
-Told apart are its role's jig, script and parameters; all attributes of its ancestors and its own, but for the wall that its
-runs write; and whatever else is seen at the places that its role declares or wants. What a noderole beside it says
-elsewhere was there or not as it happened to be ACTIVE before: a role that depends on it wants it (``wants-attribs``).
+These inputs are compared:
+
+- the jig, script and parameters of its role;
+- the attributes of its ancestors and its own, without the wall that its runs write;
+- every other attribute that it sees at the places that its role declares or wants.
+
+Attributes of a noderole beside it at other places depend on the moment when that became ACTIVE, so they do not count. A role
+that depends on such an attribute must want it (``wants-attribs``).
 """
 
 from __future__ import annotations
@@ -20,25 +25,25 @@ from nodepool_ocb.engine.inputs.layers import Blobs, Kind, Layer, Sources, aroun
 from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Given, Json
 
-UNKNOWN: Final = 1  # the number of what nobody can tell
-LONGEST_TEXT: Final = 200  # characters of a text that is kept; of a longer one its digest is
-MOST_BYTES: Final = 64 << 10  # of all that is kept
+UNKNOWN: Final = 1  # the number of inputs that are not known
+LONGEST_TEXT: Final = 200  # characters of a text that is stored; a longer one is stored as its digest
+MOST_BYTES: Final = 64 << 10  # of all inputs as stored
 
 _SECRET: Final = f'"{secrecy.KEY}"'.encode()
 _MODULO: Final = 10**15  # model.ranges.Count
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What a run is given: the number that stands for it, and all of it."""
+    """The inputs of a run: the number that stands for them, and the inputs."""
 
     number: int
     given: Given
 
 
 def judged(sources: Sources, blobs: Blobs, memo: dict[str, list[Mapping[str, Json]]] | None = None) -> Judged:
-    """What a run of the noderole is given now; ``memo`` keeps, from one noderole to the next, what each ancestor says.
+    """The inputs of a run of the noderole now; ``memo`` keeps the attributes of each ancestor from one noderole to the next.
 
-    Of a task nothing is noted: only a run of tasks runs it again.
+    The inputs of a task are not recorded (number 0): only a run of tasks runs it again.
     """
     if sources.facts:
         return Judged(0, Given(jig=sources.role.jig))
@@ -78,12 +83,12 @@ def of_instant(jig: str) -> int:
 
 
 def of_nothing(jig: str) -> Judged:
-    """What a run is given of which there is nothing to tell but its jig."""
+    """The inputs of a run that has no other input than its jig."""
     return _numbered(Given(jig=jig))
 
 
 def kept(given: Given) -> Given | None:
-    """What is stored of it: long texts by their digest, and nothing of what is too large; None where there is nothing to tell."""
+    """The inputs as stored: long texts as digests. Too large: a reason instead of attributes. None if there is only the jig."""
     short = msgspec.structs.replace(given, attributes=_short(given.attributes), beside=_short(given.beside))
     if len(msgspec.json.encode(short)) > MOST_BYTES:
         return Given(jig=given.jig, script=given.script, reason="it was too large to be kept")
@@ -91,7 +96,7 @@ def kept(given: Given) -> Given | None:
 
 
 def _parts(layers: Iterable[Layer]) -> list[Mapping[str, Json]]:
-    """The layers, as far merged as is the same on top of anything: not where a map stands above what is none."""
+    """Merge neighbouring layers, unless that changes the result on top of other layers: a map above a value that is no map."""
     parts: list[Mapping[str, Json]] = []
     for layer in layers:
         if parts and not _replaces(parts[-1], layer.values):
@@ -110,7 +115,7 @@ def _replaces(below: Mapping[str, Json], above: Mapping[str, Json]) -> bool:
 
 
 def _beside(sources: Sources, blobs: Blobs, attributes: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
-    """What is seen at the places that the role declares or wants, where that is not the same already."""
+    """The values at the places that the role declares or wants, if they are not the same in ``attributes``."""
     if not sources.watched or not (sources.beside or sources.hints):
         return
     seen = around(sources, blobs)

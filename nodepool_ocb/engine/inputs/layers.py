@@ -1,11 +1,12 @@
 """The layers of attributes that a jig sees, the weakest first (semantics: "The jig sees").
 
-The hints of the node; all that the ACTIVE noderoles beside it say; its ancestors, from the most distant row to the
-nearest; its own. Each noderole brings its role's template, what its deployment sets for the role, its wall, and what the
-system and the user set. Of the noderoles beside, which are in no order, all templates come first, then all that deployments
-set, and so on: a default of one hides nothing that somebody set for another.
+The order is: the hints of the node; the attributes of the ACTIVE noderoles beside it; its ancestors, from the most distant
+row to the nearest; its own attributes. Each noderole brings its role's template, the attributes that its deployment sets
+for the role, its wall, and the attributes that the system and the user set. The noderoles beside have no order among
+themselves. So all their templates come first, then all attributes of deployments, and so on: a default of one role hides
+no value that was set for another one.
 
-``sources`` takes from the world what is needed, and ``layers`` lays the blobs that were read meanwhile between.
+``sources`` takes the records from the world. ``layers`` inserts the blobs that were read meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Blobs: TypeAlias = Mapping[str, Mapping[str, Json]]
 
 
 class Kind(StrEnum):
-    """Who says what is in a layer; the weakest first."""
+    """The origin of the values of a layer; the weakest first."""
 
     HINTS = "hints"
     TEMPLATE = "template"
@@ -41,12 +42,15 @@ class Kind(StrEnum):
     RUN = "run"  # of tasks
 
 
-#: What a noderole keeps in znodes of its own, by their names; in the order of their paths in unreadable.blobs.
+#: Layers of a noderole that have znodes of their own, with the names of these; in the order of unreadable.blobs.
 BLOBS: Final[Mapping[Kind, str]] = {Kind.WALL: "wall", Kind.SYSTEM: "system", Kind.USER: "user"}
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """What one says: ``subject`` is a noderole; for what a deployment sets ROLE of DEPLOYMENT, for hints the node."""
+    """One layer: ``subject`` is a noderole.
+
+    For a template it is the role, for attributes of a deployment ``ROLE of DEPLOYMENT``, for hints the node, for a run the path.
+    """
 
     kind: Kind
     subject: str
@@ -59,7 +63,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Origin(StrEnum):
-    """What brings a layer to a noderole."""
+    """The way in which a layer reaches a noderole."""
 
     NODE = "node"
     BESIDE = "beside"  # an ACTIVE noderole of its node
@@ -69,14 +73,14 @@ class Origin(StrEnum):
 
 
 class Brought(msgspec.Struct, frozen=True):
-    """A layer, and what brings it; ``by`` is a noderole, for hints the node, for a task the path of what its run gives."""
+    """A layer and its origin; ``by`` is a noderole, for hints the node, for a task the path of its run's data."""
 
     origin: Origin
     by: str
     layer: Layer
 
     def __str__(self) -> str:
-        """Who says it; of another noderole what that is to the one that sees it.
+        """The layer for people; for a layer of another noderole, also the relation of that one.
 
         >>> str(Brought(Origin.ANCESTOR, "ntp@n2", Layer(Kind.TEMPLATE, "ntp", {})))
         'default of role ntp (ancestor ntp@n2)'
@@ -96,7 +100,7 @@ class Source(msgspec.Struct, frozen=True):
     role: str
     fqdn: str
     shared: tuple[Layer, ...]  # of its role and its deployment
-    blobs: tuple[str, ...]  # the paths of what is kept for itself, as BLOBS has them
+    blobs: tuple[str, ...]  # the paths of its own blobs, in the order of BLOBS
 
     def layers(self, blobs: Blobs) -> Iterator[Layer]:
         """The weakest first; those that say nothing are left out."""
@@ -107,7 +111,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """Where the attributes of a noderole come from, and what else its run is given."""
+    """The sources of the attributes of a noderole, and the other inputs of its run."""
 
     own: Source
     beside: tuple[Source, ...]  # the ACTIVE noderoles of its node, but for its ancestors
@@ -116,7 +120,7 @@ class Sources(msgspec.Struct, frozen=True):
     role: Role
     watched: tuple[str, ...]  # the places that its role declares, or wants
     secret: tuple[str, ...] = ()  # the places that its role declares as secret
-    facts: tuple[str, ...] = ()  # of a task: the paths of what its run gives to all nodes, and to this one
+    facts: tuple[str, ...] = ()  # of a task: the paths of the data of its run for all nodes, and for this one
 
     @property
     def blobs(self) -> list[str]:
@@ -170,9 +174,9 @@ class Catalogue:
 
 
 def sources(world: World, vertex: Vertex, role: Role, catalogue: Catalogue | None = None) -> Sources:
-    """Everything that a noderole may see; ``role``: its own, as it is run.
+    """All sources that a noderole may see; ``role``: its own, as it is run.
 
-    A task sees what its run gives it, and nothing else.
+    A task sees the data of its run and its own attributes only.
     """
     if vertex.record.task_run is not None:
         return _of_task(vertex, role, vertex.record.deployment, vertex.record.task_run)
@@ -200,7 +204,7 @@ def _of_task(vertex: Vertex, role: Role, deployment: str, run: str) -> Sources:
 
 
 def brought(sources: Sources, blobs: Blobs) -> list[Brought]:
-    """All layers, the weakest first, each with what brings it."""
+    """All layers, the weakest first, each with its origin."""
     own = _of(Origin.OWN, sources.own, blobs)
     if sources.facts:
         return [*(Brought(Origin.RUN, each.subject, each) for each in _facts(sources, blobs)), *own]
@@ -214,7 +218,7 @@ def layers(sources: Sources, blobs: Blobs) -> list[Layer]:
 
 
 def around(sources: Sources, blobs: Blobs) -> list[Layer]:
-    """What is seen of the node and of the noderoles beside."""
+    """The layers of the node and of the noderoles beside."""
     return [each.layer for each in _around(sources, blobs)]
 
 
@@ -231,7 +235,7 @@ def _around(sources: Sources, blobs: Blobs) -> list[Brought]:
 
 
 def _facts(sources: Sources, blobs: Blobs) -> Iterator[Layer]:
-    """What a run of tasks gives: of the parameters that differ by node, those of this task."""
+    """The layers of a run of tasks; of the parameters that differ by node, those of this task."""
     for path in sources.facts:
         values = dict(blobs.get(path, {}))
         parameters = values.pop("parameters", {}).get(sources.role.task)
@@ -239,7 +243,7 @@ def _facts(sources: Sources, blobs: Blobs) -> Iterator[Layer]:
 
 
 def visible(layers: Iterable[Layer]) -> dict[str, Json]:
-    """What a jig sees of these layers."""
+    """The attributes that a jig sees: these layers, merged."""
     merged: dict[str, Json] = {}
     for layer in layers:
         merged = merge(merged, layer.values)

@@ -1,4 +1,4 @@
-"""What is outdated: an ACTIVE noderole that would be given something else than its newest run was, and what that is."""
+"""Outdated noderoles: ACTIVE ones with inputs that changed since their newest run, and the differences."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from nodepool_ocb.model.records import Given, Json, NodeRole
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One thing that is another now: an attribute, or something of the role.
+    """One input that changed: an attribute, or a property of the role.
 
-    ``before`` and ``now`` are UNSET where there was, or is, nothing; ``layer`` says who says what is there now.
+    ``before`` and ``now`` are UNSET if there was, or is, no value; ``layer`` names the layer of the present value.
     """
 
     what: str  # the attribute's place, a/b/c; "jig", "script", or "parameters/..."
@@ -30,7 +30,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def outdated(record: NodeRole, now: Judged) -> bool:
-    """Whether its newest run was given something else; not of one that will run anyway, nor where nobody knows.
+    """Whether the inputs changed since its newest run; false if it will run anyway, or if the inputs of that run are not known.
 
     >>> from nodepool_ocb.model.records import State
     >>> record = NodeRole(state=State.ACTIVE, since=0.0, given=7)
@@ -67,7 +67,7 @@ def candidates(vertices: Iterable[Vertex]) -> list[Vertex]:
 
 
 def read_for(vertices: Iterable[Vertex]) -> list[str]:
-    """The paths of the noderoles whose attributes those of ``vertices`` see that may be outdated; each once, in order."""
+    """The paths of the noderoles with attributes that the candidates among ``vertices`` see; each once, in order."""
     everyone: set[Vertex] = set()
     for vertex in candidates(vertices):
         everyone |= unreadable.seen_by(vertex)
@@ -75,9 +75,10 @@ def read_for(vertices: Iterable[Vertex]) -> list[str]:
 
 
 def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None) -> list[Difference]:
-    """What is another now than what the newest run was given, of which ``before`` is kept; by place.
+    """The differences of the present inputs from those of the newest run, stored as ``before``; by place.
 
-    Where nothing was kept, or what it was is not known, that is the one difference.
+    If the old or new inputs are not known, the result is one difference of everything. Without ``before``, the old inputs count
+    as the present jig alone. If no difference is found then, the result is one difference of the jig.
     """
     record = vertex.record
     found = sources(world, vertex, world.roles[vertex.role].record)
@@ -90,13 +91,13 @@ def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None
     old = before or Given(jig=now.given.jig)
     return between(old, new, layers(found, blobs)) or [
         Difference("jig", "another", new.jig, "role")
-    ]  # of what was given nothing but the jig is known
+    ]  # only the jig of the old inputs is known
 
 
 def between(old: Given, new: Given, of_layers: Sequence[Layer] = ()) -> list[Difference]:
-    """What differs from one to the other, by place; ``of_layers``: who may say what is there now.
+    """The differences from one to the other, by place; ``of_layers``: the layers that may hold the present values.
 
-    Where what one of them was is not known, that is the one difference.
+    If the inputs of one of them are not known, the result is one difference of everything.
     """
     if old.reason or new.reason:
         return [Difference("everything", old.reason or msgspec.UNSET, new.reason or msgspec.UNSET)]

@@ -1,4 +1,4 @@
-"""What roles say of attributes: their defaults, and the places that they declare; of the roles that they provide, too.
+"""Attributes of roles: their defaults and the places that they declare, with those of the roles that they provide.
 
 A role has the attributes of the roles that it provides as if it declared them (seed 001).
 """
@@ -29,7 +29,7 @@ def template(catalogue: Mapping[str, Role], name: str) -> dict[str, Json]:
 
 
 def resting_on(catalogue: Mapping[str, Role], changed: Collection[str]) -> set[str]:
-    """The roles whose defaults or places may be others where these change: they provide one of them, or want attributes."""
+    """The roles that have other defaults or places after a change of these: they provide one of these, or want attributes."""
     if not changed:
         return set()
     others = [catalogue[name] for name in changed]

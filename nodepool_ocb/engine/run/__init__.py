@@ -1,21 +1,20 @@
 """One run of a noderole, from the claim of its node to the node given back: one table.
 
 An annealer holds a node while it works on one of its noderoles. Its next action depends only on the ``RunState`` and the
-``Event``: ``step`` returns the next state and the instructions to carry out, in order. The annealer carries out; it
-decides nothing.
+``Event``: ``step`` returns the next state and the instructions, in order. The annealer carries out; it decides nothing.
 
 The rules, in prose:
 
 - Nothing is ordered from a machine before the claim is written, and nothing after the node is given back. A node is not
-  given back before either: where the claim is refused, the one that stands is another's, of the same epoch.
-- After an order, only an outcome that is *known* ends a run. A fault of this host leads to one more attempt, then to
-  another annealer, with the noderole in TRANSITION; a machine that does not answer is dead by agreement alone, as it
-  stands when that is written.
-- A run that must be cancelled is left alone by its jig first. Then the machine is told to end it, and only when nothing
-  of it is left there is its noderole written as failed.
-- An outcome is kept until it is written, or the noderole has moved on without this run.
+  given back before either. If the claim is refused, the present claim is another annealer's, with the same epoch.
+- After an order, only an outcome that is *known* ends a run. A fault of this host leads to one more attempt, then to another
+  annealer, with the noderole in TRANSITION. A machine that does not answer is dead only by agreement, as that stands when
+  the death is written.
+- If a run must be cancelled, its jig lets go of it first. Then the machine is told to end it. Its noderole is written as
+  failed only when nothing of the run is left there.
+- An outcome is kept until it is written, or until the noderole has moved on without this run.
 - A noderole that certainly did not begin goes back as if it had never been claimed, if its role must not run twice.
-- When the session is lost, everything that was held is void at once: nothing more is written for it.
+- When the session is lost, its claims are void: nothing more is written for them.
 
 Of the rules for one phase and event, the first one with a true condition is taken. A pair that is not in the table changes
 nothing: it comes too late, or its answer is still under way. Pure.

@@ -31,7 +31,7 @@ def positions(mask: int) -> list[int]:
 
 
 def flagged(truths: Iterable[int]) -> int:
-    """The int in which the bits of what is true (or 1) are set.
+    """The int with the bits of the true values (or 1) set; the first value is the lowest bit.
 
     >>> flagged([True, False, True])
     5
@@ -49,5 +49,5 @@ def flags(mask: int, length: int) -> bytes:
 
 
 def chosen(things: Sequence[T], mask: int) -> list[T]:
-    """Those whose bits are set, in their order."""
+    """The things with a set bit, in their order."""
     return list(compress(things, flags(mask, len(things))))

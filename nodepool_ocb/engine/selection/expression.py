@@ -1,4 +1,4 @@
-"""What a selector is once it is read: criteria, joined by and, or, not and has. Pure."""
+"""A selector as an expression: criteria, joined by and, or, not and has. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 
 class Kind(StrEnum):
-    """What a criterion is about; its text is what people write."""
+    """The subject of a criterion; its text is the word in the language."""
 
     NAME = "name"  # a node's, or ROLE@FQDN; also written bare
     TAG = "tag"
@@ -30,18 +30,18 @@ class Kind(StrEnum):
     STATE = "state"
     FAILED = "failed"
     OUTDATED = "outdated"
-    DRIFT = "drift"  # what its newest check found
+    DRIFT = "drift"  # the result of its newest check
 
 
-#: What stands alone, without a value.
+#: Criteria without a value.
 FLAGS: Final = frozenset({Kind.HELD, Kind.FAILED, Kind.OUTDATED})
 YES_OR_NO: Final = frozenset({Kind.ALIVE, Kind.AVAILABLE, Kind.ADMIN, Kind.VIRTUAL})
-#: What only a noderole has.
+#: Criteria of noderoles alone.
 OF_NODEROLES: Final = frozenset({Kind.ROLE, Kind.STATE, Kind.FAILED, Kind.OUTDATED, Kind.DRIFT})
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A value: a text, or a pattern of texts if ``glob`` is one. ``second``: what follows ``=`` of a label, ``@`` of a name."""
+    """A value: a text, or a pattern of texts if ``glob`` is one. ``second``: the part after ``=`` of a label, ``@`` of a name."""
 
     text: str
     glob: str | None = None  # in fnmatch's syntax

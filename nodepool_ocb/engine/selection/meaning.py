@@ -1,8 +1,8 @@
-"""Which nodes and noderoles of a world an expression means. Pure.
+"""The nodes and noderoles of a world that an expression selects. Pure.
 
-Of a noderole, a criterion of nodes says something of its node. Of a node, what is joined by ``and`` speaks of *one* noderole as
-soon as anything in it needs one: ``role:ntp not state:ACTIVE`` is a node whose ntp is not ACTIVE. Where nothing does,
-``not`` means that there is none: ``not role:ntp`` is a node without ntp. ``has(...)`` speaks of a noderole of its own.
+For a noderole, a criterion of nodes applies to its node. For a node, parts joined by ``and`` apply to *one* noderole if any of
+them needs one: ``role:ntp not state:ACTIVE`` is a node with an ntp that is not ACTIVE. If none of them needs one,
+``not`` means that there is none: ``not role:ntp`` is a node without ntp. ``has(...)`` selects a noderole of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from nodepool_ocb.model.records import Node, State
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What no record says."""
+    """Facts that no record has."""
 
     now: float
     outdated: Callable[[Sequence[Vertex]], Iterable[Vertex]]  # asked seldom, and of few: it reads attributes
@@ -57,7 +57,7 @@ def noderoles(world: World, expression: Expression, facts: Facts) -> list[Vertex
     )
 
 
-#: What a node's record says with yes or no.
+#: The criteria that are true or false of a node's record.
 TRUTHS: Final[dict[Kind, Callable[[Node], bool]]] = {
     Kind.ADMIN: lambda node: node.admin,
     Kind.VIRTUAL: lambda node: node.virtual,
@@ -221,12 +221,12 @@ def _joined(masks: Iterable[int]) -> int:
 
 
 def _in_turn(parts: Iterable[Expression]) -> list[Expression]:
-    """What must be asked for is asked last, of those that are left."""
+    """The parts, with those that read attributes last: they are then asked of fewer candidates."""
     return sorted(parts, key=asks_outdated)
 
 
 def asks_outdated(expression: Expression) -> bool:
-    """Whether it asks what is outdated."""
+    """Whether the expression has the criterion ``outdated``."""
     match expression:
         case Criterion(kind):
             return kind is Kind.OUTDATED

@@ -60,7 +60,7 @@ class Token(NamedTuple):
 
     @property
     def bare(self) -> str:
-        """What it is as a word of the language: nothing where any of it is quoted."""
+        """The token as a word of the language, in lower case; empty if any of it is quoted."""
         return self.text.lower() if all(letter.plain for letter in self.letters) else ""
 
 

@@ -1,7 +1,7 @@
-"""Many decisions in one pass over one world: each is made of it as those before will leave it. Pure.
+"""Many decisions in one pass over one world: each sees the result of those before it. Pure.
 
-All are made before the first is written, so one that is refused leaves nothing behind. What they write is cut by limits,
-and each part is whole by itself: whoever is stopped between two asks again for all of it.
+All are made before the first is written, so a refusal of one leaves nothing behind. Their changes are cut by limits, and each
+part is whole by itself. After a stop between two parts, the caller requests all of them again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def decided(world: World, things: Iterable[T], decide: Callable[[T], Sequence[Ch
 
 
 def advance(world: World, changes: Iterable[Change]) -> None:
-    """Bring nodes, noderoles and what is shared by them to where these changes take them."""
+    """Apply these changes to the world: to nodes, noderoles and their shared records."""
     for change in changes:
         match change.path.split("/")[2:], change:
             case ["nodes", fqdn], Delete():

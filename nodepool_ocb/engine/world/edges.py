@@ -1,8 +1,7 @@
-"""Who waits for whom, and for how many: the edges between noderoles, and the counters at their ends.
+"""The edges between noderoles, and the counters of unsatisfied parents at their ends.
 
-A counter changes by what a change turns, and nothing is counted again: putting a record costs in proportion to its own
-edges, and to its children where it turns. A parent that is named and not here (yet) is awaited, and counts as one that is
-not satisfied.
+A counter changes by the number of parents that turned, and nothing is counted again. So putting a record costs in proportion
+to its own edges, and to its children if it turns. A named parent that does not exist (yet) counts as not satisfied.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Edges:
 
     def __init__(self, nodes: Mapping[str, NodeView]) -> None:
         self.clusters: dict[str, ClusterView] = {}  # by name
-        self.turned: set[Vertex] = set()  # what waits for more or fewer than when this was emptied last
+        self.turned: set[Vertex] = set()  # noderoles with a counter that changed since this set was emptied
         self.refreshing = Refreshing()
         self._nodes = nodes
         self._depths: dict[Vertex | ClusterView, int] = {}  # forgotten when an edge changes
@@ -161,7 +160,7 @@ class Edges:
                 if parent.record.state is not State.ACTIVE and not satisfied(parent.record):
                     waiting += 1
         vertex.waiting = waiting
-        msgspec.structs.force_setattr(vertex.record, "parents", tuple(names))  # equal to what they were
+        msgspec.structs.force_setattr(vertex.record, "parents", tuple(names))  # equal to the former names
         self._reshaped()
 
     def _unlink(self, vertex: Vertex) -> None:

@@ -1,4 +1,4 @@
-"""What the rule about neighbours asks of a graph: a noderole among its parents and children, and a cluster of noderoles."""
+"""The graph as the rule about neighbours needs it: a noderole among parents and children, and a cluster of noderoles."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Placed(Protocol):
 
     @property
     def lacking(self) -> int:
-        """``waiting``, without the parents whose records cannot be read."""
+        """``waiting``, without the parents that have unreadable records."""
 
     @property
     def certain(self) -> bool:
@@ -61,4 +61,4 @@ class Placed(Protocol):
 
     @property
     def unknown(self) -> Sequence[str]:
-        """The parents whose records cannot be read."""
+        """The parents with unreadable records."""

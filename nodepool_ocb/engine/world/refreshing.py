@@ -1,7 +1,7 @@
-"""Noderoles that are to be run again in place, and which of them waits for which.
+"""Noderoles that are to be run again in place, and the order among them.
 
-One waits for every one above it that is to be run again, too, however far above (readiness). It is told of one of these, and
-is looked at again when that one is done, or when edges change: so N members of a cluster and M children cost about N + M.
+A noderole waits for all ancestors that are to be run again, at any distance (readiness). It is registered with one of these.
+It is looked at again when that one is done, or when edges change. So N members of a cluster and M children cost about N + M.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Refreshing:
         self.vertices: set[Vertex] = set()
         self._first: dict[
             Vertex | ClusterView, Vertex
-        ] = {}  # what was found above: it counts while it is in ``vertices``
-        self._waiting: dict[Vertex, set[Vertex]] = {}  # who was told to wait for it
+        ] = {}  # the ancestor that was found: it counts while it is in ``vertices``
+        self._waiting: dict[Vertex, set[Vertex]] = {}  # the noderoles that wait for it
 
     def before(self, vertex: Vertex, done: Collection[Vertex] = ()) -> Vertex | None:
         """One above that goes first; ``done``: those that a transaction which is about to be written brings to an end."""
@@ -38,7 +38,7 @@ class Refreshing:
         return self._waiting.pop(vertex, set()) & self.vertices
 
     def forget(self) -> set[Vertex]:
-        """Edges changed, and others may go first; gives all who were told to wait."""
+        """Forget the order after edges changed; returns the noderoles that were waiting."""
         if not self._first:
             return set()
         waited = {each for waiting in self._waiting.values() for each in waiting if each in self.vertices}
@@ -49,7 +49,7 @@ class Refreshing:
     def _find(
         self, start: Vertex | ClusterView, seen: set[Vertex | ClusterView], done: Collection[Vertex]
     ) -> Vertex | None:
-        """Looks from a cluster once for all who stand below it."""
+        """An ancestor that goes first. The result for a cluster is kept for all noderoles below it."""
         known = self._first.get(start)
         if known is not None and known in self.vertices and known not in done:
             return known

@@ -1,6 +1,6 @@
 """A noderole among its neighbours, the cluster that stands between many, and the node that carries both.
 
-Each knows its world, and asks it for what is not beside it. Nothing here changes them: ``World`` and ``Edges`` do.
+Each knows its world, and takes distant records from it. This module does not change them: ``World`` and ``Edges`` do.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
 
     @property
     def unknown(self) -> list[str]:
-        """The names of the noderoles that it waits for, or may wait for, and whose records cannot be read."""
+        """The names of its parents with unreadable records, and of those that may be its parents."""
         world = self.node.world
         if not world.unreadable:
             return []
@@ -87,7 +87,7 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
 
     @property
     def lacking(self) -> int:
-        """How many parents are known not to be satisfied: ``waiting``, without what only an unreadable record makes wait."""
+        """The number of parents known to be unsatisfied: ``waiting`` without those that only an unreadable record adds."""
         world = self.node.world
         return self.waiting - (sum(map(world.doubts, self.record.parents)) if world.unreadable else 0)
 
@@ -109,7 +109,7 @@ class ClusterView(msgspec.Struct, eq=False):
 
 
 class NodeView(msgspec.Struct, eq=False):
-    """A node and what hangs below it. ``record`` is None while only its children have been seen."""
+    """A node with its noderoles, claim and fence. ``record`` is None while only its children have been seen."""
 
     name: str
     world: World
@@ -117,12 +117,12 @@ class NodeView(msgspec.Struct, eq=False):
     version: int = -1
     mzxid: int = 0
     fence: int = -1
-    newest: Fence | None = None  # what the fence says of the newest claim
+    newest: Fence | None = None  # the record of the fence: the newest claim
     claim: Claim | None = None
     claim_owner: int = 0  # the session that holds the claim
     claim_version: int = -1
     noderoles: dict[str, Vertex] = {}
-    ready: set[Vertex] = set()  # those whose own state lets an annealer take them
+    ready: set[Vertex] = set()  # noderoles in a state in which an annealer may take them
     failed: set[Vertex] = set()  # those of task lists that are in ERROR
 
     @property

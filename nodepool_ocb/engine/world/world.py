@@ -47,24 +47,24 @@ class Stored(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
 
 
 class _Places(Protocol):
-    """Where each node is, kept by who asks for it often (engine.addressing)."""
+    """An index of the places of nodes, kept by a caller that needs it often (engine.addressing)."""
 
     def put(self, fqdn: str, record: Node | None) -> None:
-        """What is known of a node now; None of one that is gone."""
+        """Put the present record of a node; None if it is deleted."""
 
 
 class World:
     """One consistent-enough view of the tree below ``/ocb``."""
 
     def __init__(self) -> None:
-        self.spoiled: dict[str, str] = {}  # path of attributes that cannot be decoded, of which somebody knows → why
+        self.spoiled: dict[str, str] = {}  # path of attributes that are known to be undecodable → the reason
         self._kept: dict[type[Record], dict[Any, Stored[Any]]] = {}
         self.roles: dict[str, Stored[Role]] = self.of(Role)
         self.deployments: dict[str, Stored[Deployment]] = self.of(Deployment)
         self.paused: dict[str, Aside] = {}  # the pauses that stand in deployments, those that are over included
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = self.of(DeploymentRole)
         self.nodes: dict[str, NodeView] = {}
-        self.places: _Places | None = None  # where somebody has asked for them
+        self.places: _Places | None = None  # None until a caller sets it
         self.daemons: dict[str, dict[str, Daemon]] = {}  # by kind and id
         self.rollouts: dict[str, Stored[RolloutPointer]] = self.of(RolloutPointer)  # by deployment
         self.task_runs: dict[str, Stored[TaskRunPointer]] = self.of(TaskRunPointer)  # by deployment
@@ -86,7 +86,7 @@ class World:
         return self.daemons.get("annealer", {})
 
     def may_run(self, annealer: str) -> bool:
-        """Whether an annealer is registered, be it by a record that cannot be read: somebody's session holds that."""
+        """Whether an annealer is registered; an unreadable registration counts, because a session holds it."""
         return annealer in self.annealers or paths.daemon("annealer", annealer) in self.unreadable
 
     # -- looking up --
@@ -98,7 +98,7 @@ class World:
         return node.noderoles.get(role) if node else None
 
     def parent(self, name: str) -> Vertex | ClusterView | None:
-        """What a record's ``parents`` names: a noderole, or a cluster that has members; or None."""
+        """The noderole, or the cluster with members, that a name in ``parents`` means; None if there is none."""
         role, _, fqdn = name.partition("@")
         node = self.nodes.get(fqdn)
         if node is not None:
@@ -143,7 +143,7 @@ class World:
             raise NotFound(f"role {vertex.role} is not known; import the barclamp that defines it")
         return stored.record
 
-    # -- what cannot be read --
+    # -- unreadable records --
 
     def hides(self, name: str) -> bool:
         """Whether the record of the noderole ``role@fqdn`` is there and cannot be read."""
@@ -163,7 +163,7 @@ class World:
         return seen + [each for each in self._never_seen() if self._may_serve(each, of_cluster[0])]
 
     def doubts(self, name: str) -> bool:
-        """Whether a parent counts as not satisfied only because of what cannot be read."""
+        """Whether a parent counts as not satisfied only because of unreadable records."""
         if not self.hidden(name):
             return False
         parent = self.parent(name)
@@ -183,7 +183,7 @@ class World:
         stored = self.roles.get(own)
         return own == role or (stored is not None and role in stored.record.provides)
 
-    # -- what was read --
+    # -- records that were read --
 
     def of(self, kind: type[T]) -> dict[Any, Stored[T]]:
         """The records of a kind that is kept as it was read: by name, by names where the path has two, by ``()``."""
