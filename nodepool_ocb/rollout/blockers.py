@@ -1,7 +1,7 @@
-"""What a node of a rollout waits for, and what a whole rollout waits for: asked by people. Pure.
+"""The obstacles of a node of a rollout, and of a whole rollout, for people. Pure.
 
-The answers rest on the functions by which the engine decides (``groups.awaited``, ``sending.held_back``,
-``step.step``), so what is said here is what keeps a driver from going on.
+They come from the functions by which the engine decides (``groups.awaited``, ``sending.held_back``, ``step.step``). So they
+are the obstacles that keep a driver from going on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nodepool_ocb.rollout.step import step
 
 
 class Kind(StrEnum):
-    """What somebody can do about it."""
+    """The way to end the wait."""
 
     WAITING = "waiting"  # nothing: its turn comes
     PAUSED = "paused"  # promote the group
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Why a rollout does not commit what is PROPOSED on a node now."""
+    """The reason why a rollout does not commit the PROPOSED noderoles of a node now."""
 
     kind: Kind
     group: str
@@ -35,7 +35,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 def wait(rollout: Rollout, node: str) -> Wait | None:
-    """Of a node whose noderoles are PROPOSED; None where the rollout is not about it, or has passed all phases with it."""
+    """The wait of a node with PROPOSED noderoles; None if the rollout does not cover it, or has passed all phases with it."""
     progress = rollout.nodes.get(node)
     name = _group(rollout, node)
     if progress is None or name is None or progress.state is NodeState.SUCCESS:
@@ -57,7 +57,7 @@ def wait(rollout: Rollout, node: str) -> Wait | None:
 
 
 def for_somebody(rollout: Rollout) -> tuple[str, ...]:
-    """The groups that somebody must promote before anything happens again; none while anything may happen by itself."""
+    """The groups that must be promoted before anything happens again; empty while something may happen without that."""
     paused = tuple(name for name, record in rollout.groups.items() if record.state is GroupState.PAUSED)
     working = any(record.state is GroupState.RUNNING for record in rollout.groups.values())
     flying = any(progress.state in IN_FLIGHT for progress in rollout.nodes.values())

@@ -1,7 +1,8 @@
-"""What people ask of a rollout. Each gives the decisions to write, in one transaction; the engine does the rest.
+"""The commands of people to a rollout. Each returns the decisions to write, in one transaction; the engine does the rest.
 
-Whoever lets a rollout go on says what was seen: the batch after which a group pauses, and the ``attempt`` of the group, or
-of the rollout (None: not compared). So a repeat, or a second person, does no more than the first.
+A command that lets a rollout continue carries the state that its author saw. That is the batch after which a group pauses, or
+the ``attempt`` of the group or of the rollout (None: not compared). So a repeat, or a second person, does no more than the
+first.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ RS = RolloutState
 
 
 def cancel(rollout: Rollout, now: float, by: str | None = None, reason: str | None = None) -> list[Decision]:
-    """Send nothing more, take back what has not begun, and end what runs."""
+    """Send nothing more, take back the noderoles that have not begun, and end the running ones. Empty if cancelled before.
+
+    Raises Conflict if the rollout is over.
+    """
     if rollout.over:
         raise Conflict(f"the rollout is over ({rollout.head.state}): there is nothing to cancel")
     if rollout.head.state is RS.CANCELLING and rollout.head.by_person:
@@ -39,7 +43,10 @@ def cancel(rollout: Rollout, now: float, by: str | None = None, reason: str | No
 
 
 def resume(rollout: Rollout, now: float, by: str | None = None, attempt: int | None = None) -> list[Decision]:
-    """Go on where it was stopped or cancelled, by a person, a critical group or the breaker; what failed stays failed."""
+    """Continue a rollout that a person, a critical group or the breaker stopped or cancelled; failed nodes stay failed.
+
+    Raises Conflict while the rollout runs or is being cancelled, after its success, and if ``attempt`` is not the present one.
+    """
     if rollout.head.state is RS.CANCELLING:
         raise Conflict("the rollout is being cancelled; wait until that is over, then resume")
     if rollout.head.state in (RS.RUNNING, RS.SUCCESS):

@@ -24,20 +24,24 @@ TIMES: Final = {"prepare_node_timeout": "prepare", "deploy_timeout": "deploy"}
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """What is read of it."""
+    """The keys of a DeploymentConfiguration that are read."""
 
-    strategy: str | None = None  # the name of the strategy that is meant
+    strategy: str | None = None  # the name of the strategy to use
     seconds: Mapping[str, float] = {}  # phase → its time
     place: str = ""  # FILE:LINE where the strategy is named
 
 
 def faults(document: Document) -> list[Fault]:
-    """What is wrong in the keys that are read, by line."""
+    """The faults in the keys that are read, by line."""
     return schema.faults(document, "strategy.json#configuration")
 
 
 def one(documents: Sequence[Document]) -> tuple[Configuration, list[str]]:
-    """The configuration that these say; and what speaks against it, where there are several and none is the one meant."""
+    """The configuration in these documents, and the faults.
+
+    It is empty if there is no document. It is empty, with a fault for each, if there are several and not exactly one is named
+    ``NAME``.
+    """
     named = [document for document in documents if _name(document) == NAME]
     chosen = documents if len(documents) < 2 else named
     if len(chosen) == 1:

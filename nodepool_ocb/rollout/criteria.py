@@ -32,7 +32,7 @@ def unmet(criteria: Criteria, count: Count) -> tuple[str, ...]:
 
 
 def hopeless(criteria: Criteria, count: Count) -> tuple[str, ...]:
-    """What cannot be met any more, even if every member that has not failed succeeds.
+    """The criteria that cannot be met any more, even if every member that has not failed succeeds.
 
     >>> hopeless(Criteria(percent_successful_nodes=100), Count(5, 0, 1))
     ('percent_successful_nodes: 100 wanted, at most 4 of 5 (80%) can still succeed',)
@@ -70,7 +70,7 @@ def _sentences(criteria: Criteria, count: Count, words: str) -> tuple[str, ...]:
 
 
 def so_far(criteria: Criteria, part: Count, whole: Count) -> tuple[str, ...]:
-    """What is not met after some batches: the percentage of these, and whatever the whole cannot meet any more.
+    """The criteria that are not met after some batches: the percentage of these, and all that the whole cannot meet any more.
 
     >>> so_far(Criteria(percent_successful_nodes=50, minimum_successful_nodes=3), Count(2, 1, 1), Count(9, 1, 1))
     ()

@@ -1,7 +1,7 @@
-"""What is wrong in a strategy's document: against its schema, and among its groups; and what is only odd.
+"""Faults in a strategy's document, against its schema and among its groups, and warnings about odd values.
 
-Each fault says what was found and what was expected. What the schema refuses is left out of the further checks, so that
-one slip is one fault.
+Each fault names the value found and the value expected. Parts that the schema refuses are left out of the further checks, so
+that one mistake is one fault.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ KIND: Final = SCHEMA.rpartition("/")[0]
 
 
 def kind(document: Document) -> str | None:
-    """What a document says that it is: one of the two schemas that are read, also by a slip in its name or in another
-    version, or a foreign one.
+    """The schema of a document: one of the two that are read, also if misspelled or of another version, or a foreign one.
 
-    None where it says nothing: the data alone.
+    None if the document names none: the data alone.
     """
     value = document.value
     said = value.get("schema") if isinstance(value, dict) else None
@@ -52,7 +51,7 @@ def faults(document: Document) -> list[Fault]:
 
 
 def warnings(document: Document) -> Iterator[Fault]:
-    """What is odd in a document without faults, and is carried out as it stands."""
+    """Odd values in a document without faults; they are carried out as written."""
     value = document.value
     root: Key = ("data",) if "data" in value else ()
     groups = (value["data"] if root else value)["groups"]

@@ -1,4 +1,4 @@
-"""How a group stands: what its batches reach, who is in flight, and whether its criteria are met."""
+"""The state of a group: the results of its batches, its nodes in flight, and whether its criteria are met."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def allowed_seconds(phases: Sequence[Phase], record: GroupRecord) -> float:
 
 
 def passed_over(record: GroupRecord) -> bool:
-    """Whether it ended well, or somebody has accepted that it did not."""
+    """Whether it succeeded, or failed and a person has accepted that."""
     return record.state is GroupState.SUCCESS or (record.state is GroupState.FAILED and record.accepted is not None)
 
 
@@ -94,7 +94,7 @@ def standing(rollout: Rollout, record: GroupRecord) -> GroupCounts:
 
 
 def counted(rollout: Rollout, nodes: Iterable[str], phase: int) -> Count:
-    """How nodes have fared in a phase, whoever sent them."""
+    """The number of nodes that succeeded or failed in a phase, sent by any group."""
     members = successful = lost = 0
     for node in nodes:
         progress = rollout.nodes[node]
@@ -107,7 +107,7 @@ def counted(rollout: Rollout, nodes: Iterable[str], phase: int) -> Count:
 
 
 def out_of_time(record: GroupRecord, progress: Progress) -> bool:
-    """Whether a node is unknown by the phase in which its group is at work: the group is to decide first what that means."""
+    """Whether a node is unknown by the phase in which its group is at work: the group must first decide the consequence."""
     here = record.state is GroupState.RUNNING and record.phase == progress.passed
     return here and progress.state is NodeState.UNKNOWN and progress.late == record.begun
 

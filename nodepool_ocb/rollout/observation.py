@@ -8,18 +8,18 @@ import msgspec
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """The noderoles of a node's phase, counted by what they are; none at all, or all ACTIVE, is done."""
+    """The noderoles of a node's phase, counted by state; none at all, or all ACTIVE, is done."""
 
     proposed: int = 0  # PROPOSED, and to be committed
     outdated: int = 0  # ACTIVE, and to be run again
-    waiting: int = 0  # TODO, or BLOCKED by what may still succeed
+    waiting: int = 0  # TODO, or BLOCKED by noderoles that may still succeed
     running: int = 0  # TRANSITION
-    cancelling: int = 0  # the same, with a cancel_reason; where nobody can end it for now it counts as stuck
+    cancelling: int = 0  # the same, with a cancel_reason; if no annealer can end it for now it counts as stuck
     errors: Mapping[
         str, int
     ] = {}  # role → generation of those in ERROR: a retry raises it, so old errors differ from new
     stuck: int = 0  # BLOCKED by an ERROR, here or on another node
-    unread: int = 0  # records that cannot be read: what they say is waited for
+    unread: int = 0  # records that cannot be read: the rollout waits until they can
     reason: str = ""  # of those that failed, are stuck or cannot be read
     gone: bool = False  # the node does not exist any more
 
@@ -36,5 +36,5 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_rest(self) -> bool:
-        """Nothing happens any more that nobody asks for."""
+        """Nothing changes any more without a request."""
         return not (self.waiting or self.running or self.cancelling)

@@ -1,15 +1,16 @@
-"""The noderoles that a phase of a rollout is about: how they stand, and which of them an action moves.
+"""The noderoles of a phase of a rollout: their states, and those that an action moves.
 
-A phase names roles, and takes their noderoles on the node with all that these need there; or stages of the task list, and
-takes the tasks before them of the rollout's own run (``RolloutRecord.sends``). One that names neither takes, if it is the
-last, every noderole of the node that is no task, and otherwise none. Only what is bound in the rollout's deployment, or below
-it, is ever committed.
+A phase may name roles. Then it takes their noderoles on the node, with all that these need there. It may name stages of the
+task list. Then it takes the tasks before them of the rollout's own run (``RolloutRecord.sends``). If it names neither and is
+the last, it takes every noderole of the node that is no task; if it is not the last, it takes none. Noderoles outside the
+rollout's deployment and those below it are never committed.
 
-A task that failed, and may, is about to be let pass: it counts as at work. So does what waits for a task that failed on another
-node, while the criteria of that node's groups bear its failure: the driver of the run lets it go on.
+A task that failed, and may, is about to be let pass: it counts as at work. The same holds for a noderole that waits for a
+failed task on another node, while the criteria of that node's groups tolerate the failure. The driver of the run then lets
+it go on.
 
-A rollout that runs again what is ACTIVE takes of these the roles that its node's ``Progress.again`` names, and judges them
-by the epoch of their newest run: while that is the one from before the rollout, it is still to run. It refreshes, and
+A rollout that reruns ACTIVE noderoles takes of these the roles that its node's ``Progress.again`` names. It judges them by
+the epoch of their newest run: while that is the one from before the rollout, the rerun is still to come. It refreshes, and
 never commits or proposes.
 """
 
@@ -31,7 +32,7 @@ from nodepool_ocb.rollout.records import LOST, Rollout
 from nodepool_ocb.rollout.rounds import returned
 from nodepool_ocb.rollout.step import Action, Directive, watched
 
-#: What an order does to the noderoles in these states.
+#: Directive → state of a noderole → the event that it gets.
 MOVES: Final[Mapping[Directive, Mapping[State, Event]]] = {
     Directive.COMMIT: {State.PROPOSED: Event.COMMIT},
     Directive.RETRY: {State.PROPOSED: Event.COMMIT, State.ERROR: Event.RETRY},
@@ -39,7 +40,7 @@ MOVES: Final[Mapping[Directive, Mapping[State, Event]]] = {
     Directive.CANCEL: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE, State.TRANSITION: Event.CANCEL},
 }
 
-#: The same where the rollout runs again what is ACTIVE; a refresh only of what has not run since, and back only while it waits.
+#: The same for a rollout that reruns ACTIVE noderoles: those that have not run since are refreshed; waiting ones are withdrawn.
 MOVES_AGAIN: Final[Mapping[Directive, Mapping[State, Event]]] = {
     Directive.COMMIT: {State.ACTIVE: Event.REFRESH},
     Directive.RETRY: {State.ACTIVE: Event.REFRESH, State.ERROR: Event.RETRY},
@@ -68,7 +69,7 @@ class Observer:
         self._recalled = returned.recalled(rollout)
         self._within = frozenset(below(world, deployment))
         self._torn = [f"{path} cannot be read" for path in unreadable_deployments(world)]
-        self._runs = frozenset({None, rollout.head.task_run})  # whose tasks it may move; None: what is no task
+        self._runs = frozenset({None, rollout.head.task_run})  # runs with tasks that it may move; None: no task
         self._may_fail = frozenset(rollout.head.may_fail)
         self._borne: dict[str, bool] = {}
         self._unreadable: dict[str, list[str]] = {}
@@ -81,7 +82,7 @@ class Observer:
         return {node: self._seen(node, phase) for node, phase in watched(self._rollout).items()}
 
     def moves(self, actions: Iterable[Action]) -> dict[Event, list[Vertex]]:
-        """What to give to ``engine.commands.apply_to``: events, each with the noderoles that it happens to."""
+        """The argument for ``engine.commands.apply_to``: events, each with its noderoles."""
         found: dict[Event, list[Vertex]] = {}
         table = MOVES_AGAIN if self._again else MOVES
         for action in actions:
@@ -157,7 +158,7 @@ class Observer:
         )
 
     def _kind_again(self, vertex: Vertex) -> tuple[str | None, str | None]:
-        """Of a noderole that is to run again. What a person or a dead machine moved is not the rollout's to take back."""
+        """The kind of a noderole that is to rerun. The rollout does not take back a change by a person or a dead machine."""
         record = vertex.record
         match record.state:
             case State.ACTIVE if not self._outdated(vertex):
@@ -208,7 +209,7 @@ class Observer:
         return vertex.record.state is State.ERROR and vertex.role not in self._may_fail
 
     def _bears(self, vertex: Vertex, failed: Vertex) -> bool:
-        """Whether what waits on another node for a task that failed goes on without it."""
+        """Whether a noderole on another node goes on without a task that failed."""
         node = failed.node.name
         if failed.record.task_run is None or failed.node is vertex.node:
             return False
@@ -218,7 +219,7 @@ class Observer:
         return self._borne[node]
 
     def _culprit(self, vertex: Vertex) -> Vertex | None:
-        """A noderole in ERROR above one that is BLOCKED; what was found on the way is kept for the others."""
+        """A noderole in ERROR above one that is BLOCKED; results on the way are kept for the others."""
         if vertex in self._blamed:
             return self._blamed[vertex]
         found, met, queue = None, {vertex}, deque([vertex])
@@ -242,7 +243,7 @@ def unreadable_deployments(world: World) -> list[str]:
 
 
 def _not_ended(vertex: Vertex) -> str | None:
-    """Why nobody will end a run for now; None where whoever holds its node does, or whoever takes it over."""
+    """Why no annealer can end a run for now; None if the claim's annealer does, or the one that takes it over."""
     node = vertex.node.record
     if vertex.node.claim is not None:
         return None

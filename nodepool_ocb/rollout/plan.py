@@ -30,7 +30,7 @@ class Overlap(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What would be done."""
+    """The plan of a rollout: groups with their nodes, and the problems."""
 
     levels: tuple[tuple[str, ...], ...]  # groups by how many groups they must wait for, one after the other
     members: Mapping[str, tuple[str, ...]]  # group → nodes, in the order of the document
@@ -41,7 +41,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(strategy: Strategy, nodes: Mapping[str, Node]) -> Plan:
-    """The groups with their members, and what somebody should know before they begin."""
+    """The groups with their members, and the problems to know before they begin."""
     index = Index(nodes)
     masks = {group.name: index.mask(group.selectors) for group in strategy.groups}
     grouped = 0
@@ -90,9 +90,9 @@ def levels(strategy: Strategy) -> tuple[tuple[str, ...], ...]:
 
 
 class Again(msgspec.Struct, frozen=True):
-    """What is ACTIVE and is to run again, in place of committing what is PROPOSED."""
+    """The ACTIVE noderoles that the rollout reruns, in place of committing PROPOSED ones."""
 
-    words: str  # what that is
+    words: str  # the selection, for people
     roles: Mapping[str, Mapping[str, int]]  # node → role → the epoch of its newest run
 
 

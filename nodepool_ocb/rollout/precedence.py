@@ -1,6 +1,6 @@
-"""Parents that a rollout commits after their children, or never: whoever is sent first waits for them until its time is up.
+"""Parents that a rollout commits after their children, or never: the child that is sent first waits until its time is up.
 
-Pure; asked before a rollout begins. What it cannot know is whether groups that are at work side by side meet in time.
+Pure; asked before a rollout begins. It cannot know whether groups that are at work side by side meet in time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Late(msgspec.Struct, frozen=True):
 
 
 def late(world: World, deployment: str, rollout: Rollout) -> Iterator[Late]:
-    """Of what is PROPOSED, each noderole with the first of its parents that comes too late."""
+    """Each PROPOSED noderole that has a parent which comes too late, with one such parent."""
     turns = _turns(world, deployment, rollout)
     order = _Order(rollout)
     found: dict[tuple[ClusterView, Turn], Vertex | None] = {}
@@ -64,9 +64,9 @@ def sequence(strategy_groups: Sequence[Group]) -> list[str]:
 
 
 def parts(rollout: Rollout) -> dict[str, tuple[str, ...]]:
-    """The nodes by the group that is the first to send them; by its batches where it has any: ``compute``, or ``compute/2``.
+    """The nodes by the group that is the first to send them; by its batches if it has any: ``compute``, or ``compute/2``.
 
-    What is in one part may be sent at the same time.
+    Nodes in one part may be sent at the same time.
     """
     found: dict[str, list[str]] = {}
     taken = set[str]()
@@ -93,7 +93,7 @@ def limited(rollout: Rollout) -> Iterator[str]:
 
 
 def _turns(world: World, deployment: str, rollout: Rollout) -> dict[Vertex, Turn]:
-    """What is PROPOSED and will be sent; a node that several groups have is sent by the first of them."""
+    """The PROPOSED noderoles that will be sent; a node that several groups have is sent by the first of them."""
     look, found = Observer(world, deployment, rollout), dict[Vertex, Turn]()
     phases, taken = range(len(rollout.head.strategy.phases)), set[str]()
     for name in sequence([record.group for record in rollout.groups.values()]):

@@ -25,11 +25,11 @@ from nodepool_ocb.rollout.strategy import NAME, SCHEMA, Batch, Selector, Strateg
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What files say, which hold at least one strategy."""
+    """The strategies in files (at least one), and the chosen one."""
 
     strategies: tuple[Strategy, ...]
-    meant: str | None = None  # the name of the strategy that is meant, where a DeploymentConfiguration says it
-    place: str = ""  # FILE:LINE of what says so
+    meant: str | None = None  # the name of the strategy to use, if a DeploymentConfiguration names one
+    place: str = ""  # FILE:LINE of that name
     warnings: tuple[str, ...] = ()  # FILE:LINE: PATH: sentence
 
     def chosen(self, name: str | None, called: str) -> Strategy:
@@ -61,9 +61,9 @@ def load_all(source: Path | str, called: str | None = None) -> list[Strategy]:
 
 
 def read(sources: Sequence[Path | str], called: str | None = None) -> Reading:
-    """What files say, or one text when its ``called`` is given.
+    """The strategies in files, or in one text if its ``called`` (its name in messages) is given.
 
-    Raises Invalid with every fault, NotFound where there is no file.
+    Raises Invalid with every fault, NotFound for a missing file.
     """
     from nodepool_ocb.rollout import configuration, faults  # here, since jsonschema takes long to import
 

@@ -17,7 +17,7 @@ from nodepool_ocb.rollout.records import (
 )
 from nodepool_ocb.rollout.strategy import commits_nothing
 
-#: The order in which nodes are named: what went wrong first.
+#: The order in which nodes are named: failures first.
 ORDER = (
     NodeState.FAILURE,
     NodeState.UNKNOWN,
@@ -76,7 +76,10 @@ def _groups(rollout: Rollout) -> Iterator[str]:
 
 
 def outcomes(rollout: Rollout, record: GroupRecord) -> list[str]:
-    """A word for each phase of a group: SUCCESS, FAILED and why, or what it does; SKIPPED where it commits nothing."""
+    """A word for each phase of a group: SUCCESS, FAILED with the reason, or its activity.
+
+    A phase that commits nothing is SKIPPED, unless the group failed in it.
+    """
     phases = rollout.head.strategy.phases
     words = _outcomes(rollout, record)
     return [

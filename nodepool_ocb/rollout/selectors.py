@@ -1,7 +1,7 @@
-"""Which nodes selectors mean (seed 003): pure, over the records of nodes.
+"""The nodes that selectors select (seed 003): pure, over the records of nodes.
 
-A selector is the intersection of its criteria, and any value of one criterion matches; one without criteria means every
-node. A list of selectors is their union; the empty list means every node. A node's name is its FQDN, or what stands
+A selector is the intersection of its criteria, and any value of one criterion matches. A selector without criteria selects
+every node. A list of selectors is their union; the empty list selects every node. A node's name is its FQDN, or the part
 before the first dot of it.
 """
 
@@ -115,6 +115,6 @@ def _bound_within(vertices: Iterable[Vertex], within: Collection[str]) -> bool:
 
 
 def version(nodes: Mapping[str, Node]) -> str:
-    """What changes when selectors might mean other nodes: a digest of names, tags, labels and racks."""
+    """A digest (16 hex digits) of names, tags, labels and racks: selectors select the same nodes while it is the same."""
     seen = [[name, sorted(node.tags), sorted(node.labels.items()), node.rack] for name, node in sorted(nodes.items())]
     return hashlib.sha256(msgspec.json.encode(seen)).hexdigest()[:16]

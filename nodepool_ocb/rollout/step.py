@@ -1,15 +1,15 @@
-"""The engine of rollouts: one step, from what is recorded and what is seen to what is decided.
+"""The engine of rollouts: one step, from the records and the noderoles that are seen to decisions.
 
 A step decides in one of five rounds, the first that has anything to decide, so that a round touches one kind of znode:
 
-1. whether its deployment is paused: then nothing is sent, and the rollout's own time stands still;
-2. what came back: nodes in flight become sent, prepared, success, failure or unknown;
-3. what somebody asked to be retried: nodes, then groups, are put back;
+1. the pause of its deployment: then nothing is sent, and the rollout's own time stands still;
+2. results: nodes in flight become sent, prepared, success, failure or unknown;
+3. requested retries: nodes, then groups, are put back;
 4. groups: they begin, pass phases and batches, pause, succeed and fail; and the rollout stops, or ends;
-5. what is sent: nodes go in flight, as far as the limits allow.
+5. sending: nodes go in flight, as far as the limits allow.
 
-Whoever decides again after any part of a round was written, in its order, ends in the same place. What is to be done to
-machines (``actions``) follows from the record alone, never from a decision that is not written yet.
+If a part of a round was written, in its order, deciding again ends in the same place. The actions on noderoles (``actions``)
+follow from the record alone, never from a decision that is not written yet.
 
 The loop of a driver::
 
@@ -20,9 +20,9 @@ The loop of a driver::
     for event, vertices in observer.moves(decided.actions).items():
         commit(apply_to(world, vertices, event, now))           # held to the same record
 
-What holds both to the record that was read (store.rollouts: one version, which whoever else writes raises) keeps a driver
-that was slow from committing what was taken back meanwhile. Several rounds may be written in one transaction, and what
-they let begin with them; a round that is written in parts is written in its order.
+Both writes carry one version of the record that was read (store.rollouts), which every other writer raises. So a slow driver
+cannot commit noderoles that were taken back meanwhile. Several rounds may be written in one transaction, with the actions
+that they allow. A round that is written in parts is written in its order.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from nodepool_ocb.rollout.rounds import aside, deciding, retrying, returned, sen
 
 
 class Directive(StrEnum):
-    """What is to be done to the noderoles of a node's phase."""
+    """The action for the noderoles of a node's phase."""
 
-    COMMIT = "commit"  # those that are PROPOSED; in a rollout that runs again what is ACTIVE, that is refreshed
+    COMMIT = "commit"  # those that are PROPOSED; in a rollout that reruns ACTIVE noderoles, these are refreshed
     RETRY = "retry"  # the same, and those in ERROR are retried
     RECALL = "recall"  # those in TODO or BLOCKED are proposed again, refreshes are withdrawn: nothing begins any more
     CANCEL = "cancel"  # the same, and the runs of those in TRANSITION are cancelled
 
 
-#: What lets something begin: not while the deployment is paused.
+#: Directives that let noderoles begin: not while the deployment is paused.
 SENDS: Final = frozenset({Directive.COMMIT, Directive.RETRY})
 
 
@@ -70,9 +70,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def step(rollout: Rollout, seen: Mapping[str, Seen], now: float, pause: Aside | None = None) -> Step:
-    """What is to be done next. ``seen`` says how the noderoles of the nodes stand that are ``watched``; ``pause``: what pauses
-    its deployment now.
-    """
+    """The next decisions and actions. ``seen``: the noderoles of the ``watched`` nodes; ``pause``: its deployment's pause."""
     decisions = (
         aside.decide(rollout, pause, now)
         or returned.decide(rollout, seen, now)
@@ -84,7 +82,7 @@ def step(rollout: Rollout, seen: Mapping[str, Seen], now: float, pause: Aside | 
 
 
 def watched(rollout: Rollout) -> dict[str, int]:
-    """The nodes whose state ``step`` needs, each with the phase in which it is."""
+    """The nodes with states that ``step`` needs, each with its phase."""
     wanted = IN_FLIGHT | {NodeState.UNKNOWN}
     if rollout.head.retrying or cancelled(rollout.head):
         wanted |= {NodeState.FAILURE}

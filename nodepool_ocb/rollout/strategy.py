@@ -16,15 +16,15 @@ NAME: Final = "deployment-strategy"  # of the document that is taken where a fil
 
 
 class Reaction(StrEnum):
-    """What happens when a critical group fails."""
+    """The reaction when a critical group fails."""
 
     CONTINUE = "continue"  # the others go on, and the rollout fails at its end: the seed's rule
     STOP = "stop"  # no further group begins; those at work finish
-    CANCEL = "cancel"  # nothing more is sent, and what has not begun is taken back
+    CANCEL = "cancel"  # nothing more is sent, and noderoles that have not begun are taken back
 
 
 class OnTimeout(StrEnum):
-    """What becomes of a group when a phase of it runs out of time."""
+    """The reaction when a phase of a group runs out of time."""
 
     FAIL = "fail"  # it fails: the seed's rule
     EVALUATE = "evaluate"  # its criteria are evaluated; its nodes that are unknown count as failed
@@ -52,7 +52,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     nodes: Some | None = None
     percent: Percent | None = None
-    pause: bool = False  # after it the group waits until somebody promotes it
+    pause: bool = False  # after it the group waits until it is promoted
 
     def of(self, members: int) -> int:
         """How many of so many members; a part is rounded up.

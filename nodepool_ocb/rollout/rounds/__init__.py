@@ -1,1 +1,1 @@
-"""One round of a rollout's step: what came back, what begins, what is sent, what is tried again."""
+"""The rounds of a rollout's step: results of nodes, retries, groups, and sending."""

@@ -2,16 +2,16 @@
 
 The rules, in prose:
 
-- A group whose dependency failed has failed, whatever its criteria; nothing of it is sent. Once the dependency is
-  accepted or retried, it waits again.
+- A group with a failed dependency has failed, with any criteria; nothing of it is sent. Once the dependency is accepted or
+  retried, it waits again.
 - Groups begin in the order of the document as their dependencies succeed, ``parallel_groups`` at a time.
-- A batch takes all phases one after the other. When all its nodes in a phase are at rest, the criteria are evaluated
-  over *all* members, whoever sent them; before the last batch, the percentage over the batches so far and the rest as far
-  as it cannot be met any more. A group that fails in a phase is not sent in the next.
-- A phase that runs out of time fails its group, or is evaluated (``on_timeout``). One that began in the future, by a clock
-  that was wrong, begins to count when that is noticed.
+- A batch takes all phases one after the other. When all its nodes in a phase are at rest, the criteria are evaluated over
+  *all* members, sent by any group. Before the last batch, the percentage is evaluated over the batches so far, and the other
+  criteria as far as they cannot be met any more. A group that fails in a phase is not sent in the next.
+- A phase that runs out of time fails its group, or is evaluated (``on_timeout``). If a phase began in the future, by a clock
+  that was wrong, its time begins to count when that is noticed.
 - While its deployment is paused no group begins, and no phase runs out of time.
-- A critical group that fails stops or cancels the rollout where its strategy says so; too many failed nodes cancel it.
+- A critical group that fails stops or cancels the rollout if its strategy says so; too many failed nodes cancel it.
 - The rollout is over when every group is, and no node is in flight. It has failed if a critical group has.
 """
 
@@ -53,7 +53,7 @@ AT_WORK: Final = frozenset({GS.RUNNING, GS.PAUSED})
 
 
 def decide(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decision]:
-    """What becomes of groups and of the rollout, until nothing changes."""
+    """The decisions about groups and about the rollout, until nothing changes."""
     if rollout.over:
         return []
     deciding = _Deciding(rollout, now)
@@ -64,7 +64,7 @@ def decide(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decis
 
 
 class _Deciding:
-    """A rollout that is being decided about: what is decided is seen by what comes after it."""
+    """The decisions about a rollout; each one sees those before it."""
 
     def __init__(self, rollout: Rollout, now: float) -> None:
         self._rollout = rollout
@@ -78,8 +78,9 @@ class _Deciding:
         self.made: list[Decision] = []
 
     def run(self) -> None:
-        """Always the first move that is possible, a beginning only when there is no other: what was decided leaves no trace
-        but what is written, so whoever decides again after a part of it decides the rest.
+        """Make the first possible move, and begin a group only if there is no other move.
+
+        Decisions leave no trace except the records. So if a part of them was written, the next step decides the rest.
         """
         self._trip()
         self._react()
@@ -108,7 +109,7 @@ class _Deciding:
             self._turn(RolloutEvent.SUCCEED, "every critical group succeeded")
 
     def _cause(self, bad: Sequence[str]) -> str:
-        """What these critical groups failed of: the group that failed first, of them and of those that they depend on."""
+        """Why these critical groups failed: the group that failed first, among them and their dependencies."""
         queue, above = list(bad), dict.fromkeys(bad)
         for name in queue:
             failed = [each for each in self._groups[name].group.depends_on if groups.failed(self._groups[each])]
@@ -220,7 +221,7 @@ class _Deciding:
         return self._put(name, begun, f"begins {self._phases[0].name}: {_many(members)}")
 
     def _reopen(self, name: str, record: GroupRecord) -> bool:
-        """What failed only because of others waits again, once these do not stand in its way any more."""
+        """A group that failed only because of others waits again, once these do not prevent it any more."""
         freed = {
             DEPENDENCY: self._failed_above(record) is None,
             STOPPED: self._head.state is RS.RUNNING,

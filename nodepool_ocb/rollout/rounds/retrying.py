@@ -1,4 +1,4 @@
-"""Putting back what failed, once somebody has asked for it (``rollout.commands.retry``): the nodes, then their groups."""
+"""Putting failed members back after a request (``rollout.commands.retry``): the nodes, then their groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodepool_ocb.rollout.states.members import MemberEvent, put_back
 
 
 def decide(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decision]:
-    """The nodes first, all of them; then the groups; then that it is done: so each can be found out from what is written."""
+    """The nodes first, all of them; then the groups; then the end of the request: so the records show the progress."""
     if not rollout.head.retrying:
         return []
     return _nodes(rollout, seen, now) or _groups(rollout, now) or [_done(rollout)]
@@ -33,7 +33,7 @@ def _nodes(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decis
 
 
 def _put_back(progress: Progress, there: Seen | None, now: float) -> Progress:
-    """What is in ERROR by now is old, also what failed after the node was given up."""
+    """The noderoles in ERROR now are noted as old, also those that failed after the node was given up."""
     back = put_back(progress, MemberEvent.RETRY, now, attempt=progress.attempt + 1, reason=None)
     return back if there is None else back.noting(there.errors)
 

@@ -1,4 +1,4 @@
-"""What came back: how the nodes that are in flight, or unknown, have fared by what is seen of their noderoles."""
+"""The results of nodes that are in flight or unknown, from the states of their noderoles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NS = NodeState
 
 
 def decide(rollout: Rollout, seen: Mapping[str, Seen], now: float) -> list[Decision]:
-    """What becomes of the nodes, as far as they are seen, and of those that ran out of time."""
+    """The new states of the nodes that are seen, and of those that ran out of time."""
     back = recalled(rollout)
     late = _late(rollout, now)
     found = []
@@ -50,7 +50,7 @@ def recalled(rollout: Rollout) -> Callable[[Progress], bool]:
 
 
 def _late(rollout: Rollout, now: float) -> dict[str | None, str]:
-    """Groups whose phase has run out of time, with the sentence that says so."""
+    """Groups with a phase that has run out of time, each with the reason."""
     phases = rollout.head.strategy.phases
     return {
         name: f"{phases[record.phase].name} of group {name} ran out of time"
@@ -67,11 +67,11 @@ def _at_work_for(rollout: Rollout, progress: Progress) -> bool:
 
 
 def _after(rollout: Rollout, progress: Progress, there: Seen, back: bool, now: float) -> Progress | None:
-    """Where it stands by what is seen; None: where it stood."""
+    """The new progress, from the noderoles that are seen; None if it does not change."""
     if progress.state is NS.UNKNOWN:
         group = rollout.groups[progress.group] if progress.group else None
         if group is not None and groups.out_of_time(group, progress):
-            return None  # its group has not decided yet; whoever decides again must find the same
+            return None  # its group has not decided yet; a repeated decision must find the same
     if there.gone:
         return _failed(progress, there, "the node does not exist any more", now)
     if _lost(progress, there, back):
@@ -92,7 +92,7 @@ def _after(rollout: Rollout, progress: Progress, there: Seen, back: bool, now: f
         sent = not (there.proposed or there.outdated or there.lost or there.unread)
         return member_after(progress, MemberEvent.SENT, now) if sent and not back else None
     if there.unread:
-        return None  # what is at rest for now may go on when it can be read
+        return None  # a noderole at rest may go on when its record can be read
     if there.proposed and there.at_rest:
         return _failed(progress, there, "somebody proposed its noderoles again", now)
     if there.outdated and there.at_rest:
