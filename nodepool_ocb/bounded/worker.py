@@ -48,7 +48,7 @@ def _answer(line: bytes) -> bytes:
             signal.setitimer(signal.ITIMER_PROF, 0)
     except Invalid as invalid:
         return _encode(Answer(fault=str(invalid)))
-    except (TypeError, ValueError, RecursionError, MemoryError) as error:  # of encoding what is no JSON
+    except (TypeError, ValueError, RecursionError, MemoryError) as error:  # from encoding a value that is no JSON
         return _encode(Answer(fault=f"its value is no JSON: {error}"))
     return answer if len(answer) <= MOST_ANSWER else _encode(Answer(fault="its value has more than 512 KiB"))
 

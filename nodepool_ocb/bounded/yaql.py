@@ -40,7 +40,7 @@ class Yaql:
         self.close()
 
     def __call__(self, question: Question) -> Answer:
-        """What it is worth, or why not: it fails, takes too long or too much memory."""
+        """The value of an expression, or the reason why it has none: it fails, takes too long or takes too much memory."""
         process = self._process or self._begin()
         self.evaluated += 1
         line = self._exchange(process, _encode(question) + b"\n")
@@ -58,7 +58,9 @@ class Yaql:
         process.wait()
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        """In a session of its own: what a terminal interrupts is us, and we end it."""
+        """Start the process in a session of its own: a terminal's interrupt reaches the parent alone, and the parent ends the
+        process.
+        """
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         self._process = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", env=environment, start_new_session=True
@@ -118,4 +120,4 @@ def _close(pipe: IO[bytes]) -> None:
     try:
         pipe.close()
     except BrokenPipeError:
-        return  # what was to be written has no reader
+        return  # the process has ended: the data has no reader

@@ -21,7 +21,7 @@ class FaultAt(Protocol):
 
 
 class Attribs:
-    """The result of reading a list of attributes: those ``found``, their ``template``, and what is wrong."""
+    """The result of reading a list of attributes: those ``found``, their ``template``, and the problems."""
 
     def __init__(self, fault: FaultAt) -> None:
         self._fault = fault

@@ -89,7 +89,7 @@ class _Origin(msgspec.Struct, frozen=True):
 
 
 class _Reader:
-    """Roles read so far, with what was found wrong."""
+    """The roles read so far, and the problems."""
 
     def __init__(self, known: Mapping[str, Role]) -> None:
         self._known = known
@@ -100,7 +100,7 @@ class _Reader:
         self.problems: list[str] = []
 
     def read(self, file: BarclampFile) -> None:
-        """One document; what is wrong with the whole of it leaves all of it out."""
+        """Read one document; a fault that concerns the whole document leaves all of it out."""
         document = file.document
         if document is None:
             self.problems += file.problems
@@ -269,7 +269,7 @@ class _Reader:
         return {name: role for name, role in catalogue.items() if name in self.roles or role != self._known[name]}
 
     def _requires_left_out(self) -> None:
-        """Which roles require one that is left out, and what counts in its place."""
+        """Warn about roles that require one that is left out, and name the role that counts in its place."""
         for name, role in sorted(self.roles.items()):
             for need in role.requires:
                 if need not in self.roles and need in self._left_out:
@@ -298,7 +298,7 @@ class _Reader:
         return origin.fault(finding.text, *origin.item(finding.field, finding.item))
 
     def _misplaced_flags(self) -> None:
-        """What a role requires of itself goes; a flag among its requirements becomes a flag."""
+        """Remove a role's requirement of itself; make a flag among its requirements a flag."""
         for name, role in self.roles.items():
             origin = self._origins[name]
             catalogue = {*self.roles, *self._known}

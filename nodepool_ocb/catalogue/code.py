@@ -29,9 +29,9 @@ ALIASES: Final[Mapping[str, str]] = {"on_node_update": "on_node_change"}
 
 @dataclass
 class Hooked:
-    """What a hook is about, and what it wants changed: written in one transaction with the note that it has run.
+    """The subject of a hook and the changes that it requests: written in one transaction with the note that the hook has run.
 
-    ``noderoles`` are the noderoles of this hook's own role that a node or deployment hook may want to touch, by name.
+    ``noderoles`` are the noderoles of this hook's own role that a node or deployment hook may change, by name.
     """
 
     subject: str  # a noderole "role@fqdn", a node, or a deployment
@@ -41,18 +41,18 @@ class Hooked:
     )  # in on_node_change: the fields of the node that changed, but by it, since it ran last
     record: NodeRole | None = None
     attributes: Mapping[str, Json] = field(default_factory=dict)  # the system attributes as they are
-    user: Mapping[str, Json] = field(default_factory=dict)  # in deployment hooks: what people set for the role there
+    user: Mapping[str, Json] = field(default_factory=dict)  # in deployment hooks: the user attributes of the role there
     noderoles: Mapping[str, NodeRole] = field(default_factory=dict)
     set_system: dict[str, dict[str, Json]] = field(default_factory=dict)  # noderole → attributes merged into its system
     set_node: dict[str, Any] = field(
         default_factory=dict
     )  # fields of Node: bootenv, alive with reason and hold_seconds, ...
     refresh: list[str] = field(default_factory=list)  # noderoles to run again in place
-    role: str = ""  # whose hook this is
+    role: str = ""  # the role that has this hook
 
 
 class Role:
-    """A role without code of its own; override what you need."""
+    """A role without code of its own; override the methods that you need."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -121,7 +121,7 @@ def left_out() -> tuple[extensions.LeftOut, ...]:
 
 
 def look_again() -> None:
-    """Look anew for what is installed: what has come since is found, what was loaded stays as it is."""
+    """Search again for installed packages: new ones are found, loaded ones stay as they are."""
     invalidate_caches()
     _found.cache_clear()
 

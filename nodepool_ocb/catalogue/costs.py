@@ -1,4 +1,4 @@
-"""What a fault of a barclamp document costs: nothing, a role, a section, or the document (decision 053)."""
+"""The part of a barclamp document that a fault disables: nothing, a role, a section, or the document (decision 053)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ SCHEMA: Final = "barclamp.json"
 
 
 def part(key: Key) -> Key:
-    """What is lost by a fault at a key: a role, a section, or all, where nobody knows whose roles they are."""
+    """The part that a fault at a key disables: a role, a section, or () for all, if the fault is in the barclamp's own entry."""
     return key[:2] if key[:1] == ("roles",) else () if key[:1] == ("barclamp",) else key[:1]
 
 
 def nothing(fault: Fault) -> bool:
-    """Whether a fault lies in what has no meaning here, or is an unknown key that is like no known one."""
+    """Whether a fault disables nothing: its key has no meaning here, or is unknown and resembles no known key."""
     return _meaningless(fault.key) if fault.unknown is None else fault.meant is None
 
 
 def _meaningless(key: Key) -> bool:
-    """Whether nobody reads what stands at a key."""
+    """Whether the value at a key has no effect: the schema has no such key, or marks it or a key above it as deprecated."""
     rule: Any = schema_file(SCHEMA)
     definitions = rule["$defs"]
     for step in key:

@@ -1,4 +1,4 @@
-"""Roles that are imported: what changes in the catalogue, in an order of which every part is sound. Pure."""
+"""Import of roles: the changes of the catalogue, in an order of which every part is sound. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodepool_ocb.model.records import Change, Create, Role, Set
 
 
 def changes(world: World, given: Mapping[str, Role]) -> list[Change]:
-    """Those roles that are new or different, each after all that it requires: what a part of them leaves has no circle."""
+    """The roles that are new or different, each after all that it requires: so no part of the changes leaves a circle."""
     found: list[Change] = []
     for name in _required_first({**{name: stored.record for name, stored in world.roles.items()}, **given}):
         role = given.get(name)

@@ -1,7 +1,7 @@
 """Kwalify, the schema language of barclamps, to JSON Schema 2020-12; Ruby's regular expressions to portable ones.
 
-As Kwalify has it, a value that is not ``required`` may also be null, a mapping admits only the keys that it lists, and
-the key ``=`` stands for all others. What cannot be said in JSON Schema is refused with a sentence.
+In Kwalify, a value that is not ``required`` may also be null. A mapping admits only the keys that it lists, and the key ``=``
+stands for all others. A rule without an equivalent in JSON Schema is refused with a sentence.
 """
 
 from __future__ import annotations

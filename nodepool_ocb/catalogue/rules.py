@@ -1,6 +1,6 @@
-"""The catalogue of roles: what must hold among them, and which attributes each has (seeds 000 and 001).
+"""The catalogue of roles: the rules among roles, and the attributes of each (seeds 000 and 001).
 
-A catalogue maps names to roles. Roles may name others that are imported later: a loose end, not a problem. Pure.
+A catalogue maps names to roles. A role may name others that are imported later: a loose end, not a problem. Pure.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def check(catalogue: Mapping[str, Role]) -> list[str]:
 
 
 def problems(catalogue: Mapping[str, Role]) -> Iterator[Finding]:
-    """What makes roles meaningless: they can never be bound, whatever is imported besides."""
+    """Faults that make roles meaningless: such a role can never be bound, after any import of other roles."""
     for knot in components({name: role.requires for name, role in catalogue.items()}):
         first, needed = knot.circle[:2]
         text = f"roles require each other in a circle: {knot}; take one of these requirements away"
@@ -57,7 +57,7 @@ def problems(catalogue: Mapping[str, Role]) -> Iterator[Finding]:
 
 
 def loose_ends(catalogue: Mapping[str, Role]) -> Iterator[Finding]:
-    """What may be mended by another import, or hinders some binds: worth a warning."""
+    """References that another import may repair, and those that prevent some binds: each is worth a warning."""
     declared = {attrib.name for role in catalogue.values() for attrib in role.attribs}
     for name, role in sorted(catalogue.items()):
         for need in role.requires:
@@ -215,10 +215,11 @@ def place(catalogue: Mapping[str, Role], role: str, key: str) -> str:
 def faults(
     catalogue: Mapping[str, Role], role: str, blob: Mapping[str, Json], below: Mapping[str, Json] | None = None
 ) -> list[str]:
-    """What is wrong with the values in a blob: one sentence for each fault, by attribute.
+    """The faults of the values in a blob: one sentence for each fault, by attribute.
 
-    Looks at the attributes that the blob sets (or sets a part of), as they are when it is laid over ``below``; and at those
-    for which it leaves no room.
+    Checks the attributes that the blob sets (or sets a part of), with the blob laid over ``below``. Checks also the attributes
+    for
+    which it leaves no room.
     """
     seen = blobs.merge(below or {}, blob)
     declared = sorted(attributes(catalogue, role).values(), key=lambda attrib: attrib.name)

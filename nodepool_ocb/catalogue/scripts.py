@@ -20,9 +20,10 @@ _FILE = re.compile(r"[\w.-]+(/[\w.-]+)*\.sh|[\w.-]+(/[\w.-]+)+")
 
 
 def find(folder: Path, role: str, script: str | None) -> str | None:
-    """The text of a role's script, None where it has none.
+    """The text of a role's script; None if it has none.
 
-    ``script`` is what the barclamp in ``folder`` says: text to run, or the name of a file. Raises Invalid.
+    ``script`` is the value in the barclamp in ``folder``: text to run, or the name of a file. Raises Invalid if a file cannot be
+    read, is not beside the barclamp or is not UTF-8, and if the script is longer than ``BYTES``.
     """
     if script is not None and _FILE.fullmatch(script.strip()):
         text = _text(folder, script.strip())
@@ -49,7 +50,7 @@ def joined(parts: list[str]) -> str:
 
 
 def _whole(base: Path, parts: list[str]) -> list[str]:
-    """What these files hold, no more of it than a script may have."""
+    """The texts of these files; reading stops when they exceed the size of a script."""
     texts: list[str] = []
     for name in parts:
         texts.append(_text(base, name))

@@ -79,7 +79,7 @@ def load(name: str | None) -> Keyring:
     lines = private.text(name, "key file").splitlines()
     try:
         keys = {key_id(key): Fernet(key) for line in lines if (key := line.partition("#")[0].strip())}
-    except ValueError:  # whose text may hold a part of a key
+    except ValueError:  # the text of the error may hold a part of a key
         raise Sealed(f"key file {name}: a line is no key; {MADE_WITH} writes them", own=True) from None
     return Keyring(keys, f"key file {name} has keys {', '.join(keys) or 'none'}")
 

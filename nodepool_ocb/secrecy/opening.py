@@ -150,7 +150,7 @@ def resealed(secrets: Secrets, place: str, value: Json, before: Json) -> dict[st
         try:
             if _encoded(secrets.keys().decrypt(place, text)) == _encoded(value):
                 return {secrecy.KEY: text}
-        except Sealed:  # what it was does not matter any more
+        except Sealed:  # the former value does not matter any more
             pass
     return secrets.keys().encrypt(place, value)
 

@@ -1,7 +1,7 @@
-"""Secrets that stand elsewhere: in files and variables of the annealer's host, and in HashiCorp Vault (KV, version 2).
+"""Secrets that are stored elsewhere: files and variables of the annealer's host, and HashiCorp Vault (KV, version 2).
 
-The writers of attributes choose the references, so only sources that the configuration names are read: files below
-``secrets.directory``, variables that begin with ``secrecy.PREFIX``, and the paths that Vault's token opens.
+The writers of attributes choose the references. So these sources are the only ones: files below ``secrets.directory``,
+variables that begin with ``secrecy.PREFIX``, and the paths that Vault's token opens.
 """
 
 from __future__ import annotations
