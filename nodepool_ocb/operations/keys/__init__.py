@@ -1,0 +1,1 @@
+"""The verbs of secrets: list them, and encrypt them with a new key."""
