@@ -1,7 +1,8 @@
-"""The ACLs of what is there, compared with those that it should have, and set to them.
+"""The ACLs of the znodes of a cluster, compared with the expected ACLs, and set to them.
 
-What is ours is walked from the top down, some hundred znodes at a time. Nothing has to be kept of what was done: whoever is
-stopped begins again, and finds less to do. What comes meanwhile has the ACL that its maker gave it.
+A walk goes from the top down, some hundred znodes at a time. It keeps no record of its progress. If it is stopped, the
+next walk begins at the top and finds fewer differences. A znode that is created meanwhile has the ACL that its creator
+gave it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from nodepool_ocb.store.client.reading import BATCH, Reading
 
 
 class Difference(NamedTuple):
-    """A znode whose ACL is another than it should be; the order of grants means nothing."""
+    """A znode with an ACL that differs from the expected one; the order of grants does not count."""
 
     path: str
     found: tuple[Grant, ...]
@@ -27,10 +28,12 @@ class Difference(NamedTuple):
 
 
 class Walk:
-    """One look at everything; ``denied`` are the paths that may not be read or changed, what is below them unseen."""
+    """One walk over all znodes. ``denied`` has the paths that may not be read or changed; the znodes below them are not
+    seen.
+    """
 
     def __init__(self, session: Reading, acls: Acls) -> None:
-        """Raises Invalid where it cannot be said what an ACL should be."""
+        """Raises Invalid if the expected ACL is not known."""
         if not acls.comparable:
             raise Invalid(
                 "zookeeper.acl: creator names nobody without zookeeper.username; set that, or zookeeper.users"
@@ -39,7 +42,7 @@ class Walk:
         self._session, self._acls = session, acls
 
     def differing(self) -> Iterator[Difference]:
-        """What is not as it should be; raises Unavailable."""
+        """The znodes with another ACL than expected; raises Unavailable."""
         return self._walked(mend=False)
 
     def mended(self) -> Iterator[Difference]:

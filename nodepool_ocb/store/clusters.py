@@ -1,7 +1,8 @@
-"""Which cluster this is: the record ``/ocb/cluster``, which ``nodepool-ocb init`` makes once and nothing else ever makes.
+"""The identity of the cluster: the record ``/ocb/cluster``, which ``nodepool-ocb init`` creates once.
 
-An ensemble may hold several clusters, each below a chroot of its own. A wrong chroot, and an ensemble that was rebuilt from
-nothing, look like a new and empty world; so every daemon and every command asks here before it reads or writes anything.
+An ensemble may hold several clusters, each below a chroot of its own. A wrong chroot, or an ensemble that was rebuilt
+empty, looks like a new and empty cluster. So daemons and commands compare the id of the cluster before they use its
+records.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def where(session: Session) -> str:
 
 # -- a new cluster --
 
-#: What daemons need and may not make themselves.
+#: The znodes that daemons need and may not create themselves.
 PARENTS: Final = (
     *(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.ROLLOUTS, paths.TASK_RUNS, paths.JOURNAL_ENTRIES),
     *(paths.WEBHOOK, paths.CLOCK, paths.daemons("annealer")),
@@ -82,7 +83,9 @@ def bootstrap(session: Session, *, admin_domain: str | None = None, now: float =
 
 
 def founding(session: Session, admin_domain: str | None) -> list[Create]:
-    """The transaction that ``bootstrap`` would write, empty where there is a cluster already; raises what it does."""
+    """The transaction that ``bootstrap`` would write, empty if the cluster exists; raises the exceptions of
+    ``bootstrap``.
+    """
     session.sync()
     if session.get(paths.CLUSTER) is not None:
         return []

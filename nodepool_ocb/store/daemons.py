@@ -13,7 +13,8 @@ from nodepool_ocb.store.client.reading import Reading
 
 
 def read(session: Reading, kind: str, unread: dict[str, str] | None = None) -> dict[str, Daemon | None]:
-    """What each says of itself, by its id; None where that cannot be decoded, and ``unread`` gets the reason for its path.
+    """The registration of each daemon of this kind, by its id; None if it cannot be decoded. ``unread`` gets the reason
+    for its path.
 
     Raises Unavailable or Denied.
     """
@@ -32,7 +33,9 @@ def read(session: Reading, kind: str, unread: dict[str, str] | None = None) -> d
 
 
 def pause(session: Reading, kind: str, host: str) -> Stored[DaemonPause] | None:
-    """What pauses the daemons of a kind on a host; raises Invalid, Unavailable or Denied."""
+    """The record that pauses the daemons of a kind on a host, None if there is none; raises Invalid, Unavailable or
+    Denied.
+    """
     znode = session.get(paths.daemon_pause(kind, host))
     return None if znode is None else Stored(codec.decode(DaemonPause, znode), znode.version, znode.mzxid)
 

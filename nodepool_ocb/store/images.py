@@ -1,9 +1,12 @@
 """Images read from ZooKeeper as views, in a handful of requests for all of them, and kept up to date by a watch.
 
-The locks are read after the records: a build that says ``building`` and whose lock is then free has nobody who works on
-it. What is empty or cannot be decoded is left out of a view and stands in ``quarantined``, with the reason for each path; it
-stops nothing else, and nothing of it is deleted. So are the records of Nodepool 11, whose builds have other ids, and
-formats that are text: nobody can say whether a Nodepool still works on them.
+The locks are read after the records: if a build says ``building`` and its lock is then free, no builder works on it. A
+record that is empty or cannot be decoded is left out of a view. It stands in ``quarantined``, with the reason for each
+path; it stops nothing else, and it is not deleted. The exceptions are the flags that request a build or pause an image:
+they count with any content.
+
+Records of Nodepool 11 are left out in the same way. Their builds have other ids, and formats that are text: it is not
+known whether a Nodepool still works on them.
 """
 
 from __future__ import annotations
@@ -40,9 +43,9 @@ def names(session: Session) -> list[str]:
 
 
 def read(session: Session, images: Iterable[str], quarantined: dict[str, str] | None = None) -> dict[str, ImageView]:
-    """The images of these names as they are now, without those that are not there; raises Unavailable or Denied.
+    """The images of these names as they are now, without those that do not exist; raises Unavailable or Denied.
 
-    What ``quarantined`` said of these images is replaced by what is found.
+    The entries of these images in ``quarantined`` are replaced.
     """
     wanted = set(images)
     reader = _Reader(session)
@@ -147,7 +150,7 @@ class _Reader:
     def _requested(self, znode: Znode | None) -> Requested | None:
         if znode is None:
             return None
-        record = self._record(BuildRequest, znode) if znode.data else None  # a flag is a flag, whatever it says
+        record = self._record(BuildRequest, znode) if znode.data else None  # the flag counts with any content
         return Requested(record or BuildRequest(at=znode.mtime), znode.version, znode.mzxid)
 
     def _paused(self, znode: Znode | None) -> Paused | None:
@@ -158,7 +161,7 @@ class _Reader:
 
 
 def _foreign(listed: list[str] | None) -> list[str]:
-    """What stands among ids and is none."""
+    """The names among ids that are no ids."""
     return [name for name in listed or () if name != _LOCK and not _ID.fullmatch(name)]
 
 
@@ -206,7 +209,7 @@ class ImageCache:
         connection = self._session.connections
         _, cluster = self._session.get_many([paths.IMAGES, paths.CLUSTER])
         self.cluster = 0 if cluster is None else cluster.mzxid
-        zxid = self._session.last_zxid  # whatever was written up to here, the reads that follow see
+        zxid = self._session.last_zxid  # the reads that follow see all writes up to here
         if zxid != self._swept or self._dirty:
             found = names(self._session)
             self._read({*found, *self.images})

@@ -1,7 +1,9 @@
-"""The journal in ZooKeeper: an entry goes with the transaction that it tells of; the oldest go when there are too many.
+"""The journal in ZooKeeper: an entry is written with the transaction that it describes; the oldest are deleted when
+there are too many.
 
-Numbers are ZooKeeper's, and rise without a gap: whoever has read up to one knows what came since, and what is lost. No cache
-and no load of the world has the entries; nothing reads or writes here while nobody changes anything.
+Numbers are ZooKeeper's, and rise without a gap. A reader that knows the last number it read can tell which entries are
+new, and which are lost. No cache and no load of the world has the entries. Without changes by people, nothing reads or
+writes here.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from nodepool_ocb.store.subtree import discard
 if TYPE_CHECKING:
     from nodepool_ocb.config import ZooKeeperSettings
 
-#: The entry for changes, given what their Sets replace; None for what needs none.
+#: The entry for changes, given the znodes that their Sets replace; None if the changes need no entry.
 Note = Callable[[Session, Sequence[Change], Sequence[Znode]], Entry | None]
 
 
 class Journaled(Session):
-    """A session of somebody: whatever it commits stands in the journal, in the same transaction."""
+    """A session with an author: the transactions that it commits stand in the journal, in the same transaction."""
 
     def __init__(
         self,
@@ -70,9 +72,9 @@ def write(session: Session, entry: Entry) -> None:
 
 
 def trim(session: Session) -> None:
-    """Delete the oldest entries where there are more than ``ENTRIES``; what fails is left to whoever writes next.
+    """Delete the oldest entries if there are more than ``ENTRIES``. A failure is ignored: a later writer deletes them.
 
-    That is in no entry.
+    The deletion itself has no entry.
     """
     with contextlib.suppress(OcbError):
         names = sorted(session.children(paths.JOURNAL_ENTRIES) or ())

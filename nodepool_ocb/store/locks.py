@@ -1,9 +1,9 @@
-"""kazoo's Lock recipe, taken at once or not at all: whoever uses kazoo's own Lock on the same path is kept out, and keeps
-us out.
+"""kazoo's Lock recipe without waiting: a lock is taken at the first try or not at all. It excludes users of kazoo's own
+Lock on the same path, and they exclude us.
 
-A contender is an ephemeral znode ``<whose>__lock__<number>`` below the lock's path; the lowest number holds. A lock says
-who seems to hold it, no more: a process that was stopped does not know that its session is over. So nothing may rest on a
-lock alone; what is written under one carries the version that was read.
+A contender is an ephemeral znode ``<mark>__lock__<number>`` below the lock's path; the lowest number holds the lock. A
+lock is a hint at its holder: a process that was stopped does not know that its session is over. So no decision may
+depend on a lock alone; each write under a lock carries the version that was read.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Locks:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._left: dict[str, str] = {}  # the mark of each contender that may still stand and is nobody's → its lock
+        self._left: dict[str, str] = {}  # the mark of each contender that was left behind → its lock
 
     def take(self, path: str, holder: LockOwner) -> Lock | None:
-        """The lock, or None where somebody has it; without waiting.
+        """The lock, or None if it is held; without waiting.
 
-        What the lock is below must exist: nobody locks what was deleted. Raises Unavailable or Denied; a contender
-        that this leaves behind goes with the next ``take`` of any lock, with ``sweep``, or with the session.
+        The parent of the lock must exist: a deleted record cannot be locked. Raises Unavailable or Denied. A contender
+        that this leaves behind is deleted by the next ``take`` of any lock, by ``sweep``, or with the session.
         """
         session = self._session
         self.sweep()
@@ -59,7 +59,7 @@ class Locks:
             contender = session.create_next(f"{path}/{mark}__lock__", holder, ephemeral=True)
             first = min(contenders(session.children(path) or ()), key=_number, default="")
         except Stale:
-            return None  # what it is below was deleted meanwhile
+            return None  # the parent of the lock was deleted meanwhile
         except BaseException:
             self._left[mark] = path
             raise
@@ -77,13 +77,13 @@ class Locks:
             self.leave(lock)
 
     def leave(self, lock: Lock) -> None:
-        """It is not ours any more, though it may still stand: what does goes with the next ``sweep``."""
+        """Give up a lock that may still stand. The next ``sweep`` deletes its contender."""
         path, _, name = lock.contender.rpartition("/")
         self._left[name.partition("__lock__")[0]] = path
 
     def sweep(self) -> None:
-        """Take away what was left behind when a connection broke, so that nobody is kept out by it; without a request
-        where there is nothing. To be called after each reconnect. Raises Unavailable or Denied.
+        """Delete the contenders that were left behind when a connection broke, so that their locks become free. Without
+        such contenders it sends no request. Call it after each reconnect. Raises Unavailable or Denied.
         """
         for mark, path in list(self._left.items()):
             self._session.sync()  # a request of ours that was under way is done after this, or never
@@ -102,11 +102,11 @@ class Locks:
         return True
 
     def _free(self, path: str) -> bool:
-        """Whether nobody stands there."""
+        """Whether no contender exists. The lock's own znode is created if it is absent."""
         names = self._session.children(path)
         if names is None:
-            with contextlib.suppress(Stale, Unknown):  # another made it, or may have, or what it is below is gone
-                self._session.commit([Create(path)])  # nothing above it: what was deleted does not come back
+            with contextlib.suppress(Stale, Unknown):  # another process created it, or may have, or its parent is gone
+                self._session.commit([Create(path)])  # without its parent: a deleted record must not come back
                 return True
             names = self._session.children(path)
         return names is not None and not contenders(names)
@@ -122,7 +122,9 @@ def contenders(names: Iterable[str]) -> list[str]:
 
 
 def holders(session: Session, paths: list[str]) -> list[LockOwner | None]:
-    """For each lock who has it, None where nobody does; what others than us wrote of themselves becomes the purpose."""
+    """For each lock its holder, None if it is free. The holder of a lock that other software took has that software's
+    text as its purpose.
+    """
     listed = session.children_many(paths)
     first = [min(contenders(names or ()), key=_number, default=None) for names in listed]
     taken = [f"{path}/{name}" for path, name in zip(paths, first, strict=True) if name is not None]

@@ -39,7 +39,7 @@ def kind(path: str) -> Kind | str | None:
 
 
 def problem(znode: Znode) -> str | None:
-    """Why what is there cannot be read; None where it can, or where nothing that is read belongs there."""
+    """Why the record in this znode cannot be read; None if it can, or if no reader expects a record there."""
     row, at = kinds.at(znode.path), parse(znode.path)
     wrong = misnamed(at) if at is not None else None
     if wrong is not None or row is None:
@@ -119,12 +119,12 @@ def at_a_glance(session: Session, locks: Iterable[str], nodes: bool) -> dict[str
 
 
 def of_locks(session: Reading, locks: Iterable[str]) -> dict[str, str]:
-    """The contenders of these locks that do not say who they are, each with the reason."""
+    """The contenders of these locks with a record that cannot be read, each with the reason."""
     return _faults(session.get_many(_named(session, list(locks))))
 
 
 def _named(session: Reading, folders: list[str]) -> list[str]:
-    """The paths of what is in these folders."""
+    """The paths of the children of these folders."""
     listed = session.children_many(folders)
     return [f"{folder}/{name}" for folder, names in zip(folders, listed, strict=True) for name in sorted(names or ())]
 

@@ -1,13 +1,13 @@
 """Rollouts in ZooKeeper: begun, read, steered by people, driven by an annealer.
 
-``rollouts/<deployment>`` (``RolloutPointer``) says which rollout is the newest and whether it is over; only the newest may be
-under way. Its version is what orders all who write: a driver raises it when it takes over, people with whatever they ask,
-and both when a rollout ends or goes on again. Every transaction of a driver holds it to the version that it knows. So a
-driver whose lock went to another, or that has not seen what somebody asked, writes nothing; and while its version stands,
-whoever drives knows the whole record without reading it.
+``rollouts/<deployment>`` (``RolloutPointer``) names the newest rollout and whether it is over; only the newest may be
+under way. Its version orders all writers. A driver raises it when it takes over, people raise it with each request, and
+both raise it when a rollout ends or resumes. Every transaction of a driver holds it to the version that it knows. So a
+driver that lost its lock, or has not seen a request, writes nothing. While the version stands, the driver knows the
+whole record without reading it.
 
-A rollout's own znode is empty until its parts are all there: one that is empty was never begun. Ids rise, also over the
-lives of a deployment: those of one that is made again are above ``id_base``, which the structure remembers.
+A rollout's own znode is empty until all its parts exist: an empty one was never begun. Ids rise, also over the lives of
+a deployment: if a deployment is made again, its ids are above ``id_base``, which the structure remembers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Listed(NamedTuple):
     deployment: str
     id: str
     record: RolloutRecord
-    holder: LockOwner | None  # who drives it
+    holder: LockOwner | None  # its driver
     groups: Mapping[str, GroupRecord]  # of one that is under way, as far as they can be decoded; else none
 
 
@@ -95,7 +95,7 @@ def _parts(
 
 
 def list_(session: Session) -> list[Listed]:
-    """Every rollout that there is, by deployment, the oldest first; what cannot be decoded is left out."""
+    """Every rollout, by deployment, the oldest first; records that cannot be decoded are left out."""
     found = ROLLOUTS.listed(session)
     held = holders(session, [paths.rollout_lock(deployment, identity) for deployment, identity, _ in found])
     return [
@@ -125,9 +125,9 @@ def begin(
 ) -> str:
     """Write a rollout that ``plan.begin`` made; gives its id. An annealer will drive it.
 
-    ``joined``: what is written together with its beginning, by its id; what that raises is raised. Raises Conflict while
-    another of the deployment, or of one above or below it, is under way; NotFound where there is no such deployment; Stale
-    where what was ``judged`` has moved on.
+    ``joined`` gives, for the id, the changes that join the transaction in which it begins; its exceptions are raised.
+    Raises Conflict while another rollout of the deployment, or of one above or below it, is under way. Raises NotFound
+    if the deployment does not exist, Stale if a check of ``judged`` fails.
     """
     pointers.opened(session, paths.rollouts(deployment), RolloutPointer)
     _refuse_another(session, deployment, ROLLOUTS.pointer(session, deployment)[0])
@@ -159,7 +159,7 @@ def _next(session: Session, deployment: str) -> str:
         session.commit([Create(paths.rollout(deployment, identity))])
         return identity
 
-    return again(take, (Stale, Unknown))  # another took it, or may have: an empty znode does not say whose it is
+    return again(take, (Stale, Unknown))  # another took it, or may have: an empty znode does not name its owner
 
 
 def _enter(
@@ -188,7 +188,7 @@ def _refuse_another(session: Session, deployment: str, rollouts: RolloutPointer)
     if rollouts.over or rollouts.newest is None:
         return
     head = session.get(paths.rollout(deployment, rollouts.newest))
-    if head is not None and head.data:  # one that is not there is under way for nobody
+    if head is not None and head.data:  # an absent one is not under way
         advice = "wait until it is over, or: nodepool-ocb rollout cancel"
         raise Conflict(f"rollout {rollouts.newest} of deployment {deployment} is under way; {advice}")
 
@@ -197,7 +197,7 @@ def _made(path: str, parts: Mapping[str, Record]) -> Iterator[Change]:
     return (Create(f"{path}/{part}", record) for part, record in parts.items())
 
 
-# -- what people ask --
+# -- the requests of people --
 
 
 def steer(
@@ -208,11 +208,12 @@ def steer(
     now: float,
     joined: Callable[[Rollout], Sequence[Change]] = lambda _: (),
 ) -> Rollout:
-    """Write what ``ask`` (rollout.steering) decides about a rollout as it is, again where it is changed meanwhile.
+    """Write the decisions of ``ask`` (rollout.steering) about a rollout as it is. If the rollout changes meanwhile,
+    decide again.
 
-    ``joined``: what is written together with it where the rollout, which is over, goes on. Gives the rollout after that.
-    Raises NotFound where there is none, Conflict as ``steered``, ``ask`` and ``joined`` do, and where it would go on while one
-    of a deployment above or below is under way.
+    ``joined`` gives the changes that join the transaction by which a rollout that is over resumes. Gives the rollout
+    after that. Raises NotFound if it does not exist, and Conflict as ``steered``, ``ask`` and ``joined`` do. Raises
+    Conflict if it would resume while one of a deployment above or below is under way.
     """
 
     def write() -> Rollout:
@@ -231,7 +232,7 @@ def proposal(
     now: float,
     joined: Callable[[Rollout], Sequence[Change]],
 ) -> tuple[Rollout, list[Change]]:
-    """The rollout after what ``steer`` would write, and that transaction; raises what ``steer`` does."""
+    """The rollout after the write of ``steer``, and that transaction; raises the exceptions of ``steer``."""
     found = read(session, deployment, identity)
     if found is None:
         raise NotFound(f"deployment {deployment} has no rollout {identity}; see: nodepool-ocb rollout list")
@@ -245,9 +246,10 @@ def proposal(
 def steered(
     deployment: str, identity: str, before: Rollout, after: Rollout, versions: Versions, now: float
 ) -> list[Change]:
-    """The transaction of what somebody asked; its driver, if there is one, reads the whole again before it goes on.
+    """The transaction of a request by a person. A driver, if there is one, reads the whole rollout again before it
+    continues.
 
-    Raises Conflict where a rollout that is over would go on although there is a newer one.
+    Raises Conflict if a rollout that is over would resume although there is a newer one.
     """
     if versions.pointer.newest != identity and not after.over:
         raise Conflict(
@@ -261,11 +263,13 @@ def steered(
     return ROLLOUTS.asked(deployment, identity, parts, counts, versions)
 
 
-# -- what a driver writes --
+# -- the writes of a driver --
 
 
 def changes(
     deployment: str, identity: str, before: Rollout, after: Rollout, versions: Versions, now: float
 ) -> list[Change]:
-    """The transaction of what a driver decided; refused where another drives, or somebody asked for something meanwhile."""
+    """The transaction of a driver's decisions. It is refused if another annealer drives, or if a person changed the
+    rollout meanwhile.
+    """
     return ROLLOUTS.driven(deployment, identity, records.changed(before, after), after.over, versions, now)

@@ -14,10 +14,10 @@ _AT_ONCE: Final = MOST_CHANGES // 2  # pairs
 
 
 def raise_beyond(session: Session, parent: str, number: int) -> None:
-    """From now on ``create_next`` below ``parent`` gives numbers above ``number``; nothing is left behind.
+    """Let later calls of ``create_next`` below ``parent`` give numbers above ``number``; no znode is left behind.
 
-    ZooKeeper counts the children that were ever made, so some are made and deleted. Doing it twice does no harm. Raises
-    Invalid where the number is too far away, and what commit raises.
+    ZooKeeper counts the children that were ever created, so some are created and deleted. A second call does no harm.
+    Raises Invalid if the number is too far away, and the exceptions of commit.
     """
     probe = session.create_next(f"{parent}/number-", None, ephemeral=True)
     session.commit([Delete(probe, 0)])

@@ -38,20 +38,21 @@ def discard(session: Session, paths: Iterable[str]) -> None:
 
 
 def removal_as_judged(session: Session, world: World, path: str) -> list[Delete]:
-    """As ``removal``, but what a world shows goes at the version that this one shows; attributes and runs as they are now.
+    """As ``removal``, but records of a world are deleted at the version that this world has; attributes and runs at
+    their present version.
 
-    Raises Stale where a record came or changed since the world was read, and Invalid for one that cannot be read.
+    Raises Stale if a record was created or changed since the world was read, and Invalid if one cannot be read.
     """
     return judged(world, subtree(session, path))
 
 
 def judged(world: World, znodes: Iterable[Znode]) -> list[Delete]:
-    """The deletions of what was read, as ``removal_as_judged`` gives them."""
+    """The deletions of these znodes, as ``removal_as_judged`` gives them."""
     return [Delete(znode.path, _judged(world, znode)) for znode in znodes]
 
 
 def subtree(session: Session, path: str) -> list[Znode]:
-    """What is at ``path`` and below it, leaves first; raises Unavailable or Denied."""
+    """The znodes at ``path`` and below it, leaves first; raises Unavailable or Denied."""
     found: list[str] = []
     level = [path]
     while level:
@@ -65,7 +66,7 @@ def subtree(session: Session, path: str) -> list[Znode]:
 def _judged(world: World, znode: Znode) -> int:
     """The version that goes, which is the one that was judged."""
     at = parse(znode.path)
-    if at is None or at.kind is Gate:  # anybody may have raised it
+    if at is None or at.kind is Gate:  # any member may have raised it
         return znode.version
     shown = WORLD_KINDS[at.kind].version(world, at)
     if shown != znode.version:

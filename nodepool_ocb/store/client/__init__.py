@@ -1,1 +1,1 @@
-"""One session with ZooKeeper: the wire, requests, transactions, and what became of them."""
+"""One session with ZooKeeper: the wire, requests, transactions, and their results."""

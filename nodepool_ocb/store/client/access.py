@@ -1,4 +1,6 @@
-"""Who we are to ZooKeeper, over what, and which rights each znode is to have: nothing else makes an ACL."""
+"""The identity of this process in ZooKeeper, the protection of its connection, and the ACL of each znode. No other
+module makes an ACL.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,8 @@ def _loopback(host: str) -> bool:
 class Acls:
     """The ACL of every znode: from ``rights.TABLE`` where each kind has a user, else the same for all znodes.
 
-    That is all rights for whoever made it, or for everybody. The maker is the user alone where there is one: ``auth`` would
-    let in whoever has the same certificate, too.
+    Without such users, the creator of a znode has all rights, or everyone has them. If a username is configured, the
+    grant names that user: the scheme ``auth`` would also grant rights to other holders of the same certificate.
     """
 
     def __init__(self, settings: ZooKeeperSettings) -> None:
@@ -58,11 +60,13 @@ class Acls:
 
     @property
     def comparable(self) -> bool:
-        """Whether it can be said what an ACL is to be; of whose certificate made it, only ZooKeeper knows the name."""
+        """Whether the expected ACL is known. With the scheme ``auth``, the name in the certificate is known to
+        ZooKeeper alone.
+        """
         return bool(self._users) or self._same.scheme != "auth"
 
     def of(self, path: str) -> tuple[Grant, ...]:
-        """What the znode at ``path``, without the chroot, is to carry; several kinds may be one user."""
+        """The grants for the znode at ``path``, without the chroot; one user may stand for several kinds."""
         if not self._users:
             return (self._same,)
         row, granted = rights.row(path), dict.fromkeys(self._users.values(), 0)
@@ -101,7 +105,9 @@ def words(acl: Sequence[Grant]) -> list[str]:
 
 
 def refuse_all_but_people(settings: ZooKeeperSettings) -> None:
-    """Raises Denied where whoever gives every znode its rights would lose that right with the first."""
+    """Raises Denied if this user is not that of people. It would lose the right to change ACLs with the first one that
+    it sets.
+    """
     names = settings.names()
     if names and settings.username != names[Kind.PEOPLE]:
         raise Denied(
@@ -131,7 +137,9 @@ def refuse_another_kind(settings: ZooKeeperSettings, kind: Kind) -> None:
 
 
 def options(settings: ZooKeeperSettings) -> dict[str, Any]:
-    """What kazoo's client is made with; raises Invalid for a file of TLS that cannot be used, and odd hosts."""
+    """The options for kazoo's client; raises Invalid for a TLS file that cannot be used, and for hosts that cannot be
+    parsed.
+    """
     options: dict[str, Any] = {
         "hosts": str(ensemble.parse(settings.hosts)),
         "timeout": settings.session_timeout_seconds,
@@ -143,5 +151,5 @@ def options(settings: ZooKeeperSettings) -> dict[str, Any]:
     if settings.tls is not None:
         tls = settings.tls
         options |= {"use_ssl": True, "ca": tls.ca, "certfile": tls.cert, "keyfile": tls.key, "verify_certs": tls.verify}
-        tls_files.context(tls.ca, tls.cert, tls.key, tls.verify)  # said now rather than with the first connection
+        tls_files.context(tls.ca, tls.cert, tls.key, tls.verify)  # raises now rather than with the first connection
     return options

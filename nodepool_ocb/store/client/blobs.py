@@ -1,4 +1,4 @@
-"""Attributes, many in one read: those of the noderoles that somebody asks about."""
+"""The attributes of many noderoles in one read."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from nodepool_ocb.store.client.reading import Reading
 
 
 class Read(msgspec.Struct, frozen=True):
-    """What was read: the attributes by path, and why others cannot be."""
+    """The attributes that were read, by path, and for each unreadable path the reason."""
 
     blobs: Mapping[str, Mapping[str, Any]]
     unreadable: Mapping[str, str]
 
 
 def read(session: Reading, folders: Collection[str], names: Iterable[str]) -> Read:
-    """The attributes of these names below noderoles, whose paths are ``folders``; raises Unavailable or Denied.
+    """The attributes of these names below noderoles; ``folders`` are the paths of the noderoles. Raises Unavailable or
+    Denied.
 
-    One request lists what each has, so that what is not there costs nothing more.
+    One round of requests lists the names below each folder. Absent attributes cost no further request.
     """
     wanted = frozenset(names)
     listed = zip(folders, session.children_many(list(folders)), strict=True)
@@ -46,7 +47,8 @@ def attributes(session: Reading, paths: Sequence[str]) -> dict[str, Mapping[str,
 
 
 def given(session: Reading, paths: Sequence[str]) -> list[Given | None]:
-    """What is kept of what runs were given; None where nothing is, and why where it cannot be read.
+    """The recorded inputs of runs, one for each path; None if there is no record. The reason stands in it if it cannot
+    be read.
 
     Raises Unavailable or Denied.
     """

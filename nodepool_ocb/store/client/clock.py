@@ -1,9 +1,9 @@
-"""What ZooKeeper's clock says, so that the hosts of a cluster measure deadlines by one clock.
+"""ZooKeeper's clock, so that the hosts of a cluster measure deadlines by one clock.
 
-The answer to a write carries the time that ZooKeeper gave it (mtime): a moment between the sending of the request and the
-coming of its answer. In between, time goes on by this process's monotonic clock. The estimate is moved as little as each
-answer allows, so it is off by no more than the newest answer took. Another leader's clock may differ: then the time steps,
-forward or back.
+The answer to a write carries the time that ZooKeeper gave it (mtime): a moment between the sending of the request and
+the arrival of its answer. Between answers, the estimate follows this process's monotonic clock. Each answer moves the
+estimate by the smallest step that fits it, so the error is at most the duration of the newest answer. Another leader's
+clock may differ: then the time steps, forward or back.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ANY_VERSION: Final = -1  # of a znode that holds nothing
 
 
 class Question(NamedTuple):
-    """A transaction whose answer tells the time, and how many members it has."""
+    """A transaction with an answer that tells the time, and the number of its members."""
 
     request: frames.Raw
     members: int
 
 
 def questions(path: str, acl: bytes) -> tuple[Question, Question]:
-    """The one that writes the znode at ``path``, and the one that makes it first. What it holds is nothing."""
+    """The request that writes the znode at ``path``, and the one that creates it first. The znode stays empty."""
     made, written = frames.create(path, b"", acl, False), frames.write(path, b"", ANY_VERSION)
     return Question(frames.multi([written]), 1), Question(frames.multi([made, written]), 2)
 

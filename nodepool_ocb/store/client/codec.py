@@ -1,10 +1,11 @@
 """Bytes in ZooKeeper to records and back; nowhere else.
 
-A znode is one line of compact JSON with ``"schema": 1`` first and defaults left out. A record in ZooKeeper has
-``"tx"`` second: the signature of the transaction that wrote it (``outcome``). It is no part of the record. Keys that this version
-does not know are kept in ``record.unknown`` and written back where they were: at the top. A record of a later
-schema, anything that is not JSON of the kind asked for, has a value out of its range (ranges), or is too large or too deep
-raises Invalid that names the path. Nothing is written that could not be read again.
+A znode is one line of compact JSON with ``"schema": 1`` first and defaults left out. A record in ZooKeeper has ``"tx"``
+second: the signature of the transaction that wrote it (``outcome``). It is no part of the record. Keys that this
+version does not know are kept in ``record.unknown`` and written back where they were: at the top.
+
+Decoding raises Invalid, with the path, in these cases: a later schema; JSON of another kind; a value out of its range
+(ranges); too many bytes or levels. Encoding refuses a record that could not be read again.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def encode(value: Record | Json) -> bytes:
             raise Invalid(f"deeper than {DEPTH} levels, and could not be read again; make it flatter")
         if not isinstance(value, Record):
             return data
-        _judge(type(value)).decode(data)  # what is out of its range would be quarantined by whoever reads it
+        _judge(type(value)).decode(data)  # a reader would quarantine a value out of its range
         if value.unknown is None:
             return data
         known = msgspec.to_builtins(msgspec.structs.replace(value, unknown=None))
@@ -121,7 +122,7 @@ def document(znode: Znode) -> dict[str, Any]:
 
 
 def _bounded(data: bytes, most: int) -> None:
-    """Raises DecodeError for what is larger than it may be written, or deeper."""
+    """Raises DecodeError if the data are larger or deeper than a write may be."""
     if len(data) > most:
         raise msgspec.DecodeError(f"{len(data)} bytes are more than it may hold ({most})")
     if _deeper(data, DEPTH):
@@ -150,8 +151,10 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 @functools.cache
 def _judge(kind: type[Record]) -> msgspec.json.Decoder[Any]:
-    """What refuses a record that cannot be read again: of those that every run writes, by their numbers alone, as the names
-    in them were read before or are the daemon's own.
+    """The decoder that refuses a record that cannot be read again.
+
+    For records that every run writes it checks numbers alone: the names in them were read before or are the daemon's
+    own.
     """
     if kind not in OF_EVERY_RUN:
         return _decoder(kind)
@@ -164,7 +167,7 @@ def _judge(kind: type[Record]) -> msgspec.json.Decoder[Any]:
 
 
 def _bare(hint: Any) -> set[Any]:
-    """The types that a hint allows, without what annotates them.
+    """The types that a hint allows, without annotations.
 
     >>> from nodepool_ocb.model.ranges import Count
     >>> sorted(each.__name__ for each in _bare(Count | None))
@@ -181,7 +184,7 @@ def _known(kind: type[Record]) -> frozenset[str]:
 
 
 def _with_unknown(kind: type[T], record: T, data: bytes) -> T:
-    """The slow way, for what people or other versions wrote."""
+    """The record with its unknown keys. This is the slow way, for records with keys of people or of other versions."""
     keys: dict[str, Any] = msgspec.json.decode(data)
     unknown = {key: value for key, value in keys.items() if key not in _known(kind)}
     if not unknown and record.unknown is None:

@@ -1,4 +1,4 @@
-"""Why a connection to ZooKeeper failed, in a sentence that says what to do. Pure."""
+"""Why a connection to ZooKeeper failed, in a sentence with advice. Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The requests that we send as bytes of our own making, and their answers: multiRead, multi, addWatch, sync.
+"""The requests that this package packs itself, and their answers: multiRead, multi, addWatch, sync.
 
-kazoo builds one object per request and one per part of an answer; a transaction or five hundred reads are one
-buffer here, packed and unpacked by hand. The layouts are ZooKeeper's own (jute: big-endian, length before
-text and data). A ``Reply`` holds the buffer that came from the socket and where the answer begins in it;
-nothing is copied before it is unpacked, and that may happen on any thread.
+kazoo builds one object per request and one per part of an answer. Here a transaction, or a read of five hundred paths,
+is one buffer that is packed and unpacked by hand. The layouts are ZooKeeper's own (jute: big-endian, length before text
+and data). A ``Reply`` holds the buffer from the socket and the offset of the answer in it. Nothing is copied before it
+is unpacked, and any thread may unpack it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ACL_VERSION = 40  # where it begins in a stat
 
 
 class Znode(msgspec.Struct, frozen=True, gc=False):
-    """What was read: times are seconds since the epoch, ``ephemeral_owner`` is a session's id or 0."""
+    """A znode that was read: times are seconds since the epoch, ``ephemeral_owner`` is a session's id or 0."""
 
     path: str
     data: bytes
@@ -54,16 +54,16 @@ class Znode(msgspec.Struct, frozen=True, gc=False):
     children: int = 0
     ctime: float = 0.0
     mtime: float = 0.0
-    czxid: int = 0  # of the transaction that made it: what was made later has a higher one
+    czxid: int = 0  # of the transaction that created it; it rises with the time of creation
 
 
 class ZnodeStat(msgspec.Struct, frozen=True, gc=False):
-    """What a write made of a znode."""
+    """The stat of a znode after a write."""
 
     version: int
     mzxid: int
     ephemeral_owner: int = 0
-    mtime: float = 0.0  # seconds since the epoch; 0 for what was created, where ZooKeeper does not say it
+    mtime: float = 0.0  # seconds since the epoch; 0 after a create, for ZooKeeper does not send it
 
 
 class Grant(NamedTuple):
@@ -125,7 +125,9 @@ def sync(path: str) -> Raw:
 
 
 def create_next(prefix: str, data: bytes, acl: bytes, ephemeral: bool) -> Raw:
-    """A znode whose name ends in the parent's next number; a request of its own, for its answer is the path."""
+    """A request that creates a znode with the parent's next number at the end of its name. It is sent alone: its answer
+    is the path.
+    """
     flags = _SEQUENTIAL | (_EPHEMERAL if ephemeral else 0)
     return Raw(CREATE, b"".join((text(prefix), _INT.pack(len(data)), data, acl, _INT.pack(flags))))
 
@@ -160,7 +162,7 @@ def _members(opcode: int, paths: Sequence[str], chroot: str) -> bytes:
 
 
 def unpack_data(reply: Reply, paths: Sequence[str]) -> list[Znode | None]:
-    """For each path what is there, None where nothing is; raises Unreadable for the first that may not be read."""
+    """For each path its znode, None if it is absent; raises Unreadable for the first that may not be read."""
     buffer, offset, _ = reply
     member, stat, make = _MEMBER.unpack_from, _STAT.unpack_from, Znode
     found: list[Znode | None] = []
@@ -217,7 +219,7 @@ def create(path: str, data: bytes, acl: bytes, ephemeral: bool) -> bytes:
 
 
 def append(parent: str, data: bytes, acl: bytes) -> bytes:
-    """A znode below ``parent`` whose name is the next number there."""
+    """A create of a znode below ``parent`` with the parent's next number as its name."""
     return b"".join(
         (_HEADER.pack(CREATE, False, -1), text(f"{parent}/"), _INT.pack(len(data)), data, acl, _INT.pack(_SEQUENTIAL))
     )
@@ -278,7 +280,7 @@ def unpack_names(reply: Reply) -> list[str]:
 
 
 def _text(buffer: bytes, offset: int) -> tuple[str, int]:
-    """What is there, and where it ends."""
+    """The text at the offset, and the offset after it."""
     begins = offset + 4
     ends = begins + _INT.unpack_from(buffer, offset)[0]
     return buffer[begins:ends].decode(), ends
@@ -292,8 +294,8 @@ def multi(members: Sequence[bytes]) -> Raw:
 def unpack_multi(reply: Reply, owners: Sequence[int]) -> list[ZnodeStat | None] | Refused:
     """For each member the stat after it (None for check and delete), or the first that failed.
 
-    ``owners`` has the owner of what each member creates: ZooKeeper 3.8 says no more of a created znode than
-    its path, within a multi not even for create2. Its version is 0, and its zxid that of the answer.
+    ``owners`` has the owner of the znode that each member creates. In a multi, ZooKeeper 3.8 answers a create with the
+    path alone, even for create2. The version of a created znode is 0, and its zxid is that of the answer.
     """
     buffer, offset, zxid = reply
     stats: list[ZnodeStat | None] = []

@@ -1,11 +1,13 @@
-"""kazoo's connection loop, with a heart that leaves a late server for another one.
+"""kazoo's connection loop, with a heartbeat that leaves a late server for another one.
 
-A frozen server accepts connections and answers nothing. kazoo notices after two thirds of the session's time-out, and not at
-all while requests go out, for each of them counts as a ping; and it waits for a third of the session's time-out at every
-address that accepts. Here a server is late when it has owed an answer, and sent nothing at all, for ``late_seconds``, be that
-the answer to a ping, to a request, or to the connecting. Then the next address is tried, the late one last.
+A frozen server accepts connections and answers nothing. kazoo notices this after two thirds of the session's time-out.
+While requests are sent, it does not notice, because each request counts as a ping. It also waits for a third of the
+session's time-out at every address that accepts.
 
-Where there is one address only, less is to be gained, and it is given half of the session's time-out.
+Here a server is late if it owes an answer and has sent nothing for ``late_seconds``. The answer may be that to a ping,
+to a request, or to the connecting. Then the next address is tried, the late one last.
+
+With a single address, the server gets half of the session's time-out, because there is no other server to try.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 def patience(session_seconds: float, addresses: int) -> Timeouts:
-    """What suits a session's time-out.
+    """The time-outs for a session's time-out and a number of addresses.
 
     >>> patience(12.0, 3)
     Timeouts(ping=2.0, late=3.0)
@@ -60,7 +62,7 @@ def rounds() -> KazooRetry:
 
 
 class Beating(ConnectionHandler):  # type: ignore[misc]
-    """What Connection is made of: its loop, and the order in which addresses are tried."""
+    """The base of Connection: its loop, and the order in which addresses are tried."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -91,7 +93,9 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
         return sorted(found, key=self._last)  # of those that are alike: by chance
 
     def _last(self, server: Server) -> tuple[bool, float]:
-        """Who said that the session is over is asked after all others, and then who was late, the newest last."""
+        """The sort key of a server. Servers that reported an expired session come last; before them late servers, the
+        newest last.
+        """
         return server in self._expiries, self._late_servers.get(server, (0, 0.0))[1]
 
     def _expect(self, server: Server) -> None:
@@ -168,7 +172,9 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
                     self._heard = time.monotonic()
                     if self._read_socket(read_timeout) is CLOSE_RESPONSE:
                         return
-                elif self._late(patience):  # looked at when nothing waits to be read: it is not we who were late
+                elif self._late(
+                    patience
+                ):  # checked when nothing waits to be read: else this process may be the late one
                     raise self.handler.timeout_exception(f"no answer within {patience.late:.1f} s")
                 if self._read_sock in ready:
                     self._send_request(read_timeout, timeout)
@@ -191,5 +197,5 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
 
     @staticmethod
     def _pause(patience: Timeouts) -> float:
-        """From what we said last to the next ping: not of all clients at once."""
+        """The seconds from the last request to the next ping; random, so that clients do not ping at the same time."""
         return patience.ping * random.uniform(0.8, 1.0)

@@ -1,6 +1,6 @@
 """Reading through a connection: hundreds of paths in a request, and several requests under way.
 
-What is read is as fresh as the server that we are connected to; after ``sync``, as fresh as the ensemble.
+The data are as fresh as the connected server; after ``sync``, as fresh as the ensemble.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WINDOW: Final = 8  # requests under way at once
 
 
 class Reading:
-    """What a session reads. Every method raises Unavailable or Denied.
+    """The reads of a session. Every method raises Unavailable or Denied.
 
     ``patience_seconds`` bounds the wait for one answer; kazoo gives up long before, unless it fails itself.
     """
@@ -37,7 +37,7 @@ class Reading:
 
     @property
     def chroot(self) -> str:
-        """What stands before every path; empty for none."""
+        """The prefix of every path in ZooKeeper; may be empty."""
         chroot: str = self._client.chroot
         return chroot
 
@@ -74,9 +74,9 @@ class Reading:
         self._reply(self._send(frames.sync(self._client.chroot or "/")))
 
     def ask_many(self, asked: Iterable[tuple[str, frames.Raw]], right: str) -> Iterator[frames.Reply | Denied | Stale]:
-        """The answer to each request, in order, hundreds under way; a request stands behind the path that it is about.
+        """The answer to each request, in order, hundreds under way; a request comes with the path that it is about.
 
-        What was refused is given as Denied, naming ``right``, or Stale; what never came raises Unavailable.
+        A refused request gives Denied, naming ``right``, or Stale. A request without an answer raises Unavailable.
         """
         rest, flying = iter(asked), deque[tuple[str, Answer]]()
         while True:

@@ -1,12 +1,13 @@
-"""One session with ZooKeeper: batched reads, versioned transactions, persistent watches, doubts settled.
+"""One session with ZooKeeper: batched reads, versioned transactions, persistent watches, and the settling of lost
+answers.
 
-Every write carries the version that was read. A request that is made while there is no connection is refused
-with Unavailable instead of waiting until its reason is gone. A write with a lost answer is settled by
-reading (``doubts``), never by writing again. Functions given to a session are called on the connection's
-thread: they put something in a queue and return.
+A change of a record names the version that was read; gates and the znode of the clock are written at any version. A
+request that is made without a connection is refused with Unavailable: it does not wait for a connection. A write with a
+lost answer is settled by reading (``doubts``), never by writing again. Functions given to a session are called on the
+connection's thread: they put something in a queue and return.
 
-A lost session is replaced by a new one without a word to readers and writers; a holder of claims is
-told by ``on_lost``, late, and has ``trusted`` to know it in time.
+A lost session is replaced by a new one; readers and writers are not told. A holder of claims is told by ``on_lost``,
+late, and has ``trusted`` to know it in time.
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ CLOSE_SECONDS: Final = 2.0  # for a server that answers; then the connection is 
 class Session(Reading):
     """A connection that is kept up until ``close``.
 
-    ``on_lost`` is told that the session is over, and every ephemeral znode with it; ``on_connected`` that a
-    connection is up, the first one too: watches are armed again by then, and the changes of that time must be
-    read. ``ambiguous`` and ``unresolved`` count transactions with a lost answer, and those of them that
-    reading could not settle though they have a signature; ``connections`` counts how often a connection came up;
-    ``largest_bytes`` and ``largest_changes`` are those of the largest transactions that were sent.
+    ``on_lost`` is called after the session and all its ephemeral znodes have ended. ``on_connected`` is called after
+    each connection, the first one too. By then watches are armed again, and the changes of that time must be read.
+
+    ``ambiguous`` counts transactions with a lost answer. ``unresolved`` counts those of them that have a signature and
+    were not settled by reading. ``connections`` counts the connections. ``largest_bytes`` and ``largest_changes`` are
+    those of the largest transactions that were sent.
     """
 
     def __init__(
@@ -87,9 +89,10 @@ class Session(Reading):
     # -- life --
 
     def start(self, timeout_seconds: float = 10.0, refused_seconds: float | None = None) -> None:
-        """Connect, and prove by one request that this identity may ask; raises Unavailable or Denied.
+        """Connect, and send one request to prove that this identity may read; raises Unavailable or Denied.
 
-        After ``refused_seconds`` it is enough that every address refuses the connection: nobody listens there.
+        After ``refused_seconds`` it also raises Unavailable if every address refuses the connection: no server listens
+        there.
         """
         connection = self._client._connection
         self._client.start_async()
@@ -123,7 +126,7 @@ class Session(Reading):
             self._client.stop()
             self._client.close()
         except (kazoo_errors.KazooException, OSError, AttributeError):
-            pass  # kazoo found its sockets gone, and that is what was wanted
+            pass  # kazoo found its sockets gone, which is the aim
 
     def __enter__(self) -> Session:
         self.start()
@@ -141,7 +144,7 @@ class Session(Reading):
         return session
 
     def had(self, session: int) -> bool:
-        """Whether this is, or was, our session: what is left of it is ours, though we were told that it is over."""
+        """Whether this is, or was, our session. Its remaining znodes are ours, also after ``on_lost``."""
         return session in self._former
 
     @property
@@ -172,7 +175,7 @@ class Session(Reading):
 
     @property
     def dead(self) -> bool:
-        """The connection's thread has ended though nobody closed the session: end the process."""
+        """The connection's thread has ended without a call of ``close``: end the process."""
         stopped: bool = self._client._connection.connection_stopped.is_set()
         return stopped and not self._closed.is_set()
 
@@ -211,9 +214,9 @@ class Session(Reading):
     def commit(self, changes: Sequence[Change]) -> Stats:
         """Write all of ``changes`` or nothing; gives the stat after each (None for Check and Delete).
 
-        Raises Stale, naming the path, if a znode moved on, is gone or exists; Invalid, before sending, for
-        what is too large; Denied; Unavailable if nothing was written; Unknown if the answer was lost and
-        reading could not tell.
+        Raises Stale, with the path, if a znode has another version, is gone or exists. Raises Invalid, before sending,
+        if the changes are too large. Raises Denied. Raises Unavailable if nothing was written; Unknown if the answer
+        was lost and reading could not settle it.
         """
         if not changes:
             return []
@@ -248,9 +251,9 @@ class Session(Reading):
     def resolve(self, doubt: Doubt) -> Stats:
         """Settle a transaction with a lost answer: wait for a connection, sync, read, compare.
 
-        Gives the stats if it was applied. Raises Stale if another writer was first, Unavailable if it never
-        arrived (nothing was written, it may be tried again), Unknown if there is no connection in time or the
-        znodes prove nothing.
+        Gives the stats if it was applied. Raises Stale if another writer was first. Raises Unavailable if it never
+        arrived: nothing was written, and it may be tried again. Raises Unknown if no connection comes in time, or if
+        the znodes prove nothing.
         """
         sending = doubt.sending
         path = sending.changes[0].path
@@ -280,13 +283,13 @@ class Session(Reading):
         return None
 
     def ensure(self, *paths: str) -> None:
-        """Make empty persistent znodes, with what is above them and the chroot, where they are absent."""
+        """Create empty persistent znodes, with their parents and the chroot, where they are absent."""
         chroot: str = self._client.chroot
         wanted = dict.fromkeys(prefix for path in paths for prefix in _prefixes(chroot + path))
         looks = [(path, self._send(frames.read_data([path], ""))) for path in wanted]
         absent = [path for path, answer in looks if not self._there(path, answer)]
         made = [(path, self._send(self._bare(path, chroot))) for path in absent]
-        for path, answer in made:  # what is above was sent before, and ZooKeeper keeps the order
+        for path, answer in made:  # parents were sent before, and ZooKeeper keeps the order
             refused = frames.unpack_multi(self._reply(answer), [0])
             if isinstance(refused, frames.Refused) and refused.code != frames.EXISTS:
                 raise transaction.refusal([Create(path)], refused)
@@ -296,7 +299,7 @@ class Session(Reading):
         return frames.multi([frames.create(path, b"", acl, False)])
 
     def _there(self, path: str, answer: Answer) -> bool:
-        """Whether there is a znode; what may not be read is there. The path is one with the chroot."""
+        """Whether a znode exists; a znode that may not be read exists. The path includes the chroot."""
         reply = self._reply(answer)
         try:
             return frames.unpack_data(reply, [path])[0] is not None
@@ -308,9 +311,9 @@ class Session(Reading):
     def create_next(self, prefix: str, data: Record | Json, ephemeral: bool = False) -> str:
         """Create ``prefix`` with ten digits behind it, a number that this parent never gave before; gives the path.
 
-        Raises Stale if the parent is not there, Invalid if it is too large, Denied, Unavailable if nothing was written,
-        and Unknown if the answer was lost and no znode there has our record: then one may be there with data, or a prefix, that
-        shows that it is ours.
+        Raises Stale if the parent is absent, Invalid if the data are too large, Denied, and Unavailable if nothing was
+        written. Raises Unknown if the answer was lost and no znode there has our record. Then such a znode may exist;
+        its data, or its prefix, show that it is ours.
         """
         made = Create(prefix, data)
         before = self.last_zxid
@@ -349,10 +352,10 @@ class Session(Reading):
     # -- watching --
 
     def watch(self, path: str, wake: Wake) -> None:
-        """Call ``wake(kind, path)`` for whatever is created, deleted or changed at ``path`` or below.
+        """Call ``wake(kind, path)`` when a znode at ``path`` or below is created, deleted or changed.
 
-        Armed again after every reconnect; what happened in between is not told: read it when ``on_connected``
-        is called.
+        The watch is armed again after every reconnect. Changes in between are not reported: read them when
+        ``on_connected`` is called.
         """
         root = self._client.chroot + path
         self._client.watchers[root] = wake

@@ -15,9 +15,9 @@ from nodepool_ocb.store.client import tls as tls_files
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with a select that makes no object in the kernel.
+    """kazoo's threads, with a select that creates no object in the kernel.
 
-    ``connect_seconds`` bounds what kazoo waits for a connection, where it is set.
+    If ``connect_seconds`` is set, it bounds kazoo's wait for a connection.
     """
 
     connect_seconds: float | None = None

@@ -9,7 +9,8 @@ from nodepool_ocb.errors import Invalid
 
 
 def context(ca: str | None, cert: str | None, key: str | None, verify: bool) -> ssl.SSLContext:
-    """What a socket is wrapped with; raises Invalid, with the key and the file, for what cannot be read or used.
+    """The TLS context of a connection; raises Invalid, with the key and the file, for a file that cannot be read or
+    used.
 
     >>> context("/nowhere/ca.pem", None, None, True)
     Traceback (most recent call last):

@@ -16,7 +16,7 @@ from nodepool_ocb.model.limits import BLOB_BYTES, ENTRY_BYTES, RECORD_BYTES, TRA
 from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Raise, Record, Set
 from nodepool_ocb.store.client import codec, frames, outcome
 
-ANY_VERSION: Final = -1  # for gates alone: to raise one is right whoever raised it before
+ANY_VERSION: Final = -1  # for gates: a writer may raise one after any other writer
 
 _STALE: Final = {
     frames.NO_NODE: "is not there (any more)",
@@ -71,7 +71,7 @@ def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes]) ->
 
 
 def owners(changes: Sequence[Change], session: int) -> list[int]:
-    """Who owns what each change creates: ``session`` for ephemeral znodes, else 0."""
+    """The owner of the znode that each change creates: ``session`` for ephemeral znodes, else 0."""
     return [session if isinstance(change, Create) and change.ephemeral else 0 for change in changes]
 
 
@@ -82,7 +82,7 @@ def refusal(changes: Sequence[Change], refused: frames.Refused) -> OcbError:
 
 
 def failure(code: int, path: str, right: str) -> OcbError:
-    """ZooKeeper's code as our exception; ``path`` is what it is about, ``right`` what was wanted: "read", "create" ..."""
+    """ZooKeeper's code as our exception; ``path`` is the znode, ``right`` the right that was used: "read", "create" ..."""
     if code in _STALE:
         text = f"{path} {_STALE[code]}: nothing was written; read it again and decide anew"
         return Stale(text, path, absent=code == frames.NO_NODE)

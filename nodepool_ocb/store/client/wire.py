@@ -1,10 +1,11 @@
 """kazoo's client with a faster connection: no epoll object a wait, one send or recv for many requests or answers.
 
-kazoo's API, SASL and TLS stay as they are; what is replaced is how its loop waits, sends and reads, and when it leaves a
-server for another (heart), in the style of a patch that could go upstream. Two things are added: persistent recursive
-watches, and completions that run on the connection's thread (they must return at once). One thing is different on purpose:
-a request that is made while there is no connection is refused with ``NotSent``, where kazoo would keep it until its reason
-is gone.
+kazoo's API, SASL and TLS are unchanged. Replaced are the waiting, sending and reading of its loop, and the change to
+another server (heart), in the style of a patch that could go upstream. Two things are added: persistent recursive
+watches, and completions that run on the connection's thread (they must not block).
+
+One thing differs on purpose. Without a connection, a request is refused with ``NotSent``; kazoo would keep it for a
+later connection.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ Wake = Callable[[str, str], None]
 class Connection(Beating):
     """kazoo's connection, sending and reading in batches.
 
-    ``proven`` is when the newest request was *sent* that has been answered (monotonic seconds): not when the
-    answer was read, for it may have waited in the kernel while this process was stopped.
+    ``proven`` is the time when the newest answered request was *sent* (monotonic seconds). The time of reading would
+    not do: the answer may have waited in the kernel while this process was stopped.
     """
 
     def __init__(self, client: Client, *args: Any, **kwargs: Any) -> None:
@@ -64,14 +65,14 @@ class Connection(Beating):
         self.proven = float("-inf")
         self.lease_seconds = 0.0
         self.failure = ""  # why the newest attempt to connect failed, and what to do
-        self.refusals = 0  # "connection refused" so often in a row, and nothing else
-        self.rejected = False  # kazoo has given up, for the server does not let us in
+        self.refusals = 0  # the number of "connection refused" in a row
+        self.rejected = False  # kazoo has ended its attempts, because the server refuses our identity
         self._xid = 0
         self._signalled = False
         self._admitted = False
         self._sent: deque[tuple[int, float]] = deque()  # the last xid of each batch, and when it was sent
         self._pinged = 0.0
-        self._partial: list[bytes] = []  # the beginning of an answer whose end has not come
+        self._partial: list[bytes] = []  # the beginning of an incomplete answer
         self._missing = 0
 
     @property
@@ -161,7 +162,7 @@ class Connection(Beating):
             self._flush(b"".join(parts), read_timeout, connect_timeout)
 
     def _flush(self, data: bytes, read_timeout: float, timeout: float) -> None:
-        """Send it all; where the server does not take it, read what it says meanwhile, for it may wait for that."""
+        """Send all of it. While the server accepts nothing, read its answers, because it may wait for that."""
         rest = memoryview(data)
         deadline = time.monotonic() + timeout
         with self._socket_error_handling():
@@ -185,7 +186,7 @@ class Connection(Beating):
     def _read_socket(self, _read_timeout: float) -> Any:
         try:
             data = self._socket.recv(RECEIVE_BYTES)
-            while getattr(self._socket, "pending", int)():  # TLS: what is decrypted no longer shows in poll
+            while getattr(self._socket, "pending", int)():  # TLS: poll does not report data that are decrypted already
                 data += self._socket.recv(RECEIVE_BYTES)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
@@ -328,7 +329,7 @@ class Client(KazooClient):  # type: ignore[misc]
         super()._notify_pending(state)
 
     def wake_watchers(self, kind: str, path: str) -> None:
-        """Tell who watches this path, or one above it."""
+        """Call the watchers of this path and of each path above it."""
         for root, wake in list(self.watchers.items()):  # another thread may begin to watch
             if path.startswith(root) and (len(path) == len(root) or root == "/" or path[len(root)] == "/"):
                 try:

@@ -1,1 +1,1 @@
-"""Store: what annealers drive in a deployment, a rollout or a run of tasks: its pointer, and what keeps another out."""
+"""Store: rollouts and runs of tasks, which annealers drive: the pointer of a deployment, and the exclusion of others."""

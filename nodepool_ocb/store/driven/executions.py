@@ -1,8 +1,9 @@
-"""An execution, a rollout or a run of tasks, in ZooKeeper: what both kinds share.
+"""An execution, a rollout or a run of tasks, in ZooKeeper: the code that both kinds share.
 
-A deployment has one pointer for each kind (``pointers``). Below it, by ids, are the executions: the record of an execution, its
-*head*, and its parts by their paths below the head. An execution with an empty head was never begun. ``Versions`` holds the
-version of each znode that was read; every write names them, so a writer that does not know the newest state is refused.
+A deployment has one pointer for each kind (``pointers``). Below it, by ids, are the executions: the record of an
+execution, its *head*, and its parts by their paths below the head. An execution with an empty head was never begun.
+``Versions`` holds the version of each znode that was read; every write names them, so a writer that does not know the
+newest state is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 
 class Versions(msgspec.Struct, Generic[P], frozen=True):
-    """What was read of an execution: the pointer of its deployment, and the version of each znode."""
+    """The versions of an execution that was read: the pointer of its deployment, and the version of each znode."""
 
     pointer: P
     version: int  # of the pointer; -1: it does not exist

@@ -1,8 +1,10 @@
-"""One rollout in a line of deployments: while one is under way, none of a deployment above or below it begins or goes on.
+"""One rollout in a line of deployments: while one is under way, none of a deployment above or below it begins or
+resumes.
 
-Both would commit and end the same noderoles. Whether another is under way is said by no znode of the one that begins, so
-each transaction by which a rollout begins or goes on raises the version of the structure, as it was read before looking: of two
-that looked at the same time, one looks again. Nor can a deployment come or go meanwhile. A rollout that ends needs no leave.
+Two such rollouts would commit and cancel the same noderoles. No znode of the one that begins tells whether another is
+under way. So each transaction by which a rollout begins or resumes raises the version of the structure, as it was read
+before the check. If two check at the same time, one is refused and checks again. No deployment can be created or
+deleted meanwhile. The end of a rollout needs no such check.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ class _Line(NamedTuple):
 
 
 def entered(session: Session, deployment: str) -> list[Change]:
-    """What goes into the transaction by which a rollout of this deployment begins or goes on.
+    """The changes that join the transaction by which a rollout of this deployment begins or resumes.
 
-    Raises Conflict while one of a deployment above or below is under way, or of one that may be, and where the deployment's
-    own record cannot be read; NotFound where there is no such deployment.
+    Raises Conflict while a rollout of a deployment above or below is under way, also if that relation is not known.
+    Raises Conflict if the deployment's own record cannot be read, NotFound if the deployment does not exist.
     """
     session.sync()
-    znode = session.get(paths.STRUCTURE)  # first: what is read after it is no older
+    znode = session.get(paths.STRUCTURE)  # read first, so that the records read after it are no older
     lines = _lines(session)
     if znode is None or deployment not in lines:
         raise NotFound(f"deployment {deployment} does not exist; see: nodepool-ocb deployment list")
@@ -92,7 +94,9 @@ def _related(one: _Line, other: _Line) -> bool:
 
 
 def under_way(session: Session, deployments: list[str]) -> list[tuple[str, str]]:
-    """Those of the deployments whose newest rollout is under way, with its id; raises Invalid for what cannot be read."""
+    """Those of the deployments with a newest rollout that is under way, with its id; raises Invalid if a pointer cannot
+    be read.
+    """
     znodes = session.get_many([paths.rollouts(name) for name in deployments])
     known = [(name, codec.decode(RolloutPointer, each)) for name, each in zip(deployments, znodes, strict=True) if each]
     open_ = [(name, record.newest) for name, record in known if record.newest is not None and not record.over]

@@ -1,6 +1,7 @@
-"""The pointer of a deployment, to the newest of its rollouts or of its runs of tasks, and what is below it by ids.
+"""The pointer of a deployment, to the newest of its rollouts or of its runs of tasks, and the executions below it by
+ids.
 
-A pointer is read as if nothing had ever begun, at version -1, where it is not there. Its version orders all who write.
+An absent pointer is read as one of a deployment without executions, at version -1. Its version orders all writers.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import subtree
 
-KEPT: Final = 10  # of what is below a pointer
-ATTEMPTS: Final = 20  # at what others change meanwhile
+KEPT: Final = 10  # executions below a pointer
+ATTEMPTS: Final = 20  # at a record that others change meanwhile
 ID: Final = re.compile(r"[0-9]{10}")
 
 P = TypeVar("P", bound=Pointer)
@@ -69,12 +70,14 @@ def among(judged: Sequence[Check]) -> Callable[[Exception], bool]:
 
 
 def pause(attempt: int) -> None:
-    """Before another attempt at what others write as well."""
+    """Wait before another attempt to write a record that others write too: at most 0.32 s, longer with each attempt."""
     time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
 
 
 def forget(session: Session, path: str, identity: str) -> None:
-    """Delete the oldest, and those before this one that were never begun; what cannot be now goes the next time."""
+    """Delete the oldest executions, and those before this one that were never begun. A deletion that is refused is left
+    to the next call.
+    """
     older = sorted(name for name in session.children(path) or () if ID.fullmatch(name) and name < identity)
     znodes = session.get_many([f"{path}/{name}" for name in older])
     begun = [name for name, znode in zip(older, znodes, strict=True) if znode is not None and znode.data]
@@ -107,11 +110,13 @@ def emptied(znodes: Iterable[Znode], heads: Iterable[str]) -> list[Change]:
     return [*writes, *deletions]
 
 
-# -- what a driver writes --
+# -- the writes of a driver --
 
 
 def taken_over(path: str, known: Pointer, version: int, driver: str | None, now: float) -> Set:
-    """From now on this annealer drives, and what any other still sends is refused; or nobody does (None)."""
+    """The write that makes this annealer the driver; later writes of any other are refused. ``driver`` None: there is
+    no driver.
+    """
     return Set(path, replace(known, driver=driver, since=now), version)
 
 
@@ -121,5 +126,7 @@ def closed(path: str, known: Pointer, version: int, now: float) -> Set:
 
 
 def held(path: str, known: Pointer, version: int, over: bool, now: float) -> Change:
-    """What holds a transaction to the pointer as it was read, and says whether the newest is over where that is new."""
+    """The change that ties a transaction to the pointer as it was read. It also records that the newest is over, or is
+    not any more.
+    """
     return Check(path, version) if over == known.over else Set(path, replace(known, over=over, since=now), version)

@@ -1,9 +1,10 @@
 """A run of tasks begins: it is written, its noderoles are bound, then an annealer may drive it.
 
-Whoever prepares a run holds its lock, and its id stands in the deployment's pointer as ``preparing``: from then on nobody else
-prepares one, unless that lock is free again. Every transaction of the preparation holds the pointer to the version that was
-written then, so of two that prepare only one binds anything. A run that was not prepared to its end is as if it had never
-been: nothing of it was committed, and the next one binds the same noderoles anew.
+A process that prepares a run holds the run's lock, and the run's id stands in the deployment's pointer as
+``preparing``. Until that lock is free again, no other process prepares a run. Every transaction of the preparation
+holds the pointer to the version that was written then. So if two prepare, only one binds anything. A run with an
+unfinished preparation counts as never begun: nothing of it was committed, and the next run binds the same noderoles
+anew.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ from nodepool_ocb.tasks.runs.records import Running, Table, TaskRun
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is to begin. Everything but ``head`` and ``running`` is kept with it and read by nobody but people and jigs."""
+    """A run to begin. ``facts`` and ``texts`` are stored with it for jigs and people; decisions do not read them."""
 
     running: Running  # its id is not known yet: ""
-    roles: Mapping[str, Role]  # name → what the catalogue is to have
-    facts: Mapping[str, Mapping[str, Json]]  # node, or "common" → what jigs see as attributes
+    roles: Mapping[str, Role]  # name → the role for the catalogue
+    facts: Mapping[str, Mapping[str, Json]]  # node, or "common" → the attributes that jigs see
     texts: Sequence[tuple[str, str]] = ()  # path, text of each file of the task list
 
 
@@ -71,12 +72,12 @@ def begin(session: Session, wanted: Wanted, me: LockOwner, tell: Callable[[int, 
         _bind(session, replace(running, head=head), wanted.roles, guard, by, tell)
         _enter(session, deployment, identity, head, version)
     except BaseException:
-        with contextlib.suppress(Exception):  # what stays of it goes with the next
+        with contextlib.suppress(Exception):  # the next run deletes the rest
             _give_up(session, deployment, identity)
         raise
     finally:
         locks.release(lock)
-    with contextlib.suppress(OcbError):  # it has begun: what stays goes with the next
+    with contextlib.suppress(OcbError):  # it has begun: the next run deletes the rest
         pointers.forget(session, path, identity)
     return identity
 
@@ -111,7 +112,7 @@ def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> 
                 reserved = Set(paths.task_runs(deployment), replace(known, preparing=identity), version)
                 session.commit([committed, reserved])  # the deployment is not being deleted
                 return identity, lock, version + 1
-        except (Stale, Unknown) as refused:  # another took it, or may have: an empty znode does not say whose it is
+        except (Stale, Unknown) as refused:  # another took it, or may have: an empty znode does not name its owner
             if lock is not None and isinstance(refused, Stale):
                 _forgo(session, locks, lock, paths.task_run(deployment, identity))
             if attempt + 1 == ATTEMPTS:
@@ -123,7 +124,7 @@ def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> 
 def _forgo(session: Session, locks: Locks, lock: Lock, path: str) -> None:
     """Another was faster: the id that was taken here is free again, so that the numbers of runs have no gaps."""
     locks.release(lock)
-    with contextlib.suppress(Stale, Unknown):  # what stays is an empty run, which is forgotten later
+    with contextlib.suppress(Stale, Unknown):  # an empty run may stay, which is forgotten later
         pointers.remove(session, path)
 
 
@@ -135,7 +136,7 @@ def _refuse_another(session: Session, deployment: str, known: TaskRunPointer) ->
 
 
 def refuse_preparing(session: Session, deployment: str, known: TaskRunPointer) -> None:
-    """Raises Conflict while somebody prepares a run; one whose preparation broke off is in nobody's way."""
+    """Raises Conflict while a process prepares a run. A preparation that broke off does not count."""
     holder = preparer(session, deployment, known)
     if holder is not None:
         who = f"{holder.daemon} on {holder.host}, process {holder.pid}"
@@ -189,7 +190,7 @@ def _bind(
     by: str | None,
     tell: Callable[[int, int], None],
 ) -> None:
-    """Bind all noderoles; where somebody else writes the same tree, what is there by then is left out."""
+    """Bind all noderoles. If another process writes the same tree, the noderoles that exist by then are left out."""
     written, refusals = 0, 0
     while True:
         session.sync()

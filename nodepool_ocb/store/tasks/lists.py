@@ -1,9 +1,9 @@
 """Task lists in ZooKeeper, of releases and of deployments: uploaded whole, read whole, and deleted.
 
-An upload writes its parts below a folder of its own, and then the record that names the folder, in one transaction with what
-its decision read. So a reader has the old list or the new one; an upload over a list that changed since it was looked at is
-refused, and what an upload left behind that did not end goes with the next. What belongs to a former deployment of the
-name is as good as not there.
+An upload writes its parts below a folder of its own. Then it writes the record that names the folder, in one
+transaction with checks of the records that it read. So a reader has the old list or the new one. An upload over a list
+that changed since it was read is refused. The next upload deletes the parts of an unfinished one. Records of a former
+deployment of the name count as absent.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from nodepool_ocb.store.driven import lines, pointers
 from nodepool_ocb.tasks import records
 from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
 
-ATTEMPTS: Final = 20  # at what others change meanwhile
+ATTEMPTS: Final = 20  # at records that others change meanwhile
 BYTES: Final = 8 << 20  # of the texts of a list
 SETTINGS: Final = "settings"
 _UPLOAD: Final = "list-"
 
 
 class Owner(NamedTuple):
-    """Whose list it is."""
+    """The owner of a list: a release or a deployment."""
 
     deployment: bool
     name: str
@@ -56,7 +56,7 @@ def deployment(name: str) -> Owner:
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What is there; as if it were empty where nothing is."""
+    """The stored list; empty fields if there is none."""
 
     record: TaskListRecord = TaskListRecord()
     version: int = -1  # of the record, for an upload over it
@@ -71,7 +71,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """What is noted of an upload beside its texts."""
+    """The facts about an upload that are stored beside its texts."""
 
     tasks: int
     by: str | None = None
@@ -80,7 +80,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ground(NamedTuple):
-    """What a list stands on: its deployment, or nothing for a release."""
+    """The base of a list: the checks of its deployment and that deployment's life; empty for a release."""
 
     checks: tuple[Check, ...] = ()
     life: float = 0.0
@@ -94,8 +94,10 @@ After: TypeAlias = Callable[[TaskListRecord, float], TaskListRecord]
 
 
 def read(session: Session, owner: Owner) -> Stored:
-    """The list, with a deployment's release and settings; raises NotFound where there is no such deployment, Invalid for what
-    cannot be read, and Stale where it is replaced again and again.
+    """The list, with a deployment's release and settings.
+
+    Raises NotFound if the deployment does not exist, Invalid if a record cannot be read, and Stale if the list is
+    replaced again and again.
     """
     for _ in range(ATTEMPTS):
         ground = _ground(session, owner)
@@ -111,7 +113,7 @@ def read(session: Session, owner: Owner) -> Stored:
 
 
 def remains(session: Session, owner: Owner) -> Stored:
-    """As ``read``, where that fails: what cannot be read is as if it were not there. Raises NotFound as it does."""
+    """As ``read``, for a list that cannot be read: unreadable parts count as absent. Raises NotFound as ``read`` does."""
     ground = _ground(session, owner)
     record, version = _whatever(session.get(owner.path()), ground)
     settings, settings_version = _readable_settings(session, owner, ground)
@@ -177,7 +179,9 @@ def _texts(session: Session, owner: Owner, record: TaskListRecord) -> dict[str, 
 
 
 def listed(session: Session) -> dict[Owner, TaskListRecord]:
-    """What every release and deployment has; what cannot be read, and what is of former deployments, is left out."""
+    """The list of every release and deployment. Records that cannot be read, and those of former deployments, are left
+    out.
+    """
     owners = [release(name) for name in sorted(session.children(paths.TASK_RELEASES) or ())]
     owners += [deployment(name) for name in sorted(session.children(paths.TASK_DEPLOYMENTS) or ())]
     found: dict[Owner, TaskListRecord] = {}
@@ -193,10 +197,10 @@ def listed(session: Session) -> dict[Owner, TaskListRecord]:
 
 
 def upload(session: Session, owner: Owner, texts: Mapping[str, str], meta: Meta, seen: int | None) -> TaskListRecord:
-    """Replace the list, whose version was ``seen``; None: whatever is there.
+    """Replace the list if its version is still ``seen``; None: any version.
 
-    Raises Conflict where it has another version by now, Invalid for a name or a size that cannot be, NotFound where there is
-    no such deployment.
+    Raises Conflict if it has another version by now, Invalid for a name or a size that is not allowed, NotFound if the
+    deployment does not exist.
     """
     if not is_name(owner.name):
         raise Invalid(f"{owner.name!r} is no name; use small letters, digits, '-', '_' and '.', at most 63")
@@ -253,7 +257,7 @@ def _entered(
         try:
             session.commit([*ground.checks, *checks, Set(owner.path(), record, version)])
         except Stale as stale:
-            if stale.path in {check.path for check in checks}:  # who uploaded meanwhile took this one away
+            if stale.path in {check.path for check in checks}:  # a newer upload deleted this one
                 raise _changed(owner, before) from stale
         else:
             return record
@@ -268,7 +272,7 @@ def _changed(owner: Owner, before: TaskListRecord) -> Conflict:
 
 
 def _whatever(znode: Znode | None, ground: _Ground) -> tuple[TaskListRecord, int]:
-    """As ``_head``; what cannot be read says nothing."""
+    """As ``_head``; an unreadable record counts as empty."""
     try:
         return _head(znode, ground)
     except Invalid:
@@ -276,7 +280,7 @@ def _whatever(znode: Znode | None, ground: _Ground) -> tuple[TaskListRecord, int
 
 
 def _forget(session: Session, owner: Owner, newest: str) -> None:
-    """Delete the uploads before the newest; what cannot be now goes with the next."""
+    """Delete the uploads before the newest. The next upload deletes the rest."""
     for name in session.children(owner.path()) or ():
         if name.startswith(_UPLOAD) and name < newest:
             _remove(session, owner.path(name))
@@ -303,10 +307,10 @@ def base(session: Session, name: str, below: str | None) -> TaskListRecord:
 
 
 def configure(session: Session, name: str, settings: Mapping[str, Json], by: str | None, seen: int | None) -> None:
-    """Replace the settings of a deployment, whose version was ``seen`` (None: whatever is there).
+    """Replace the settings of a deployment if their version is still ``seen`` (None: any version).
 
-    Raises Conflict where they have another by now, Invalid where they are too large, NotFound where there is no such
-    deployment.
+    Raises Conflict if they have another version by now, Invalid if they are too large, NotFound if the deployment does
+    not exist.
     """
     owner = deployment(name)
     path = owner.path(SETTINGS)

@@ -1,7 +1,9 @@
-"""Runs of tasks and rollouts of one deployment: a run that a rollout sends, and that of two only one is under way.
+"""Runs of tasks and rollouts of one deployment: a run that a rollout sends, and the rule that of two only one is under
+way.
 
-What ties the two stands in one transaction: the run's record names the rollout that begins, or goes on, and holds to the version
-of the run's pointer. So neither is there without the other, and a run that is not a rollout's and a rollout keep each other out.
+One transaction ties the two together. The run's record names the rollout that begins or resumes, and the transaction
+checks the version of the run's pointer. So neither exists without the other. A rollout and a run that belongs to no
+rollout exclude each other.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def refuse_rollout(session: Session, deployment: str) -> None:
 
 
 def alone(session: Session, deployment: str) -> list[Change]:
-    """What holds a rollout that sends no tasks to it that no run of tasks is under way; raises Conflict while one is."""
+    """The checks for a rollout without tasks: no run of tasks may be under way. Raises Conflict while one is."""
     known, version = runs.pointer(session, deployment)
     if not known.over and known.newest is not None:
         name = f"{deployment}/{known.newest}"
@@ -63,7 +65,9 @@ def alone(session: Session, deployment: str) -> list[Change]:
 
 
 def joined(session: Session, deployment: str, identity: str, rollout: str) -> list[Change]:
-    """What makes a held run that of a rollout which begins; raises Conflict where somebody stopped it."""
+    """The changes that give a held run to a rollout that begins; raises Conflict if the run is over, stopped or sent by
+    a rollout.
+    """
     znode, head = _read(session, deployment, identity)
     if head.over or head.stop or head.rollout is not None:
         raise Conflict(f"tasks run {deployment}/{identity} is {head.state}, and no rollout can send it")
@@ -71,9 +75,9 @@ def joined(session: Session, deployment: str, identity: str, rollout: str) -> li
 
 
 def reopened(session: Session, deployment: str, identity: str) -> list[Change]:
-    """What lets a run go on with its rollout; what was not run waits again as it did in the beginning.
+    """The changes that let a run resume with its rollout; noderoles that did not run wait again as in the beginning.
 
-    Raises Conflict where the run does not end, or is not the newest any more.
+    Raises Conflict if the run does not end, or is not the newest any more; NotFound if it is gone.
     """
     _await_end(session, deployment, identity)
     known, version = runs.pointer(session, deployment)
@@ -99,7 +103,9 @@ def reopened(session: Session, deployment: str, identity: str) -> list[Change]:
 
 
 def waiting_again(world: World, running: Running) -> Iterator[list[Change]]:
-    """What is PROPOSED of the run waits again for what the plan says, and no reason keeps it."""
+    """For each PROPOSED noderole of the run the changes that let it wait again for its parents of the plan, without a
+    reason.
+    """
     there = [vertex_of(world, running, at) for at in range(len(running.plan))]
     for at, vertex in enumerate(there):
         if vertex is None or vertex.record.state is not State.PROPOSED:

@@ -1,7 +1,7 @@
-"""Runs of tasks in ZooKeeper: read, stopped by people, driven by an annealer; ``beginning`` has how they begin.
+"""Runs of tasks in ZooKeeper: read, stopped by people, driven by an annealer. ``beginning`` begins them.
 
-``tasks/runs/<deployment>`` (``TaskRunPointer``) says which run is the newest and whether it is over, as for rollouts: its
-version orders all who write.
+``tasks/runs/<deployment>`` (``TaskRunPointer``) names the newest run and whether it is over, as for rollouts: its
+version orders all writers.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def pointer(session: Session, deployment: str) -> tuple[TaskRunPointer, int]:
 
 
 def preparer(session: Session, deployment: str, known: TaskRunPointer) -> LockOwner | None:
-    """Who prepares a run; None where nobody does, or its preparation broke off."""
+    """The process that prepares a run; None if there is none, or if its preparation broke off."""
     if known.preparing is None:
         return None
     return holders(session, [paths.task_run_lock(deployment, known.preparing)])[0]
@@ -132,7 +132,7 @@ def _rows(session: Session, deployment: str, identity: str, head: TaskRun, which
 
 
 def list_(session: Session, deployments: Iterable[str] | None = None) -> list[Listed]:
-    """Every run that was begun, by deployment, the oldest first; what cannot be decoded is left out."""
+    """Every run that was begun, by deployment, the oldest first; records that cannot be decoded are left out."""
     return [Listed(*each) for each in TASK_RUNS.listed(session, deployments)]
 
 
@@ -166,13 +166,13 @@ def ended_runs(session: Session, wanted: Sequence[str]) -> dict[str, Run]:
     return found
 
 
-# -- what people ask --
+# -- the requests of people --
 
 
 def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -> TaskRun:
-    """Have nothing more begin; ``now``: and have what runs ended. Gives the head after that.
+    """Begin no more noderoles of the run; ``now``: end those that run, too. Gives the head after that.
 
-    Raises NotFound where there is no such run, Conflict where it is over, or a rollout that is under way sends it.
+    Raises NotFound if there is no such run, Conflict if it is over, or if a rollout that is under way sends it.
     """
 
     def write() -> TaskRun:
@@ -185,7 +185,9 @@ def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -
 
 
 def stopping(session: Session, deployment: str, identity: str, by: str, now: bool) -> tuple[TaskRun, list[Change]]:
-    """The head after what ``stop`` would write, and that transaction, empty where nothing is to do; raises what it does."""
+    """The head after the write of ``stop``, and that transaction, empty if nothing changes; raises the exceptions of
+    ``stop``.
+    """
     known, version = pointer(session, deployment)
     znode, head = _head(session, deployment, identity)
     if head.over or known.newest != identity:
@@ -200,7 +202,7 @@ def stopping(session: Session, deployment: str, identity: str, by: str, now: boo
 
 
 def _refuse_sent(session: Session, deployment: str, identity: str, head: TaskRun) -> None:
-    """What a rollout sends on and on is not stopped by itself."""
+    """Raises Conflict if a rollout that is under way sends the run: it would continue to send it."""
     if head.rollout is None:
         return
     known, _ = ROLLOUTS.pointer(session, deployment)
@@ -212,13 +214,13 @@ def _refuse_sent(session: Session, deployment: str, identity: str, head: TaskRun
         )
 
 
-# -- what a driver writes --
+# -- the writes of a driver --
 
 
 def heads(
     deployment: str, identity: str, before: TaskRun, after: TaskRun, versions: Versions, now: float
 ) -> list[Change]:
-    """What holds a transaction of a driver to what it knows, and the head where that is another after it."""
+    """The transaction of a driver: a check of the versions that it knows, and the head if it changed."""
     parts = {"": after} if after != before else {}
     return TASK_RUNS.driven(deployment, identity, parts, after.over, versions, now)
 

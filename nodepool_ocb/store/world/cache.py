@@ -1,16 +1,16 @@
-"""A World that follows ZooKeeper: one recursive watch on ``/ocb``, and reading what it calls dirty.
+"""A World that follows ZooKeeper by one recursive watch on ``/ocb``; paths with an event are *dirty* and read again.
 
-An event only says where to look. ``refresh`` reads the dirty paths, in batches, and shows what has another mzxid than
-the world; ``sweep`` reads everything, for watches are hints: every half minute by whoever owns the cache, and by itself
-after a reconnect. Own writes are shown at once by ``wrote``, and because ``expect`` announced them their events cost no
-read.
+An event names a path to read, and no more. ``refresh`` reads the dirty paths, in batches, and shows the records with
+another mzxid than the world has. ``sweep`` reads everything, for watches are hints: the owner of the cache calls it
+every half minute, and ``refresh`` calls it after a reconnect. ``wrote`` shows own writes without a read: ``expect``
+announced them, so their events cost none.
 
-The gate of a cluster must never be shown newer than the cluster's members, for a claim checks the gate instead of them. So
-a gate that changed is shown only after all its members, and the one that raised it, have been read again; one that we
-raised ourselves is shown with what we wrote, unless somebody else raised it before. Where the connection broke while
-this was read, everything is read anew first.
+The gate of a cluster must never be shown newer than the cluster's members, for a claim checks the gate instead of them.
+So a changed gate is shown only after all its members, and the one that raised it, have been read again. A gate that we
+raised ourselves is shown with our own writes, unless another writer raised it before. If the connection breaks during
+such a read, everything is read anew first.
 
-Everything here is called on one thread, but for the watch, which appends to a deque and wakes.
+All methods must be called on one thread. The watch runs on another one: it appends to a deque and wakes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cache:
 
     @property
     def quarantined(self) -> dict[str, str]:
-        """The reason for each path that cannot be decoded, attributes included as far as somebody came across them."""
+        """The reason for each path that cannot be decoded. Attributes are included after a read of them has failed."""
         return self._tree.world.unreadable | self._tree.world.spoiled
 
     def load(self) -> ChangeSet:
@@ -64,9 +64,9 @@ class Cache:
         return self.sweep()
 
     def refresh(self) -> ChangeSet:
-        """Read what is dirty, and give all that changed since the last ``refresh`` or ``sweep``, by own writes too.
+        """Read the dirty paths, and give all changes since the last ``refresh`` or ``sweep``, own writes included.
 
-        Raises Unavailable or Denied; what was not read stays dirty.
+        Raises Unavailable or Denied; paths that were not read stay dirty.
         """
         if self._connection != self._session.connections:
             return self.sweep()
@@ -76,7 +76,7 @@ class Cache:
         dirty: list[str] = []
         try:
             structure = self._session.get_many(sorted(first))
-            self._absorb()  # what belongs to that version is dirty by now, and is shown before it
+            self._absorb()  # the changes before that version are dirty by now, and are shown before it
             dirty = sorted(self._dirty - {paths.STRUCTURE})
             self._dirty.difference_update(dirty)
             gates = self._read(dirty)
@@ -86,7 +86,7 @@ class Cache:
             if self._connection != self._session.connections:
                 return (
                     self.sweep()
-                )  # events were lost meanwhile: what was read last may be newer than all that is shown
+                )  # events were lost meanwhile: the last records read may be newer than all that is shown
             for path, znode in gates.items():
                 self._tree.put(path, znode)
             if later:
@@ -100,7 +100,7 @@ class Cache:
         return self._tree.changes()
 
     def _read(self, dirty: Sequence[str]) -> dict[str, Znode | None]:
-        """Show what is there now; gives the gates that changed, which are not shown yet."""
+        """Show the records that these paths have now; gives the gates that changed, which are not shown yet."""
         gates: dict[str, Znode | None] = {}
         for path, znode in zip(dirty, self._session.stream(dirty), strict=True):
             at = parse(path)
@@ -111,8 +111,8 @@ class Cache:
         return gates
 
     def _behind(self, gates: dict[str, Znode | None]) -> list[str]:
-        """What is to be read before these gates are shown: what became dirty before they were read, their members, and
-        those that they name.
+        """The paths to read before these gates are shown: paths that became dirty before the gates were read, the
+        gates' members, and the noderoles that they name.
         """
         if not gates:
             return []
@@ -136,7 +136,7 @@ class Cache:
         connection = self._session.connections
         try:
             _, structure = self._session.get_many([paths.ROOT, paths.STRUCTURE])
-            zxid = self._session.last_zxid  # whatever was written up to here, the reads that follow see
+            zxid = self._session.last_zxid  # the reads that follow see all writes up to here
             if zxid != self._swept:
                 hidden = self._tree.read(self._session, structure)
                 self._swept = zxid
@@ -171,7 +171,9 @@ class Cache:
                 self.wrote(change.path, None if isinstance(change, Delete) else change.data, stat)
 
     def wrote(self, path: str, record: Record | Json, stat: ZnodeStat | None) -> None:
-        """Show what was written at ``path``; ``stat`` None means that it was deleted. Other paths are ignored."""
+        """Show the record that was written at ``path``; ``stat`` None means that it was deleted. Other paths are
+        ignored.
+        """
         at = parse(path)
         if at is None:
             return
@@ -180,13 +182,13 @@ class Cache:
         if stat is None:
             self._tree.drop(at)
         elif at.kind is Gate and stat.version != self.world.cluster_view(at.below, at.name).gate + 1:
-            self._dirty.add(path)  # others raised it, too: what they wrote is to be read before it is shown
+            self._dirty.add(path)  # others raised it, too: their writes must be read before it is shown
             self._wake()
         elif stat.mzxid > self._tree.mzxid(at):
             self._tree.show(at, ReadRecord(record, stat.version, stat.mzxid, stat.ephemeral_owner))
 
     def refused(self, changes: Sequence[Change]) -> None:
-        """What was expected did not happen, or is not known to have happened."""
+        """The expected changes did not happen, or it is not known whether they did."""
         self._absorb()
         for change in changes:
             if not isinstance(change, Check) and parse(change.path) is not None:

@@ -1,10 +1,10 @@
 """A World filled from ZooKeeper, in requests of hundreds: all at once, or path by path.
 
-Gates are read before the noderoles, and shown after them; not at all where the structure changed between the listing of the
-noderoles and that reading. So the gate that is shown is never newer than its members. Whoever reads path by path keeps to
-that himself (store.world.cache).
+Gates are read before the noderoles, and shown after them. They are not shown if the structure changed between the
+listing of the noderoles and that reading. So a gate that is shown is never newer than its members. A caller that reads
+path by path must keep this order itself (store.world.cache).
 
-What cannot be decoded is named in ``world.unreadable``, with the reason; the last good record stays where there was one.
+A record that cannot be decoded is named in ``world.unreadable``, with the reason; the last good record, if any, stays.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def undisturbed() -> Iterator[None]:
 
 
 class Tree:
-    """A World, and what it takes to keep it as ZooKeeper is."""
+    """A World, and the data that keep it equal to ZooKeeper."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -52,17 +52,18 @@ class Tree:
         self._changes = ChangeSet()
 
     def changes(self) -> ChangeSet:
-        """What changed since this was last asked."""
+        """The changes since the last call."""
         changes, self._changes = self._changes, ChangeSet()
         changes.turned, self.world.edges.turned = self.world.edges.turned, set()
         changes.nodes.update(vertex.node.name for vertex in changes.turned)
         return changes
 
     def read(self, session: Session, structure: Znode | None) -> list[str]:
-        """Read everything, and drop what is gone; raises Unavailable or Denied with part of it done.
+        """Read everything, and drop the records that are gone; raises Unavailable or Denied with part of it done.
 
-        ``structure`` is that znode, read before: it is shown last, so whatever belongs to its version is in the world then.
-        Gives the gates that are not shown, for a member may have joined after the noderoles were listed: read them again.
+        ``structure`` is that znode, read before. It is shown last, so the world then has all records of its version.
+        Gives the gates that are not shown, for a member may have joined after the noderoles were listed: read them
+        again.
         """
         listed = listing(session)
         names = [path_of(kind, *each) for kind in _TOGETHER for each in listed.names(kind)]
@@ -88,11 +89,11 @@ class Tree:
             self.put_attributes(path, znode)
 
     def put_attributes(self, path: str, znode: Znode | None) -> None:
-        """What was read where attributes could not be read; nothing happens where they never were."""
+        """Take note of attributes that were read at a path where they were unreadable; ignored at other paths."""
         self._changes.attributes |= self._unreadable.mended(path, znode)
 
     def spoil(self, path: str, reason: str) -> None:
-        """Somebody came across attributes that cannot be read."""
+        """Record that attributes cannot be read."""
         self.world.spoiled[path] = reason
 
     def _read_noderoles(self, session: Session, listed: Listing) -> None:
@@ -121,7 +122,9 @@ class Tree:
                 changes.nodes.add(fqdn)
 
     def put(self, path: str, znode: Znode | None) -> None:
-        """Show what was read at ``path``; nothing happens where it is shown already, or is never shown."""
+        """Show the record that was read at ``path``. Ignored if it is shown already; paths without a record of the
+        world go to ``put_attributes``.
+        """
         at = parse(path)
         if at is None:
             self.put_attributes(path, znode)
@@ -136,7 +139,9 @@ class Tree:
                 self.show(at, ReadRecord(record, znode.version, znode.mzxid, znode.ephemeral_owner))
 
     def mzxid(self, at: WorldPath) -> int:
-        """Of what was read there last; 0 where nothing is, and for what the world keeps no mzxid of."""
+        """The mzxid of the last read of this path; 0 if there is no record, and for records without an mzxid in the
+        world.
+        """
         if at in self._unreadable:
             return self._unreadable.mzxid(at)
         return WORLD_KINDS[at.kind].mzxid(self.world, at)
@@ -152,7 +157,7 @@ class Tree:
         self._unhide(at)
         WORLD_KINDS[at.kind].drop(self.world, self._changes, at)
 
-    # -- what cannot be decoded --
+    # -- records that cannot be decoded --
 
     def _hide(self, at: WorldPath, znode: Znode, reason: str) -> None:
         self._unreadable.hide(at, znode, reason)
@@ -163,7 +168,7 @@ class Tree:
             WORLD_KINDS[at.kind].concern(self.world, self._changes, at)
 
     def _gone(self, listed: Listing) -> Iterator[str]:
-        """What was read once and is not there any more, leaves first."""
+        """The paths that were read once and are gone now, leaves first."""
         yield from self._unreadable.gone(listed)
         for kind in reversed(list(WORLD_KINDS)):
             if kind is not Structure:  # shown after this
@@ -175,7 +180,7 @@ def _mzxid(znode: Znode | None) -> int:
 
 
 def _record(at: WorldPath, znode: Znode) -> Record | None:
-    """What is there, None for a fence that says nothing. Raises Invalid."""
+    """The record in this znode, None for a fence without data. Raises Invalid."""
     wrong = misnamed(at)
     if wrong is not None:
         raise Invalid(f"{znode.path}: {wrong}")

@@ -1,5 +1,5 @@
-"""What of a World cannot be decoded: records, each named with the reason in ``world.unreadable``, and attributes that
-somebody came across, in ``world.spoiled``.
+"""The unreadable part of a World: records, in ``world.unreadable``, and attributes that a reader found, in
+``world.spoiled``. Each path has its reason.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Unreadable:
         return self._hidden[at][1]
 
     def hide(self, at: WorldPath, znode: Znode, reason: str) -> None:
-        """Leave what is shown there, and say that it counts no more."""
+        """Keep the record that is shown, and note that it does not count any more."""
         self._hidden[at] = znode.path, znode.mzxid
         self._world.unreadable[znode.path] = reason
 
     def unhide(self, at: WorldPath) -> bool:
-        """Forget it, where what is there is known again or gone; gives whether it was one of them."""
+        """Remove the note, if the record is readable again or gone; gives whether there was one."""
         if at not in self._hidden:
             return False
         path, _ = self._hidden.pop(at)
