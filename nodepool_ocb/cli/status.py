@@ -10,12 +10,13 @@ import click
 from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.cli.noderoles import outdated
-from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.cli.tasks import running
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
+from nodepool_ocb.operations.rollouts import reading
 from nodepool_ocb.views import sections, status
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _overview() -> None:
         unlooked = count if count > LOOKED_AT else 0
         quarantined |= world.unreadable
         quarantined |= quarantine.at_a_glance(opened, imaging.lock_paths(images), nodes=not unlooked)
-        rollouts = rolling.rows(opened)
+        rollouts = performer().read(reading.rows(), opened)
         pauses = daemons.pauses(opened)
         webhook = _webhook(opened, quarantined)
         task_runs = running.rows(opened, None)

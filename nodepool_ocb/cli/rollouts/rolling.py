@@ -1,4 +1,4 @@
-"""Rollouts as commands see them: found by their names, read, shown in rows and words, and changed.
+"""Rollouts as commands print them, and the words that name one.
 
 A rollout is written ``DEPLOYMENT/ID``; the deployment alone means its newest.
 """
@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from nodepool_ocb.cli.kit import completion, output
-from nodepool_ocb.cli.kit.performing import performer
-from nodepool_ocb.model.records import LockOwner
-from nodepool_ocb.operations.reads.rollouts import ReadRolloutDriver
-from nodepool_ocb.operations.rollouts import finding, reading
 from nodepool_ocb.views.rollouts import tables
-from nodepool_ocb.views.rollouts.rows import Key, RolloutDocument, RolloutRow
+from nodepool_ocb.views.rollouts.rows import RolloutDocument, RolloutRow
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from nodepool_ocb.store.client.session import Session
 
 MOST_LINES: Final = 10
 GROUP_COLUMNS: Final = ("group", "critical", "state", "phase", "batch", "nodes", "since", "detail")
@@ -30,27 +25,6 @@ rollout_argument = click.argument("rollout", required=False, metavar="[ROLLOUT]"
 deployment_option = click.option(
     "--deployment", shell_complete=completion.deployments, help="Of this deployment; else of the only one that has any."
 )
-
-
-# -- finding and reading --
-
-
-def driver(opened: Session, key: Key) -> LockOwner | None:
-    """The annealer that drives the rollout."""
-    return performer().read(iter(ReadRolloutDriver(*key)), opened)
-
-
-def warn_of_nobody(opened: Session) -> None:
-    """A note if no annealer is running."""
-    performer().read(finding.warn_of_no_annealer(), opened)
-
-
-# -- showing --
-
-
-def rows(opened: Session) -> list[RolloutRow]:
-    """The row of each rollout, by deployment, the newest first."""
-    return performer().read(reading.rows(), opened)
 
 
 def print_row(row: RolloutRow) -> None:

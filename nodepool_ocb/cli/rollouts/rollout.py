@@ -95,7 +95,7 @@ def wait(rollout: str | None, deployment: str | None, fail_fast: bool, timeout_s
 
 
 def _direct(operation: Operation[RolloutDirected], dry_run: bool) -> None:
-    """Perform it, and print how the rollout stands then: one document; or what a dry run would change."""
+    """Perform it, and print how the rollout stands then: one document; or the changes of a dry run."""
     performed = perform(operation, dry_run=dry_run)
     if dry_run:
         session.report_performed(performed)

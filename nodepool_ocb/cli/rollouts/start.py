@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.cli.rollouts import again, rolling, stages, strategy, watch
 from nodepool_ocb.cli.rollouts.stages import Sending
@@ -23,6 +24,8 @@ from nodepool_ocb.errors import Conflict, Invalid, OcbError
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Check, DeploymentState, State
 from nodepool_ocb.operations.names import unknown
+from nodepool_ocb.operations.reads.rollouts import ReadRolloutDriver
+from nodepool_ocb.operations.rollouts import finding
 from nodepool_ocb.views.rollouts.rows import Key, row
 from nodepool_ocb.views.times import age
 
@@ -121,7 +124,7 @@ def _begin(opened: Session, world: World, deployment: str, wanted: Rollout | Sen
         except OcbError:
             stages.give_up(opened, run)
             raise
-    rolling.warn_of_nobody(opened)
+    performer().read(finding.warn_of_no_annealer(), opened)
     return key
 
 
@@ -183,7 +186,7 @@ def _refuse_another(opened: Session, deployment: str) -> None:
     if newest is None or found is None or found[0].over:
         return
     key, head = Key(deployment, newest), found[0].head
-    holder = rolling.driver(opened, key)
+    holder = performer().read(iter(ReadRolloutDriver(*key)), opened)
     who = f"{holder.daemon} on {holder.host} drives it" if holder else "nobody drives it now"
     since = age(opened.now() - head.started)
     end = "" if head.state is RolloutState.CANCELLING else f", or end it: nodepool-ocb rollout cancel {key}"
