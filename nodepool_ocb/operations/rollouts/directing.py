@@ -30,7 +30,7 @@ class RolloutDirected(Explained, frozen=True, kw_only=True):
 
 
 class _Directing(Operation[RolloutDirected], frozen=True, kw_only=True):
-    """What these verbs share."""
+    """The parts that these verbs share."""
 
     noun = "rollout"
     right = Right.OPERATOR
@@ -76,7 +76,7 @@ class _Directing(Operation[RolloutDirected], frozen=True, kw_only=True):
 
 
 class RolloutCancel(_Directing, frozen=True, kw_only=True):
-    """Send no more work, take back what has not begun, and end the runs under way."""
+    """Send no more work, take back the work that has not begun, and end the runs under way."""
 
     verb = "cancel"
 

@@ -52,7 +52,7 @@ class RolloutView(NamedTuple):
         return moved(self._rollout(key))
 
     def progress(self, fail_fast: bool) -> RolloutProgress:
-        """What is known of the end."""
+        """The end of the wait, as far as it is known."""
         return of_rollout(self.rollout, fail_fast)
 
     def _rollout(self, key: Key) -> Rollout:

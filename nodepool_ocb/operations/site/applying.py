@@ -11,7 +11,7 @@ from nodepool_ocb.site.wanted import Wanted
 
 
 class ApplySite(Operation[Explained], frozen=True, kw_only=True):
-    """Make the cluster as site files state; what they do not state stays as it is."""
+    """Make the cluster as site files state; the rest stays as it is."""
 
     noun = "apply"
     verb = ""

@@ -16,7 +16,7 @@ from nodepool_ocb.site.wanted import Wanted as Wanted
 
 
 def wanted(found: Sequence[Document]) -> Wanted:
-    """What site files state together; raises Invalid with every fault."""
+    """The statements of site files together; raises Invalid with every fault."""
     read = reading.read(found)
     refuse_fields(read)
     return read

@@ -1,4 +1,4 @@
-"""What may follow in a selector that is being typed: a criterion, or a value of the one that stands there. Pure."""
+"""The continuations of a selector that is being typed: a criterion, or a value of the criterion before the cursor. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CRITERIA: Final = (*(str(each) if each in FLAGS else f"{each}:" for each in Kind
 
 
 class Typed(msgspec.Struct, frozen=True):
-    """A selector up to the cursor: ``before`` stays as it is; ``kind``: whose value follows, None for a criterion."""
+    """A selector up to the cursor: ``before`` stays as it is; a value of ``kind`` follows it, or a criterion for None."""
 
     before: str
     kind: Kind | None

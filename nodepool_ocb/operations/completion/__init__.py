@@ -1,0 +1,1 @@
+"""The names that completion offers in shells."""
