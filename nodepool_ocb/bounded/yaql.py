@@ -58,9 +58,7 @@ class Yaql:
         process.wait()
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        """Start the process in a session of its own: a terminal's interrupt reaches the parent alone, and the parent ends the
-        process.
-        """
+        """Start the process in a session of its own: a terminal's interrupt reaches the parent alone, which ends the process."""
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         self._process = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", env=environment, start_new_session=True

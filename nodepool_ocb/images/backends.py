@@ -1,6 +1,6 @@
-"""The ways to make images that are installed, as far as a configuration is checked against them.
+"""The installed ways to make images, as far as a configuration is checked against them.
 
-Entry points of the group ``nodepool_ocb.backends`` name them; what they do is the builder's business.
+Entry points of the group ``nodepool_ocb.backends`` name them; the builder calls their other parts.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ GROUP: Final = "nodepool_ocb.backends"
 
 
 class Checked(Protocol):
-    """What a check needs of a backend."""
+    """The part of a backend that a check needs."""
 
     @property
     def formats(self) -> tuple[str, ...] | None:
-        """What it can make; None: whatever the image's program makes."""
+        """The formats that it can make; None: any format that the image's program makes."""
 
     def faults(self, options: Mapping[str, Json]) -> list[str]:
-        """What is wrong with an image's ``options``, as sentences."""
+        """The faults in an image's ``options``, as sentences."""
 
 
 class Unusable:
@@ -78,7 +78,7 @@ def check(images: Iterable[Diskimage], backends: Mapping[str, Checked], file: st
 
 
 def faults(image: Diskimage, backends: Mapping[str, Checked]) -> list[str]:
-    """What is wrong with an image's backend, options and formats, as ``key: sentence``."""
+    """The faults in an image's backend, options and formats, as ``key: sentence``. None if the backend's check raises."""
     backend = backends.get(image.backend)
     if backend is None:
         known = ", ".join(sorted(backends)) or "none"
@@ -86,7 +86,7 @@ def faults(image: Diskimage, backends: Mapping[str, Checked]) -> list[str]:
         return [f"backend: there is no backend `{image.backend}`{hint}; installed here: {known}"]
     try:
         found = [f"options: {fault}" for fault in backend.faults(image.options)]
-    except Exception:  # of a package of others: the other images are not its business, and the build has the reason
+    except Exception:  # a foreign package: the other images are checked all the same, and the build shows the reason
         return []
     if backend.formats is not None:
         found += [

@@ -1,6 +1,6 @@
-"""What running builders say of themselves, compared with one another and with the records of images. Pure.
+"""The registrations of running builders, compared with one another and with the records of images. Pure.
 
-Builders need not agree for anything to go on; but what none of them looks after, and where they differ, is shown to people.
+Work continues while builders differ. Their differences, and the images and uploads that none of them handles, are shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Stranded(msgspec.Struct, frozen=True):
-    """An upload at a provider that no running builder reaches: nobody can delete it there."""
+    """An upload at a provider that no running builder reaches, so no builder can delete it there."""
 
     image: str
     upload: UploadView
@@ -41,7 +41,7 @@ class Unbuildable(msgspec.Struct, frozen=True):
 
 
 class Bereft(msgspec.Struct, frozen=True):
-    """An image whose newest ready build lies with a builder that is not there: nobody can send it."""
+    """An image with its newest ready build on a builder that is not running, so no builder can send it."""
 
     image: str
     build: BuildView
@@ -126,7 +126,7 @@ def stranded(images: Mapping[str, ImageView], builders: Builders) -> list[Strand
 
 
 def bereft(images: Mapping[str, ImageView], builders: Builders) -> list[Bereft]:
-    """The images whose newest ready build nobody can send; none where no builder runs."""
+    """The images with a newest ready build that no running builder can send; none while no builder runs."""
     newest = [(name, view.newest()) for name, view in sorted(images.items())]
     return [
         Bereft(name, build)

@@ -1,7 +1,7 @@
 """Nodepool's dialect of YAML, read into a document that its schema accepts.
 
-- ``%(NODEPOOL_X)`` in a text is what environment variable NODEPOOL_X holds; it is put in after the file was taken
-  apart, so whatever it holds, it stays one value. Where a number or a boolean is meant, it may be one.
+- ``%(NODEPOOL_X)`` in a text becomes the value of the environment variable NODEPOOL_X. It is inserted after the file was
+  parsed, so any value stays one value. Where a number or a boolean is meant, it may be one.
 - Where a number is meant, a quoted one is a number.
 - Where a boolean is meant, the words of YAML 1.1 (yes, no, on, off) are booleans; elsewhere they are text.
 - A fault below an alias or a merge key is reported once, where it is written.
@@ -24,9 +24,9 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 
 ROOT: Final[Key] = ()
-#: What PyYAML, and so Nodepool, reads as booleans, in small letters.
+#: The words that PyYAML, and so Nodepool, reads as booleans, in small letters.
 WORDS: Final = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
-#: Keys whose values are lengths of time.
+#: Keys with lengths of time as values.
 DURATIONS: Final = frozenset(
     {"rebuild-age", "build-timeout", "image-upload-timeout", "max-ready-age", "zookeeper-timeout"}
 )
@@ -46,7 +46,7 @@ class Source(msgspec.Struct, frozen=True):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is odd and costs nothing, such as a key that is there twice with one value."""
+        """Oddities without effect, such as a key that is there twice with one value."""
         return tuple(map(_restored, self.written.warnings))
 
     def fault(self, key: Key, text: str) -> Fault:
@@ -69,7 +69,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def load(path: Path, schema: str, environ: Mapping[str, str]) -> Source:
-    """What a file says; raises Invalid only where it is no YAML, all other faults are in the answer."""
+    """The content of a file. Raises Invalid for a file that cannot be read or is no YAML; all other faults are in the result."""
     try:
         text = _WRITTEN.sub("\ue000\\1\ue001", documents.read(path))
         written = documents.load(text, str(path), lenient=True)
@@ -79,7 +79,7 @@ def load(path: Path, schema: str, environ: Mapping[str, str]) -> Source:
     document = Document(written.name, meaning.of(written.value, [schema_file(schema)], ()), written.lines)
     bare = Source(document, written, _origins(written.value), ())
     found = [bare.fault(key, text) for key, text in meaning.faults]
-    unread = {key for key, _ in meaning.faults}  # what is wrong with these, nobody can know yet
+    unread = {key for key, _ in meaning.faults}  # their values are not known, so the schema cannot judge them
     found += [
         bare.fault(each.key, _advised(document, each)) for each in faults(document, schema) if each.key not in unread
     ]
@@ -87,7 +87,7 @@ def load(path: Path, schema: str, environ: Mapping[str, str]) -> Source:
 
 
 class _Meaning:
-    """Values as they are meant; what is wrong with them is noted."""
+    """Values converted to the types that the schema expects; faults are noted."""
 
     def __init__(self, schema: Mapping[str, Json], environ: Mapping[str, str]) -> None:
         self._schema = schema
@@ -95,7 +95,7 @@ class _Meaning:
         self.faults: list[tuple[Key, str]] = []
 
     def of(self, value: Json, schemas: list[Json], key: Key) -> Json:
-        """A value, where the schemas say what is meant there."""
+        """A value converted by the schemas that apply to it."""
         schemas = [each for schema in schemas for each in self._applying(schema, value)]
         if isinstance(value, dict):
             return {name: self.of(value[name], _below(schemas, name), (*key, name)) for name in self._names(value, key)}
@@ -148,7 +148,7 @@ def _kinds(schema: Mapping[str, Json]) -> list[str]:
 
 
 def _origins(value: Json) -> dict[int, Key]:
-    """Where each mapping and each list is for the first time: what an alias repeats was written before."""
+    """The first place of each mapping and list, by ``id``; an alias repeats an earlier one."""
     found: dict[int, Key] = {}
     waiting: list[tuple[Json, Key]] = [(value, ())]
     while waiting:
@@ -161,7 +161,7 @@ def _origins(value: Json) -> dict[int, Key]:
 
 
 def _advised(document: Document, fault: Fault) -> str:
-    """What is wrong, with the next step where it is not plain."""
+    """The text of a fault, with the next step if that is not obvious."""
     value = document.value
     for step in fault.key:
         value = value[step]

@@ -1,9 +1,9 @@
-"""Diskimages: what is to be built, after each took over what its parents say. Pure.
+"""Diskimages: the images to build, each with the keys of its parents. Pure.
 
-A diskimage begins with what its parent has in the end. Its own ``elements`` come after the parent's, its ``env-vars``
-and ``options`` are laid over them key by key, and every other key that it has replaces the parent's, also by false or
-by nothing at all (in Nodepool a child's ``pause: false`` and empty lists leave the parent's, which was never meant).
-``name``, ``parent`` and ``abstract`` are its own. The order in which diskimages are written does not matter.
+A diskimage begins with the final keys of its parent. Its own ``elements`` come after the parent's. Its ``env-vars`` and
+``options`` are laid over them key by key. Every other key that it has replaces the parent's, also by false or by an empty
+value. (In Nodepool a child's ``pause: false`` and empty lists leave the parent's, which was never meant.) ``name``,
+``parent`` and ``abstract`` are its own. The order in which diskimages are written does not matter.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from nodepool_ocb.documents import cycles
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.model.records import Json
 
-#: What a diskimage is made as where neither it nor a provider says.
+#: The format of a diskimage if neither it nor a provider names one.
 FORMAT: Final = "qcow2"
 GENERATIONS: Final = 100  # of a diskimage, itself included
 #: Of the keys that a diskimage may have, those that its children do not get.
 OWN: Final = frozenset({"name", "parent", "abstract"})
 #: Of its keys, those that say nothing where they are empty.
 SAYING: Final = frozenset({"dib-cmd", "username", "python-path", "shell-type"})
-LONGEST_SECONDS: Final = 315360000.0  # ten years: what is longer is as long
+LONGEST_SECONDS: Final = 315360000.0  # ten years: a longer time is cut to this
 
 Keys = Mapping[str, Json]  # of a diskimage, as they are written
 
 
 class Diskimage(msgspec.Struct, frozen=True, kw_only=True):
-    """What to build, and how; the field names are those of Nodepool's keys, and the defaults are Nodepool's."""
+    """An image to build; the field names are those of Nodepool's keys, and the defaults are Nodepool's."""
 
     name: str
     elements: tuple[str, ...] = ()
     release: str | None = None
     env_vars: Mapping[str, str] = {}
-    formats: tuple[str, ...] = (FORMAT,)  # its own, and what its providers take; sorted, never empty
+    formats: tuple[str, ...] = (FORMAT,)  # its own, and those that its providers take; sorted, never empty
     rebuild_age_seconds: float = 86400.0
     build_timeout_seconds: float = 28800.0
     pause: bool = False
@@ -48,15 +48,15 @@ class Diskimage(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, str] = {}
     # ours:
     backend: str = "dib"
-    options: Mapping[str, Json] = {}  # what the backend takes
+    options: Mapping[str, Json] = {}  # for the backend
     builders: tuple[str, ...] = ()  # labels of builders that may build it; empty: any
     arch: str | None = None
-    keep: int | None = None  # ready builds to keep; None: what the builder's settings say
+    keep: int | None = None  # ready builds to keep; None: as the builder's settings say
     stub: bool = False  # only named here, for other builders: it has no format, and no provider wants it
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What is wrong with a diskimage, at one of its keys."""
+    """A fault of a diskimage, at one of its keys."""
 
     name: str
     key: str
@@ -94,7 +94,7 @@ def _deep(images: Mapping[str, Keys]) -> Iterator[Finding]:
 
 
 def merged(images: Mapping[str, Keys]) -> dict[str, Keys]:
-    """Each diskimage that is not abstract, with what it has from its parents; there must be no problems."""
+    """Each diskimage that is not abstract, with the keys from its parents; there must be no problems."""
     return {name: _whole(name, images) for name, keys in images.items() if not keys.get("abstract")}
 
 

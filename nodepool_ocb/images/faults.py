@@ -1,6 +1,6 @@
-"""What a schema cannot say about a nodepool.yaml: names that are there twice or not at all, circles of parents.
+"""Faults of a nodepool.yaml that a schema cannot express: duplicate or missing names, circles of parents.
 
-Everything here bears a document of which any part is of any type: the schema's faults are reported together with these.
+Each check accepts a document with parts of any type: the schema's faults are reported together with these.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from nodepool_ocb.images.dialect import Source
 from nodepool_ocb.model.records import Json
 
 OPENSTACK: Final = "openstack"  # the driver of a provider that names none
-#: The keys of a provider that are no options: they say what is uploaded, and how.
+#: The keys of a provider that are no options: they control its uploads.
 PROVIDER_KEYS: Final = frozenset(
     {"name", "driver", "diskimages", "image-upload-timeout", "upload-workers", "format", "post-upload-hook"}
 )
-#: What the name of an image in a cloud may be made of.
+#: The fields that the name of an image in a cloud may have.
 NAME_FIELDS: Final = ("image_name", "timestamp", "build_id", "upload_id")
 
 
@@ -44,7 +44,7 @@ def of(source: Source) -> list[Fault]:
 
 
 def of_secrets(secure: Source, source: Source) -> list[Fault]:
-    """Every such fault of the file that is laid over a nodepool.yaml: what it is laid over must be there."""
+    """The faults of the secure file, which is laid over a nodepool.yaml: each name must exist there."""
     found = list(_chroots(secure))
     for section, word in (("diskimages", "diskimage"), ("providers", "provider")):
         names = _Names.of(source.document.value, section, word)
@@ -74,7 +74,7 @@ class _Names(msgspec.Struct, frozen=True):
         return cls(section, word, frozenset(item["name"] for item in items) if there else None, abstract)
 
     def why_not(self, name: str, advice: str) -> str | None:
-        """What is wrong with naming something, if anything is."""
+        """Why this name is wrong here; None if it is right."""
         known = self.all or frozenset()
         if name in self.abstract:
             return f"{self.word} {name} is abstract; name one that has it as a parent"
@@ -92,7 +92,7 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 def _listed(value: Json, section: str) -> Iterator[tuple[Key, Mapping[str, Json]]]:
-    """The mappings with a name in a list, whatever else is wrong."""
+    """The mappings with a name in a list; all other values are left out."""
     items = value.get(section) if isinstance(value, dict) else None
     for index, item in enumerate(items if isinstance(items, list) else []):
         if isinstance(item, dict) and isinstance(item.get("name"), str):
@@ -134,7 +134,7 @@ def _words(command: str) -> list[str]:
 def _of_clouds(
     source: Source, above: Key, provider: Mapping[str, Json], images: _Names, labels: _Names
 ) -> Iterator[Fault]:
-    """What the labels of an OpenStack provider's pools name, and what they need; and how its images are called."""
+    """Faults of an OpenStack provider: the labels of its pools, its cloud images, and its format of image names."""
     cloud_images = _Names.of(provider, "cloud-images", "cloud-image")
     if (format := provider.get("image-name-format")) and isinstance(format, str) and not _is_format(format):
         text = f"may have {', '.join(f'{{{field}}}' for field in NAME_FIELDS)}, and nothing else in braces"

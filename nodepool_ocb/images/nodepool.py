@@ -1,8 +1,8 @@
-"""Nodepool's own configuration, with a few keys of ours: what to build, and where to upload it (docs/images.md).
+"""Nodepool's own configuration, with a few keys of this product: the images to build, and their uploads (docs/images.md).
 
-A nodepool.yaml works as it is: the keys and the defaults are Nodepool's, and so is the secure file that is laid over
-it. What is loaded has been checked whole: there is no second opinion. Provider sections of drivers other than openstack
-are accepted as they are written; the driver checks its own keys. A relative file name counts from the file's directory.
+A nodepool.yaml works as it is: the keys and the defaults are Nodepool's, and so is the secure file that is laid over it. A
+loaded configuration has been checked whole; no later check follows. Provider sections of drivers other than openstack are
+accepted as they are written; the driver checks its own keys. A relative file name counts from the file's directory.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from nodepool_ocb.images.diskimages import Diskimage as Diskimage
 from nodepool_ocb.images.faults import OPENSTACK, PROVIDER_KEYS
 from nodepool_ocb.model.records import Json
 
-#: What drivers take where their provider does not say; ``local`` takes whatever an image is made as.
+#: Driver → format, if the provider names none; ``local`` takes any format of an image.
 TAKES: Final = {"openstack": "qcow2", "ibmvpc": "qcow2", "aws": "raw", "azure": "vhd", "docker": "tar"}
 LOCAL: Final = "local"
 PORT: Final = 2281  # of a ZooKeeper server, where none is given
 #: The keys of an image of a provider that have fields of their own.
 IMAGE_KEYS: Final = frozenset({"name", "pause", "meta"})
 
-#: The format that a provider of this driver, with these options, takes by what is known elsewhere; None: nothing is known.
+#: The format that a provider of this driver, with these options, takes as the driver says; None: not known.
 Takes = Callable[[str, Mapping[str, Json]], str | None]
 
 
@@ -53,12 +53,12 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     image_upload_timeout_seconds: float = 3600.0
     post_upload_hook: str | None = None  # a program that judges each upload
     upload_workers: int | None = None  # uploads to it at a time; None: as many as the builders do
-    format: str = FORMAT  # what it takes, of an image that says nothing else
+    format: str = FORMAT  # of images that name no other
     options: Mapping[str, Json] = {}  # all other keys, as they are written
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """What a launcher offers."""
+    """A kind of machine that a launcher offers."""
 
     name: str
     min_ready: int = 0
@@ -77,7 +77,7 @@ class Nodepool(msgspec.Struct, frozen=True, kw_only=True):
     providers: tuple[Provider, ...] = ()
     labels: tuple[Label, ...] = ()
     lines: Mapping[str, int] = {}  # where each diskimage and provider, and each of its keys, is written
-    warnings: tuple[str, ...] = ()  # what is odd, and no fault: ``FILE:LINE: PATH: sentence``
+    warnings: tuple[str, ...] = ()  # oddities that are no faults: ``FILE:LINE: PATH: sentence``
 
     def line(self, path: str) -> int:
         """The line of a path such as ``diskimages[NAME].options``; that of its section where the key is inherited."""
@@ -91,7 +91,7 @@ def load(
     environ: Mapping[str, str],
     takes: Takes = lambda _driver, _options: None,
 ) -> Nodepool:
-    """What a nodepool.yaml says, with the secure file laid over it; ``takes`` is asked where it names no format.
+    """The content of a nodepool.yaml, with the secure file laid over it; ``takes`` gives the format if the file names none.
 
     Raises Invalid with every fault of both: ``FILE:LINE: PATH: sentence``.
     """
@@ -114,7 +114,7 @@ def load(
 
 
 def _unbuilt(path: Path, read: Nodepool) -> Iterator[str]:
-    """The images that somebody may expect to be built."""
+    """Warnings for images with elements that are not built."""
     for image in read.diskimages:
         if image.stub and image.elements:
             where = f"diskimages[{image.name}]"

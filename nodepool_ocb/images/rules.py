@@ -1,8 +1,8 @@
 """Images, their builds and their uploads: when one is due. Pure.
 
-Seed 004 and the page "Semantics" rule. What is read of an image is an ``ImageView``; everything here takes views, what the
-configuration wants, and ``now``, and returns values. Deciding twice on the same view gives the same, and each step
-carries the version of what it was decided on, so that any builder may decide and only one is heard.
+The rules are in seed 004 and the page "Semantics". The records of an image are an ``ImageView``. The functions here take
+views, the configuration and ``now``, and return values. The same view gives the same decision. Each step carries the version
+of the record that it was decided from. So any builder may decide, and one of them succeeds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST_BACKOFF: Final = 60.0  # in first back-offs: an hour, where the first is
 UPLOAD_ATTEMPTS: Final = 8  # the last of them two hours after the first
 
 
-# -- what is there --
+# -- views --
 
 
 class UploadView(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class UploadView(msgspec.Struct, frozen=True):
     id: str
     record: Upload
     version: int
-    locked: bool  # somebody holds the lock of this build's uploads to this provider
+    locked: bool  # a session holds the lock of this build's uploads to this provider
 
 
 class BuildView(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class BuildView(msgspec.Struct, frozen=True):
 
     @property
     def spent(self) -> bool:
-        """Whether all that is uploaded of it is to be deleted, and nobody works on that now."""
+        """Whether all its uploads are to be deleted, and none of them is locked."""
         return not self.unread and all(
             each.record.state is UploadState.DELETE and not each.locked for each in self.uploads
         )
@@ -112,14 +112,14 @@ class ImageView(msgspec.Struct, frozen=True):
 
 
 class Carrier(msgspec.Struct, frozen=True):
-    """What a provider wants of an image."""
+    """A provider that is to have an image, with the format that it takes."""
 
     format: str
     pause: bool = False
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What the configuration says of an image, and who cannot be expected to send what it has built."""
+    """The configuration of an image, and the builders that cannot be expected to send their builds."""
 
     formats: tuple[str, ...]
     rebuild_age_seconds: float
@@ -127,7 +127,7 @@ class Wanted(msgspec.Struct, frozen=True):
     keep: int = 2
     carriers: Mapping[str, Carrier] = {}  # the providers that are to have it
     gone: frozenset[str] = frozenset()  # the ids of builders that have not been there for long
-    builder_id: str = ""  # who asks
+    builder_id: str = ""  # the builder that decides
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -175,7 +175,11 @@ def _need(image: ImageView, wanted: Wanted, now: float) -> Due | NotDue:
 
 
 def _lack(image: ImageView, formats: Iterable[str]) -> str:
-    """Builders whose formats differ judge by different builds: what one makes is missing to nobody, nor replaces the other's."""
+    """The reason for a build: none is ready, or the newest ready one lacks these formats.
+
+    Builders with different formats judge by different builds. So the build of one neither is missing to the other, nor replaces
+    the other's build.
+    """
     newest = image.newest()
     if newest is None:
         return "no build is ready"
@@ -183,13 +187,15 @@ def _lack(image: ImageView, formats: Iterable[str]) -> str:
 
 
 def _unserved(build: BuildView, carriers: Mapping[str, Carrier]) -> bool:
-    """Whether somebody needs the files of a build: a provider that has it not yet, or those for whom it is made otherwise."""
+    """Whether the files of a build are still needed: no provider takes them, or one that is not paused does not have it."""
     return not carriers or any(not carrier.pause and not build.at(name) for name, carrier in carriers.items())
 
 
 def rebuild_at(image: str, build: BuildView, wanted: Wanted, now: float) -> float:
-    """When a builder replaces the build: drawn from its name and the builder's, so that neither the images of a builder
-    nor the builders of an image come all at once.
+    """When a builder replaces the build, in seconds since 1970.
+
+    Part of the time is drawn from the names of builder, image and build. So the builds of many images, or of many builders, do
+    not begin at the same time.
     """
     drawn = zlib.crc32(f"{wanted.builder_id}/{image}/{build.id}".encode()) / 2**32
     return believed(build.record.state_time, now) + wanted.rebuild_age_seconds * (1 + JITTER * drawn)
@@ -228,12 +234,12 @@ def _held_back(image: ImageView, now: float, retry_seconds: float) -> NotDue | N
 
 
 def fulfilled(image: ImageView, build: Build) -> bool:
-    """Whether this build, now ready, is what the request asked for: it stood there when the build began."""
+    """Whether this build, now ready, fulfils the request: the request existed when the build began."""
     return image.request is not None and image.request.mzxid == build.request
 
 
 def state_shown(build: BuildView, holder: LockOwner | None) -> BuildState:
-    """A build that nobody works on any more is not building, whatever its record says."""
+    """The state for people: a build in ``building`` without a lock holder is shown as ABORTED."""
     if build.record.state is BuildState.BUILDING and holder is None:
         return BuildState.ABORTED
     return build.record.state
@@ -254,7 +260,7 @@ class DueUpload(msgspec.Struct, frozen=True):
 def due_uploads(
     image: ImageView, carriers: Mapping[str, Carrier], builder_id: str, now: float, retry_seconds: float
 ) -> tuple[list[DueUpload], float | None]:
-    """What a builder has to send, and when the next attempt is due, if one waits for that.
+    """The uploads that a builder has to send now, and the earliest time of a later attempt, if one waits.
 
     A provider gets the newest ready build that has its format, from that build's builder, and nothing older than it has.
     """
@@ -295,8 +301,9 @@ def tried_again(upload: Upload) -> bool:
 
 
 def removable(build: BuildView, carriers: Mapping[str, Carrier], kept: Iterable[str]) -> tuple[str, ...]:
-    """The formats whose files may go: nobody asked to keep them, and every provider that takes one has it. One that no
-    provider takes goes with the last of the others.
+    """The formats with files that may be deleted: not in ``kept``, and every unpaused provider that takes one has the image.
+
+    A format that no provider takes goes when no unpaused provider lacks the image. Without providers no format goes.
     """
     there = {upload.provider for upload in build.uploads if upload.record.state is UploadState.READY}
     taken = {carrier.format for carrier in carriers.values()}

@@ -1,7 +1,7 @@
-"""What is to be tidied up of an image: builds and uploads that are superfluous, dead, or asked to be deleted. Pure.
+"""Clean-up of an image: builds and uploads that are superfluous, dead, or marked for deletion. Pure.
 
-As ``nodepool_ocb.images.rules`` has it: each step carries the version of what it was decided on, and all of them may be done at
-once, or any part of them.
+As in ``nodepool_ocb.images.rules``, each step carries the version of the record that it was decided from. The steps may be
+done in any number.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ Step: TypeAlias = MarkBuild | MarkUpload | RemoveUpload | RemoveBuild | RemoveFi
 
 
 class Tidier(msgspec.Struct, frozen=True):
-    """Who tidies up: a builder, and what it knows of an image."""
+    """The builder that cleans up, and its knowledge of an image."""
 
     builder_id: str
     working: frozenset[str] = frozenset()  # ids of the builds that it works on now
     configured: bool = True  # whether its configuration has the image
     carriers: frozenset[str] = frozenset()  # its providers that are to have the image
-    providers: frozenset[str] = frozenset()  # its providers, whatever they carry
+    providers: frozenset[str] = frozenset()  # its providers, with any images
     living: frozenset[str] = frozenset()  # the ids of the builders that are there now
     keep: int = 2
     failed_keep_seconds: float = 86400.0
@@ -74,7 +74,7 @@ class Tidier(msgspec.Struct, frozen=True):
 
 
 def tidy(image: ImageView, tidier: Tidier, now: float) -> Iterator[Step]:
-    """What is to be done about an image's builds and uploads; all of it may be done at once, or any part of it."""
+    """The steps for an image's builds and uploads; all of them may be done at once, or any part of them."""
     kept_uploads = _kept_uploads(image, tidier)
     for build in image.builds:
         yield from _tidy_build(image, build, tidier, now)
@@ -86,8 +86,8 @@ def tidy(image: ImageView, tidier: Tidier, now: float) -> Iterator[Step]:
 def _instead(image: ImageView, build: BuildView, tidier: Tidier) -> BuildView | None:
     """The newest of the builds that make a ready one superfluous; None while it is kept.
 
-    The newest are kept, and the newest of those that have the tidier's formats. What another builder made in formats of
-    its own is for that builder to judge, which may want them, unless newer builds have them too.
+    The newest builds are kept, and the newest of those that have the tidier's formats. A build of another builder is kept, unless
+    that builder is gone, or ``keep`` newer builds have its formats.
     """
     keep = max(tidier.keep, 1)
     ready, suitable = image.ready(), [each for each in image.ready() if each.has(tidier.formats)]
@@ -132,7 +132,7 @@ def _tidy_build(image: ImageView, build: BuildView, tidier: Tidier, now: float) 
         case BuildState.DELETE if spent and not build.bare and ours and set(record.formats) - set(record.removed):
             yield RemoveFiles(build)
         case BuildState.ABORTED | BuildState.FAILED | BuildState.DELETE if not build.bare or build.id in tidier.working:
-            return  # its uploads go first; what is worked on may be ready yet
+            return  # its uploads go first; a build under way may still become ready
         case BuildState.ABORTED | BuildState.DELETE if ours or gone:
             yield RemoveBuild(build)
         case BuildState.FAILED if expired and (ours or gone):
@@ -149,7 +149,7 @@ def _tidy_upload(
 ) -> Iterator[Step]:
     record, ours = upload.record, build.record.builder_id == tidier.builder_id
     if upload.locked:
-        return  # somebody works on it, and what the provider calls it may not be known yet
+        return  # a builder works on it, and its id at the provider may not be known yet
     if record.state is UploadState.DELETE:
         if upload.provider in tidier.providers or record.external_id is None:
             yield RemoveUpload(upload)
