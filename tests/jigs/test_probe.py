@@ -69,6 +69,19 @@ def test_a_login_that_cannot_keep_the_runner_s_state_is_not_alive_and_told_the_w
     assert not Path("/tmp/of-nobody").exists(), "a probe makes nothing"
 
 
+@needs_root
+def test_a_run_as_a_login_that_cannot_keep_the_runner_s_state_is_told_the_same_ways_out(machine: Any) -> None:
+    """A change of ``user`` reaches a run before the next probe."""
+    machine.farm.force(0, AS_NOBODY)
+    one = Annealer(machine.settings(state_dir="/var/lib/nodepool-ocb"))
+    try:
+        outcome = one.run(machine.order("echo no"))
+    finally:
+        one.jig.close()
+    assert isinstance(outcome, Unreachable)
+    assert "log in as root, set ssh.become (sudo -n -H), or set ssh.state_dir" in outcome.why
+
+
 @pytest.fixture
 def sudo() -> Iterator[Path]:
     """A program by which the group nogroup, and nothing else, becomes root."""

@@ -23,6 +23,7 @@ from nodepool_ocb.jigs.ssh.faults import WORDS_CHARACTERS, OwnFault
 from nodepool_ocb.jigs.ssh.keys import NoKey, load_keys
 from nodepool_ocb.jigs.ssh.link import ENDED, Broken, Link, shut
 from nodepool_ocb.jigs.ssh.pool import pool
+from nodepool_ocb.jigs.ssh.protocol import LOGIN_WAYS
 from nodepool_ocb.model.records import Node
 
 log = logging.getLogger(__name__)
@@ -152,8 +153,9 @@ class Prober:
 
 
 def _unwritable(link: Link, settings: SshSettings) -> Unreachable:
-    ways = "log in as root, set ssh.become (sudo -n -H), or set ssh.state_dir"
-    return Unreachable("run", f"login {link.login[0]} cannot write to {settings.state_dir} on the machine: {ways}")
+    return Unreachable(
+        "run", f"login {link.login[0]} cannot write to {settings.state_dir} on the machine: {LOGIN_WAYS}"
+    )
 
 
 def _ended(link: Link, said: str) -> Unreachable:

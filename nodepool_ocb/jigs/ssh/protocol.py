@@ -24,13 +24,16 @@ from nodepool_ocb.engine.drift import HONOURED
 from nodepool_ocb.jigs.jig import Order
 from nodepool_ocb.jigs.ssh.attributes import tree
 
+#: The ways out for a login that may not write to the state directory.
+LOGIN_WAYS: Final = "log in as root, set ssh.become (sudo -n -H), or set ssh.state_dir"
 #: The first command on a channel: no argument of it ever differs. Says SEND where this runner is not installed yet.
 BOOTSTRAP: Final = (
     "exec sh -c '"
     "IFS= read -r t; IFS= read -r d; IFS= read -r h; umask 077; "
     'case $d in "~/"*) d=$HOME/${d#"~/"};; esac; '
     'no() { echo "ssh.state_dir $d $1: choose another one, or remove it" >&2; exit 77; }; '
-    '[ -d "$d/runs" ] || mkdir -p "$d/runs" || exit 71; '
+    '[ -d "$d/runs" ] || mkdir -p "$d/runs" || '
+    f'{{ [ "$(id -u)" = 0 ] || echo "{LOGIN_WAYS}" >&2; exit 71; }}; '
     '[ -L "${d%/}" ] && no "is a link"; '
     '[ -O "$d" ] && [ -O "$d/runs" ] || no "belongs to another user"; '
     'if ! [ -d "$d/runner-$h" ]; then '
