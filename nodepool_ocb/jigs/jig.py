@@ -1,7 +1,7 @@
-"""What every jig is: an Order goes in, an Outcome comes out, and nothing expected is an exception.
+"""The contract of every jig: it takes an Order and returns an Outcome. Expected faults are outcomes, not exceptions.
 
-A jig may be asked for the same order again, by the same annealer or by one that takes over; what acts on a machine must
-then neither start a second time nor beside what goes on there. How jig script does that: runner.sh.
+A jig may get the same order again, from the same annealer or from one that takes over. A jig that acts on a machine
+must then not start a second run, and no run beside the first. runner.sh does this for jig script.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     attributes: dict[str, Json] = {}  # all that is visible to the role
     timeout_seconds: float = 1800.0
-    check: bool = False  # nothing is to be changed: what is asked is whether the machine is as the role leaves it
+    check: bool = False  # change nothing: the question is whether the machine is as the role leaves it
     log: Path | None = None  # where the output goes
     log_bytes: int = LOG_BYTES  # of it, at most
     mask: Mask = Mask()  # of the secrets among the attributes: they are in no log, tail or reason
@@ -144,7 +144,7 @@ class Jig(Protocol):
 
     @property
     def name(self) -> str:
-        """What ``jig:`` of a role says."""
+        """The value of ``jig:`` in a role."""
 
     @property
     def instant(self) -> bool:
@@ -152,19 +152,19 @@ class Jig(Protocol):
 
     @property
     def attaches(self) -> bool:
-        """Whether an order that comes again, after a take-over, attaches to the run that goes on or gives its result.
+        """Whether a repeated order, after a take-over, attaches to the run that continues or gives its result.
 
-        A destructive role whose jig cannot is not run again after a take-over: it is in ERROR, for a person to look.
+        If not, a destructive role of this jig is not run again after a take-over: it is in ERROR until a person acts.
         """
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:
-        """Do it, in the order's time; when ``stop`` is set the node is not ours any more: leave the run alone.
+        """Do the order in its time. If ``stop`` is set, the node is not ours any more: leave the run alone.
 
-        What it raises is taken for Unknown.
+        An exception counts as Unknown.
         """
 
     def cancel(self, order: Order) -> Unreachable | Fenced | None:
-        """Have what still runs for the order's noderole and generation ended on the machine; None when nothing does."""
+        """End the runs of the order's noderole and generation on the machine; None if nothing runs any more."""
 
     def close(self) -> None:
         """Give back connections; runs go on."""

@@ -1,7 +1,7 @@
-"""What a script prints: into a file as far as that can be had, and its end into the record of the run.
+"""The output of a script: written to a file if possible, with its end in the record of the run.
 
-The file is a convenience. What cannot be written to it ends no conversation and fails no run; each kind of fault is said
-once an hour, for all runs together.
+The file is a convenience. A fault of the file ends no conversation and fails no run. Each kind of fault is logged once
+an hour, for all runs together.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ _said: dict[int | None, float] = {}  # errno → when it was said
 
 
 class Output:
-    """Bytes of one run in their order, without its secrets; each is taken once, however often and from wherever it comes.
+    """Bytes of one run in their order, without its secrets. Bytes that are sent again are taken once, from any
+    connection.
 
-    Whoever asks about the run once more writes the same bytes over those that are in its file: whoever reads the file
-    meanwhile never sees it shrink, unless the run was started anew.
+    An annealer that asks about the run again writes the same bytes over those in its file. So a reader of the file
+    never sees it shrink, unless the run was started anew.
     """
 
     def __init__(self, file: Path | None, most_bytes: int = LOG_BYTES, mask: Mask = Mask()) -> None:  # noqa: B008
         self.position = 0  # how many bytes of the run are known
         self._mask = mask
         self._stream = Stream(mask)
-        self._gap = 0  # bytes that may be the end of a secret whose beginning did not come
+        self._gap = 0  # bytes that may be the end of a secret with a missing beginning
         self._tail = b""
         self._path = file
         self._file: BinaryIO | None = None
@@ -79,14 +80,14 @@ class Output:
                 self._give_up(error)
 
     def skip(self, position: int) -> None:
-        """What lies between is not to be had: what comes next begins here."""
+        """Leave out the bytes up to this position: they cannot be had."""
         if position > self.position:
             self._tell(self._stream.end() + LEFT_OUT)
             self.position = position
             self._gap = max(0, self._mask.longest - 1)
 
     def restart(self) -> None:
-        """The run was started anew: what comes now is another's first byte, and what was kept is not of it."""
+        """Begin again: the run was started anew, and the bytes so far belong to another run."""
         self._stream = Stream(self._mask)
         self.position, self._gap, self._tail, self._room = 0, 0, b"", self._most_bytes
         if self._file is not None:
@@ -113,7 +114,7 @@ class Output:
         self._room -= len(new)
 
     def _give_up(self, error: OSError) -> None:
-        """This run goes without its file, or with what is there."""
+        """Go on without the file, or with the bytes that it has."""
         metrics.RUN_LOG_FAILURES.inc()
         if self._file is None:
             self._path = None

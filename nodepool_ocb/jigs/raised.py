@@ -1,4 +1,4 @@
-"""What a role's Python raised: the traceback into the log of the run, its last line into the record."""
+"""The exception of a role's Python: the traceback into the log of the run, its last line into the record."""
 
 from __future__ import annotations
 

@@ -55,5 +55,5 @@ class RoleProvidedJig:
 def _work(provided: code.Role, order: Order, answers: queue.SimpleQueue[Outcome]) -> None:
     try:
         answers.put(Succeeded(dict(provided.run(order))))
-    except BaseException as error:  # other people's code: whatever it raises is its failure
+    except BaseException as error:  # the code of a role: any exception is its failure
         answers.put(failed(error, order.log, order.log_bytes, mask=order.mask))

@@ -1,7 +1,7 @@
 """Jig script: runs a role's script on its machine over SSH, at most once at a time and never beside another.
 
-The machine's runner (runner.sh) decides whether an order starts a run, attaches to one or adopts its result; so here a
-broken connection is simply made again and the same order given again, until the answer is there or time is up.
+The machine's runner (runner.sh) decides whether an order starts a run, attaches to one or adopts its result. So if a
+connection breaks, this jig connects again and sends the same order, until the answer comes or the time is up.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from nodepool_ocb.jigs.ssh.runner import borrow, keep
 
 log = logging.getLogger(__name__)
 
-GRACE_SECONDS: Final = 90.0  # beyond the order's own time, which the machine keeps: for ending what ran before it
+GRACE_SECONDS: Final = 90.0  # beyond the order's own time, which the machine keeps: for ending the run before it
 REMEMBERED: Final = 10_000
 NO_CHECK: Final = "its role has no check any more"
 BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """An order that was sent, and whose run may go on: this jig has not learnt the end of it."""
+    """An order that was sent. Its run may continue: this jig has not learnt its end."""
 
     epoch: int  # of the first such order for the same role and generation
     run: str  # of the newest
@@ -66,14 +66,14 @@ class ScriptJig:
         return self._do(prepared, stop) if isinstance(prepared, Order) else prepared
 
     def prepared(self, order: Order) -> Order | Failed | Unknown:
-        """The order with the text of what is to run on the machine, or why there is none."""
+        """The order with the script for the machine, or the reason why there is none."""
         own = order.definition.check
         if order.check and own != HONOURED:
             return replace(order, definition=replace(order.definition, script=own)) if own else Failed(NO_CHECK)
         return order if order.definition.script else Failed(f"role {order.role} has no script")
 
     def beside(self, order: Order, link: Link) -> AbstractContextManager[object]:  # noqa: ARG002
-        """What goes on here, on the same connection, while the order does there."""
+        """Work on this host, over the same connection, while the order runs on the machine."""
         return nullcontext()
 
     def _do(self, order: Order, stop: threading.Event) -> Outcome:
@@ -91,7 +91,7 @@ class ScriptJig:
         return outcome
 
     def cancel(self, order: Order) -> Unreachable | Fenced | None:
-        """Ask the machine's runner to end what runs for the order; its epoch must be the node's newest."""
+        """Ask the machine's runner to end the runs of the order; its epoch must be the node's newest."""
         link = self._pool.take(order.node, order.record)
         if isinstance(link, Unreachable):
             return link

@@ -1,7 +1,8 @@
-"""Jig test: acts on nothing and behaves as its parameters say, for trying out a graph before it meets machines.
+"""Jig test: acts on nothing and behaves as its parameters say, to try out a graph before it meets machines.
 
-The role's parameters, or attributes of the same names at the top, which count more, are ``delay`` (seconds),
-``fail`` (true, or a text that is the reason), ``hang`` (true: until the time-out) and ``drift`` (true: a check finds some).
+The parameters of the role, or attributes of the same names at the top, which override them: ``delay`` (seconds),
+``fail`` (true, or a text that is the reason), ``hang`` (true: until the time-out) and ``drift`` (true: a check finds
+some).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from nodepool_ocb.model.records import Json
 
 
 class TestJig:
-    __test__ = False  # for pytest: no test case, whatever it is called
+    __test__ = False  # for pytest: no test case, despite its name
     name = "test"
     instant = False
     attaches = False

@@ -1,4 +1,4 @@
-"""Where a machine is, for those who connect to it."""
+"""The addresses of a machine, for connections to it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Attributes on their way to a script and back: the files that read_attribute and write_attribute work with.
 
 ``tree`` has a line for each value: tab, path, tab, kind and value. Kinds: ``t`` text, ``j`` another JSON scalar, ``m``
-map, ``l`` list; the value of the last two is what they hold, as path segments. A text comes back as text, whatever it
-looks like; nothing is guessed. Pure.
+map, ``l`` list. The value of a map or a list is its keys or indexes, as path segments. A text comes back as text, also
+if it looks like another type. Pure.
 
 >>> tree({"a": {"b/c": ["OK", 1e3]}})
 b'\\t\\tma\\n\\ta\\tmb%2Fc\\n\\ta/b%2Fc\\tl0/1\\n\\ta/b%2Fc/0\\ttOK\\n\\ta/b%2Fc/1\\tj1000.0\\n'
@@ -74,9 +74,9 @@ def _escaped(text: str) -> str:
 
 
 def apply(attributes: dict[str, Json], written: bytes) -> dict[str, Json]:
-    """The attributes with what a script wrote, a copy where it wrote anything.
+    """The attributes with the values that a script wrote; a copy if it wrote any.
 
-    Raises ValueError, with a sentence for people, where that makes no sense.
+    Raises ValueError, with a sentence for people, if the writes make no sense.
     """
     if not written:
         return attributes
@@ -108,7 +108,7 @@ def _place(changed: Mapping[str, Json], steps: list[str]) -> list[str]:
     """As far as the steps lead through maps to something that is there."""
     seen: Any = changed
     for at, key in enumerate(steps):
-        if key not in seen:  # a later write replaced what was above it
+        if key not in seen:  # a later write replaced a map above it
             return steps[:at]
         seen = seen[key]
         if not isinstance(seen, dict):

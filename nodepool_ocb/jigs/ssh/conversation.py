@@ -48,14 +48,14 @@ class Conversation:
         """``first``: the order was never given before, and the machine does not tell when it starts the run."""
         self._order, self._link, self._runner, self._output, self._settings = order, link, runner, output, settings
         self._follower: Runner | None = None
-        self._followed = 0  # the place in the output of what the follower gives next
-        self._inline = 0  # the same, of what comes with the result
+        self._followed = 0  # the place in the output of the follower's next byte
+        self._inline = 0  # the same, of the output that comes with the result
         self._taken = 0  # bytes of output, from the one or from the other
         self._run = order.run  # or the one that we are attached to
         self._running_since = time.monotonic() if first else None
         self._written: list[bytes] = []
         self._written_bytes = 0
-        self._ordered = True  # what runs was given what our order brought
+        self._ordered = True  # the run got the inputs of our order
 
     def outcome(self, stop: threading.Event, deadline: float, held: Callable[[], None]) -> Outcome:
         """``held`` is called when the machine tells that it has taken the order."""
@@ -159,14 +159,14 @@ class Conversation:
         if word == "timeout":
             return Failed(f"timed out after {order.timeout_seconds:g} s", code, tail, attributes, log)
         if code != 0:
-            said = "" if order.check else last_line(tail)  # of a check it is a line of what differs
+            said = "" if order.check else last_line(tail)  # of a check it is a line of the difference
             return Failed(f"exit code {code}{said and f': {said}'}", code, tail, attributes, log)
         return Succeeded(attributes, code, tail, log, self._ordered, returned(attributes, data))
 
     # -- the output of a longer run --
 
     def _follow(self) -> None:
-        """Open the second channel when it is time, and take what it has."""
+        """Open the second channel when it is time, and take the output that it has."""
         if self._follower is None:
             due = self._running_since is not None and time.monotonic() - self._running_since >= FOLLOW_AFTER_SECONDS
             if not due or self._taken > OUTPUT_BYTES:
@@ -186,12 +186,14 @@ class Conversation:
                     self._output.take(self._followed, data)
                     self._followed += len(data)
                     self._taken += len(data)
-        if self._taken > OUTPUT_BYTES:  # what comes beyond is read by nobody: its end is, when the run has ended
+        if self._taken > OUTPUT_BYTES:  # more is not read now: the end is read when the run has ended
             self._follower.close()
             self._follower = None
 
     def _rest(self, size: str) -> None:
-        """The run has ended with this much output, which was not sent where somebody follows it."""
+        """Take the rest of the output of an ended run: ``size`` bytes in all, which the result does not carry if a
+        follower reads them.
+        """
         if size == "-" or self._output.position >= number(size):
             return
         if self._taken > OUTPUT_BYTES:

@@ -124,7 +124,7 @@ def of_connection(error: BaseException, routed: bool = True) -> Party:
         return Party.OWN
     if isinstance(error, OSError) or any(numbers):
         return SOCKET.get(numbers[0] or 0, Party.PATH)
-    return Party.MACHINE  # it answered, and what it sent made no sense
+    return Party.MACHINE  # it answered, and its answer made no sense
 
 
 def _no_thread(error: BaseException) -> bool:

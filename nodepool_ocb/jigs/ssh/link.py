@@ -37,12 +37,12 @@ BEFORE_LOGIN_BYTES: Final = 1 << 18  # from there to the login
 HOST_KEY_CHARACTERS: Final = 1 << 13  # twice what an RSA key of 16,384 bits has
 UNASKED: Final = "that nobody asked for"
 UNASKED_BYTES: Final = 1 << 23  # after the login: between two packets of output that a channel takes
-WINDOW_BYTES: Final = 1 << 21  # that a channel may hold unread: what we tell the machine
-ENDED: Final = (paramiko.SSHException, EOFError, OSError)  # what paramiko raises when a connection is over
+WINDOW_BYTES: Final = 1 << 21  # that a channel may hold unread; the machine is told this number
+ENDED: Final = (paramiko.SSHException, EOFError, OSError)  # the exceptions of paramiko when a connection is over
 HUNG_UP: Final = tuple(f"[Errno {number}]" for number in (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED))
 STEPS: Final = ("resolve", "connect", "host key", "authenticate", "run")
 
-logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it has to say is in our answers
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # our answers have its messages
 
 
 class Broken(Exception):
@@ -59,13 +59,14 @@ class Broken(Exception):
 
 
 class Lied(Broken):
-    """The machine said what no runner says: asked again at once, it would again."""
+    """The machine sent an answer that no runner sends. An immediate repetition would get the same."""
 
 
 class _Transport(paramiko.Transport):
-    """Paramiko's, with the cheap algorithms first, the dear ones out, and an ear for answers to keepalives.
+    """Paramiko's transport, with cheap algorithms first, without expensive ones, and with a handler for answers to
+    keepalives.
 
-    What a channel holds is bounded by the window that the machine was told, whether it keeps to it or not.
+    The unread bytes of a channel are bounded by the window that the machine was told, also if the machine exceeds it.
     """
 
     _preferred_keys: tuple[str, ...] = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384",
@@ -155,7 +156,7 @@ def as_root(command: str, become: str) -> str:
 
 
 def shut(channel: paramiko.Channel) -> None:
-    """Close it; what runs on the machine goes on."""
+    """Close the channel; processes on the machine continue."""
     with suppress(*ENDED):
         channel.close()
 
@@ -215,7 +216,7 @@ class Link:
         return channel
 
     def close(self) -> None:
-        """At once; what it started on the machine goes on."""
+        """Close the connection without waiting; processes on the machine continue."""
         self._transport.sock.close()
         self._transport.close()
 

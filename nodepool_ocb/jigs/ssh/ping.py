@@ -1,7 +1,7 @@
-"""Whether a machine answers a ping: cheaper than a connection, where it is off.
+"""Whether a machine answers a ping. If it is off, a ping costs less than a connection.
 
-ICMP echoes, IPv4 and IPv6, through sockets that need no rights but ``net.ipv4.ping_group_range``. Silence of every address is the
-only "no": what this host cannot ask, or cannot resolve, is left to the connection.
+ICMP echoes, IPv4 and IPv6, through sockets that need no rights but ``net.ipv4.ping_group_range``. The answer is "no"
+only if every address is silent. If this host cannot ask or cannot resolve, the connection must tell.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _ask(asked: socket.socket, family: socket.AddressFamily, number: int) -> Non
 def _heard(selector: selectors.BaseSelector, deadline: float) -> bool:
     while (left := deadline - time.monotonic()) > 0:
         for key, _ in selector.select(left):
-            with suppress(OSError):  # a router says that nobody is there: as good as silence
+            with suppress(OSError):  # a router reports that the address is not reachable: it counts as silence
                 if key.fileobj.recv(64)[:1] == bytes((ECHO[key.data][2],)):  # type: ignore[union-attr]
                     return True
     return False

@@ -1,6 +1,7 @@
 """The connections to all machines: at most ``pool`` stay open, none longer than ``idle_seconds`` without use.
 
-One connection to a machine serves every thread. Whoever takes it gives it back; what is in use is never closed here.
+All threads share one connection to a machine. A thread takes it and gives it back. A link in use is not closed by the
+pool, except by ``close``.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Pool:
             old.close()
 
     def discard(self, link: Link) -> None:
-        """Nobody gets this link any more: it is broken, or its machine has changed."""
+        """Give this link to no caller any more: it is broken, or its machine has changed."""
         with self._lock:
             if self._links.get(link.fqdn) is link:
                 del self._links[link.fqdn]
@@ -76,13 +77,13 @@ class Pool:
         return self._keys is not None
 
     def configure(self, settings: SshSettings) -> None:
-        """Connect with these from now on, and with what the key files hold now. Where that is something else, the open
-        connections end with their use.
+        """Use these settings and the present key files for new connections. If they differ, open connections are closed
+        after their use.
         """
         try:
             keys: list[paramiko.PKey] | None = load_keys(settings)
         except NoKey:
-            keys = None  # whoever wants to connect is told
+            keys = None  # the next connection raises it again
         with self._lock:
             same = settings == self.settings and _public(keys) == _public(self._keys)
             self.settings, self._keys = settings, keys
@@ -104,7 +105,7 @@ class Pool:
         return settings, keys
 
     def forget_keys(self) -> None:
-        """The private keys are read anew for the next connection: somebody may have put them right."""
+        """Read the private keys again for the next connection: a person may have corrected them."""
         with self._lock:
             self._keys = None
 
@@ -120,7 +121,9 @@ class Pool:
         return len(self._links)
 
     def _pinned(self, fqdn: str, node: Node) -> tuple[str, ...]:
-        """The keys that count; what was seen first is forgotten with the record that had none."""
+        """The expected host keys of a node. A key seen at first contact is forgotten when the record has keys, or when
+        the record is another.
+        """
         with self._lock:
             life, seen = self._first_seen.get(fqdn, (None, ""))
             if node.host_keys or life != _life(node):
@@ -154,7 +157,9 @@ class Pool:
             old.close()
 
     def _surplus(self) -> list[Link]:
-        """Take out what is idle for too long, dead, or beyond the size of the pool."""
+        """Remove and give the links that are not in use and are idle for too long, dead, or beyond the size of the
+        pool.
+        """
         now, surplus = time.monotonic(), []
         for fqdn, link in list(self._links.items()):
             too_many = len(self._links) > self.settings.pool
@@ -168,7 +173,7 @@ def _public(keys: Sequence[paramiko.PKey] | None) -> list[str]:
 
 
 def _life(node: Node) -> tuple[object, ...]:
-    """What differs in the record of another machine of the same name, or at another place."""
+    """The fields that differ if a record is of another machine of the same name, or of one at another place."""
     return node.addresses, node.user, node.epoch_base
 
 

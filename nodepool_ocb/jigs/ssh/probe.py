@@ -69,11 +69,11 @@ class Prober:
         load_keys(settings)
 
     def configure(self, settings: SshSettings) -> None:
-        """Probe with these from now on, and with what the key files hold now."""
+        """Use these settings and the present key files for probes from now on."""
         self._pool.configure(settings)
 
     def lacks(self) -> str | None:
-        """What this host lacks to ask any machine; None where it has a key."""
+        """The reason why this host cannot connect to any machine; None if it has a key."""
         try:
             load_keys(self._pool.settings)
         except NoKey as lacking:
@@ -116,9 +116,9 @@ class Prober:
             return True  # the connection says it better
 
     def _word(self, link: Link) -> Unreachable | None:
-        """Have a new word printed: a login that runs something else, whatever it is sent, prints another."""
+        """Have a new word printed. A login with a forced command prints another text than the command that it gets."""
         timeout = self._pool.settings.connect_timeout_seconds
-        halves = secrets.token_hex(8), secrets.token_hex(8)  # who repeats the command does not print the word
+        halves = secrets.token_hex(8), secrets.token_hex(8)  # an echo of the command does not contain the word
         try:
             state_dir = shlex.quote(self._pool.settings.state_dir)
             channel = link.channel(f"printf '\\n%s%s\\n' {' '.join(halves)}; {WRITABLE} {state_dir}", timeout)
@@ -167,7 +167,7 @@ def _ended(link: Link, said: str) -> Unreachable:
 
 
 def _said(channel: paramiko.Channel, word: bytes, deadline: float) -> str:
-    """What the command that has ended printed, up to the line of the word; the newest of it where that is much."""
+    """The output of the ended command, up to the line of the word; its end if it is longer than SAID_BYTES."""
     said = b""
     with suppress(*ENDED):
         while word + b"\n" not in said and (left := deadline - time.monotonic()) > 0:

@@ -1,10 +1,12 @@
 """The messages to the machine's runner, and its answers: bytes and values only.
 
-An order is a line of words; that of a run is followed by the script, the attributes as JSON, and their tree, and by the
-token: where that does not come, nothing is run. Answers are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. The last argument of an
-OUTPUT or WRITTEN frame is the number of bytes of data behind it, and all that comes after FOLLOWING is data. The token is a
-random number that each channel gets at its start. Nothing that a script prints or gives back is taken for a frame, also where it
-knows the token. A script may still open the channel of a runner of its own user, as that user may do anything there.
+An order is a line of words. The order of a run is followed by the script, the attributes as JSON, their tree, and the
+token: without it, the runner runs nothing. Answers are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. The last argument of
+an OUTPUT or WRITTEN frame is the number of bytes of data behind it, and all bytes after FOLLOWING are data.
+
+The token is a random number that each channel gets at its start. The output and the attributes of a script are never
+taken for a frame, even if the script knows the token. A script may still open the channel of a runner of its own user,
+as that user may do anything there.
 """
 
 from __future__ import annotations
@@ -59,10 +61,10 @@ PROGRAMS: Final[Mapping[str, str]] = {
 EXIT_CODE: Final = 255  # the highest that a machine knows
 ENDINGS: Final = ("finished", "timeout", "flooded")  # how a run ends by itself
 FRAME_BYTES: Final = 4096  # of one frame; no runner says more
-OUTPUT_BYTES: Final = 1 << 26  # of what a run prints: the machine ends one that prints more
+OUTPUT_BYTES: Final = 1 << 26  # of a run's output: the machine ends one that prints more
 WRITTEN_BYTES: Final = 1 << 20  # of attributes given back: twice what a noderole can hold
 LINES_BYTES: Final = 4096  # a shell reads byte by byte: beyond this a program is the cheaper reader
-MOST: Final = 10**15  # of what only rises, as in records
+MOST: Final = 10**15  # of numbers that only rise, as in records
 SIZE_OF: Final = {"OUTPUT": 1, "WRITTEN": 0}  # which argument of a frame says how many bytes of data come
 MOST_OF: Final = {"OUTPUT": OUTPUT_BYTES, "WRITTEN": WRITTEN_BYTES}
 _END: Final = "end of this file"
@@ -87,7 +89,7 @@ Heard: TypeAlias = Frame | Data
 
 
 class Nonsense(ValueError):
-    """This is not what a runner says."""
+    """An answer that no runner sends."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the machine says what its runner would not: {what}")
@@ -115,12 +117,12 @@ class Ear:
         return self._owed or 0
 
     def hear(self, data: bytes) -> Iterator[Heard]:
-        """What these bytes, after all those before, come to."""
+        """The frames and data in these bytes, after all bytes before them."""
         if self._section == "FOLLOWING":
             yield Data(self._section, data)
             return
         heard, self._buffer = self._buffer + data, b""
-        begin = 0  # what stands before it has been given
+        begin = 0  # the bytes before it have been given
         while self._section != "FOLLOWING":
             if self._owed is not None:
                 taken = heard[begin : begin + self._owed]
@@ -196,15 +198,15 @@ def misnamed(order: Order) -> str | None:
 
 
 def name(order: Order) -> str:
-    """How the machine knows a run: by its role and generation, whoever orders it."""
+    """The name of a run on the machine: its role and generation, independent of the annealer."""
     return f"{order.role}@{order.generation}"
 
 
 def run(order: Order, token: str, before: int | None, offset: int | None) -> bytes:
     """The order to run.
 
-    ``before``: the lowest epoch under which the same may have been ordered already, None if that cannot be; ``offset``:
-    how many bytes of its output are known, None where this is the first order: then it is not told when it is started.
+    ``before``: the lowest epoch of an earlier order of the same, None if there can be none. ``offset``: the number of
+    known bytes of its output. It is None for the first order: then the runner does not report that it is started.
     """
     script = (order.definition.script or "").encode()
     texts = script, json.dumps(order.attributes).encode() + b"\n", tree(order.attributes)
@@ -229,14 +231,14 @@ def run(order: Order, token: str, before: int | None, offset: int | None) -> byt
 
 
 def _argument(order: Order) -> str:
-    """Whether it is a check, and what stands behind the script then."""
+    """The last word of the order: whether it is a check, and which script comes then."""
     if not order.check:
         return "-"
     return HONOURED if order.definition.check == HONOURED else "check"
 
 
 def end(order: Order) -> bytes:
-    """The order to end what runs for this noderole and generation."""
+    """The order to end the runs of this noderole and generation."""
     return f"end {order.epoch} {name(order)} {order.run}\n".encode()
 
 
@@ -247,9 +249,9 @@ def follow(order: Order, run: str, offset: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def installer() -> tuple[str, str]:
-    """What installs the runner in a state directory, and the name under which it does.
+    """The script that installs the runner in a state directory, and the name of the installed runner.
 
-    Under that name stands a whole one or none, also where the disk fills up or the power fails meanwhile.
+    Under that name stands a whole runner or none, also if the disk fills up or the power fails during the installation.
     """
     texts = {program: files("nodepool_ocb.jigs.ssh").joinpath(file).read_text() for program, file in PROGRAMS.items()}
     digest = hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:16]

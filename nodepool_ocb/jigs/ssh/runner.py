@@ -14,7 +14,7 @@ from nodepool_ocb.jigs.ssh.protocol import Ear, Frame, Heard, Nonsense, OutOfRan
 CHUNK_BYTES: Final = 65536
 NOISE_BYTES: Final = 1 << 20  # that a login may print, and a shell complain of
 LAST_WORDS_BYTES: Final = 1000
-OWED_SECONDS: Final = 30.0  # without a byte of what was announced: what the runner read has shrunk meanwhile
+OWED_SECONDS: Final = 30.0  # without a byte of the announced data: the runner's file has shrunk meanwhile
 FRAMES: Final = 100  # in answer to one order; a runner needs six
 
 
@@ -74,7 +74,7 @@ class Runner:
         return self._channel.recv_ready()
 
     def close(self) -> None:
-        """What runs on the machine goes on."""
+        """Close the channel; processes on the machine continue."""
         shut(self._channel)
 
     def _greet(self, state_dir: str, timeout_seconds: float) -> None:
@@ -91,7 +91,7 @@ class Runner:
         raise Broken(f"no runner within {timeout_seconds:g} s{self._said()}")
 
     def _is_answer(self, heard: Heard) -> bool:
-        """False for noise: what a login prints, and what the shell complains of. Raises Nonsense for too much of either."""
+        """False for noise: the output of a login and errors of the shell. Raises Nonsense for too much of either."""
         if isinstance(heard, Frame):
             self._frames += 1
             if self._frames > FRAMES:

@@ -19,7 +19,7 @@ NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.E
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """What becomes what."""
+    """A file and its place on the machine."""
 
     src: str
     dst: str

@@ -33,7 +33,7 @@ AGAIN_SECONDS: Final = 0.5
 VERDICT_SECONDS: Final = 10.0  # until the run has ended after it
 CHUNK_BYTES: Final = 1 << 16
 NOISE_BYTES: Final = 1 << 20  # that a login may print
-SAID_BYTES: Final = 4096  # of what rsync says here, that goes into the run's output
+SAID_BYTES: Final = 4096  # of rsync's output here, for the run's output
 CARRY: Final = Path(__file__).with_name("carry.sh")
 
 _WHERE: Final = (
@@ -41,7 +41,7 @@ _WHERE: Final = (
     "f=$d/runs/$k; p=$f.push.$t; umask 077; "
 )
 #: Reads the state directory, the run's key, a token, an epoch and a mark, each a line. Holds both ends of the pipes until
-#: the run has opened its own, so that nobody waits for somebody who is gone. Then prints the mark, and carries.
+#: the run has opened its own, so that no end waits for an ended process. Then prints the mark, and carries.
 CALL: Final = (
     f"exec sh -c '{_WHERE}"
     "IFS= read -r e; IFS= read -r m; n=0; "
@@ -60,7 +60,7 @@ class Push:
     """A context manager: pushes, again where need be, until it is left; nothing of it lives then."""
 
     def __init__(self, order: Order, link: Link, state_dir: str, timeout_seconds: float, words: Sequence[str]) -> None:
-        """``words``: what stands between rsync and the place where things go, which is the run's own directory."""
+        """``words``: the arguments of rsync before the destination, which is the run's own directory."""
         self._order, self._link, self._words = order, link, words
         self._state_dir, self._timeout_seconds = state_dir, timeout_seconds
         self._over = threading.Event()
@@ -99,7 +99,7 @@ class Push:
             self._over.wait(pause)
 
     def _push(self, token: str) -> bool:
-        """Whether the run was told how it ended; raises Broken, or what a connection raises when it is over."""
+        """Whether the run got the result of rsync; raises Broken, or the exception of a connection that is over."""
         channel = self._link.channel(CALL, self._timeout_seconds)
         with ExitStack() as stack:
             stack.callback(shut, channel)
@@ -121,7 +121,7 @@ class Push:
         return f"{self._state_dir}\n{protocol.name(self._order)}\n{token}\n".encode()
 
     def _called(self, channel: Any, mark: str) -> bytes:
-        """Waits until the run takes the call; gives what has come after the mark."""
+        """Wait until the run takes the call; gives the bytes after the mark."""
         heard, wanted = b"", f"\n{mark}\n".encode()
         deadline = time.monotonic() + CALL_SECONDS
         while wanted not in heard:
@@ -137,7 +137,7 @@ class Push:
         return heard.partition(wanted)[2]
 
     def _transferred(self, channel: Any, early: bytes) -> tuple[int, bytes]:
-        """Exit code and words of this host's rsync, whose talk goes over the channel."""
+        """Exit code and last output of this host's rsync, which talks over the channel."""
         with ExitStack() as ours, ExitStack() as its:
             from_rsync, to_jig = _pipe(ours, its)
             from_jig, to_rsync = _pipe(its, ours)
@@ -185,7 +185,7 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[BinaryIO, BinaryIO]:
 
 
 def _send(from_rsync: BinaryIO, channel: Any) -> None:
-    """Where the channel is over, so is this end: who writes to it ends by that."""
+    """Send rsync's bytes to the channel. If the channel is over, close the pipe, so that its writer ends."""
     with from_rsync, suppress(*ENDED):
         while data := from_rsync.read(CHUNK_BYTES):
             channel.sendall(data)
@@ -193,7 +193,7 @@ def _send(from_rsync: BinaryIO, channel: Any) -> None:
 
 
 def _receive(channel: Any, to_rsync: BinaryIO, early: bytes) -> None:
-    """At the end of what comes rsync's remote shell ends, which it waits for."""
+    """Write the channel's bytes to the pipe. At their end, rsync's remote shell ends, and rsync waits for that."""
     with to_rsync, suppress(*ENDED):
         data = early
         while data or (data := channel.recv(CHUNK_BYTES)):

@@ -1,7 +1,7 @@
-"""Jig task-reboot: done when the machine has booted, and lets us in again.
+"""Jig task-reboot: done when the machine has booted, and accepts our login again.
 
-The script only notes which boot it is and has the machine boot soon after; it has ended by then. What is waited for is
-another boot than the one that it noted. That is asked over new connections, and may take the order's whole time.
+The script records the id of the present boot and lets the machine reboot soon after. It has ended by then. The jig
+waits for another boot id than the recorded one. It asks over new connections, for at most the order's time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nodepool_ocb.jigs.tasks.task import Task, TaskJig, concluded, program, task
 from nodepool_ocb.model.records import Json
 
 POLL_SECONDS: Final = 1.0
-#: Prints the boot, and what the program reboot complained of, in the file that is to be its last word.
+#: Prints the boot, and the complaints of the program reboot, from the file that is the last argument.
 ASK: Final = (
     "exec sh -c '"
     "read -r boot </proc/sys/kernel/random/boot_id; IFS= read -r stat </proc/1/stat; set -- ${stat##*) }; "
@@ -104,7 +104,7 @@ class RebootJig(TaskJig):
 
 
 def _written(attributes: dict[str, Json]) -> tuple[str, str]:
-    """What the script gave back: the boot that it noted, and where complaints go."""
+    """The values that the script gave back: the recorded boot id, and the file of complaints."""
     written = attributes.get("task")
     held = written if isinstance(written, dict) else {}
     return str(held.get("booted_from", "")), str(held.get("said", ""))

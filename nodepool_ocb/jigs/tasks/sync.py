@@ -1,7 +1,8 @@
-"""Jig task-sync: a directory becomes one on the machine, by rsync.
+"""Jig task-sync: makes a directory on the machine equal to a source, by rsync with ``--delete``: files that the source
+lacks are deleted on the machine.
 
-A directory of the annealer's host, which is the admin node then, is pushed; ``rsync://HOST/...`` is fetched by the
-machine itself.
+A directory of the annealer's host, which is the admin node then, is pushed. The machine itself fetches
+``rsync://HOST/...``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from nodepool_ocb.tasks.tasklist import Kind
 class Sync(msgspec.Struct, frozen=True):
     """Its parameters."""
 
-    src: str  # with "/" at its end: what is in it; without: itself
+    src: str  # with "/" at its end: its contents; without: itself
     dst: str
 
 

@@ -1,7 +1,7 @@
-"""What the jigs of all kinds of tasks have in common: an order's parameters become a script, which jig script runs.
+"""The common part of the jigs of all kinds of tasks: an order's parameters become a script, which jig script runs.
 
-So a task is fenced, attached to, adopted and ended as any script is. It gives no attributes back. A line of its output that
-begins with ``task:`` and is the last such is the reason of its failure.
+So a task is fenced, attached to, adopted and ended as any script is. It gives no attributes back. If it fails, the last
+line of its output that begins with ``task:`` is the reason, except after a time-out.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Lacking(Exception):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What an order says of a task."""
+    """The parameters of a task in an order."""
 
-    parameters: Mapping[str, Json]  # of the list, and what differs on this node
+    parameters: Mapping[str, Json]  # of the list, and those that differ on this node
     uid: str
-    noop: bool  # say what would be done, and change nothing
+    noop: bool  # report the changes, and make none
     once: str  # names this task of this run of its list, under whatever claims it is tried
 
     def shaped(self, kind: Kind, shape: type[Shape]) -> Shape:
-        """The parameters, with the defaults of their kind; raises Refused where one is missing, or not what it should be."""
+        """The parameters, with the defaults of their kind; raises Refused if one is missing or has a wrong type."""
         try:
             return msgspec.convert({**DEFAULTS[kind], **self.parameters}, shape, strict=False)
         except msgspec.ValidationError as wrong:
@@ -66,7 +66,7 @@ class TaskJig(ScriptJig):
     """Jig script, with the script that ``text`` makes of the task."""
 
     def text(self, task: Task) -> str:
-        """What is to run on the machine. The same order must give the same text. Raises Refused or Lacking."""
+        """The script for the machine. The same order must give the same text. Raises Refused or Lacking."""
         raise NotImplementedError
 
     def prepared(self, order: Order) -> Order | Failed | Unknown:
@@ -83,7 +83,7 @@ class TaskJig(ScriptJig):
 
 
 def concluded(order: Order, outcome: Outcome) -> Outcome:
-    """The outcome of a task whose script came to this one."""
+    """The outcome of a task, from the outcome of its script."""
     if isinstance(outcome, Succeeded):
         return replace(outcome, attributes=order.attributes, written={})
     if isinstance(outcome, Failed):
@@ -94,7 +94,7 @@ def concluded(order: Order, outcome: Outcome) -> Outcome:
 
 
 def task(order: Order) -> Task:
-    """What the order says; what is missing in its attributes is as in a run of no task list."""
+    """The task of an order. Attributes that are missing count as in a run without a task list."""
     differing, facts, run = (_map(order.attributes, name) for name in ("task", "astute", "tasks"))
     parameters = {**order.definition.parameters, **_map(differing, "parameters")}
     own: dict[str, Fact] = {"uid": order.node, "fqdn": order.node, "CN_HOSTNAME": order.node}

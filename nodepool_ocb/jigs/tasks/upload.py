@@ -20,7 +20,7 @@ class Upload(Places, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A file of upload_files; what it does not say is as in the parameters."""
+    """A file of upload_files; a field that is None is as in the parameters."""
 
     dst: str
     data: str
@@ -31,7 +31,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Uploads(Places, frozen=True):
-    """The parameters of upload_files: ``files`` for every node, ``nodes`` for those whose uid they name."""
+    """The parameters of upload_files: ``files`` for every node, ``nodes`` for single nodes by their uid."""
 
     files: tuple[Entry, ...] = ()
     nodes: Mapping[str, Any] = {}  # uid → files, looked at for this node alone
