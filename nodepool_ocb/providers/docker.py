@@ -1,8 +1,8 @@
 """Driver docker: a tar becomes an image of a container engine, as `docker import` makes it.
 
-The stamp is in the image's labels, so the engine makes both at once or none. The external id is the engine's
-(``sha256:...``). The tag is ``[<repository>/]<image>:<build>-<upload>-<provider>-<key>``, which no other image ever gets. An
-image that a container uses is not deleted, by nobody's force.
+The stamp is in the image's labels, so the engine makes both together or none. The external id is the engine's
+(``sha256:...``). The tag is ``[<repository>/]<image>:<build>-<upload>-<provider>-<key>``, which no other image ever
+gets. An image that a container uses is not deleted; the driver uses no force.
 """
 
 from __future__ import annotations
@@ -136,14 +136,14 @@ class Docker:
         return sent
 
     def _answered(self, answer: str) -> Sent | Refused:
-        """What the engine's lines of JSON come to: an id, or an error that came after the status of HTTP."""
+        """The result in the engine's lines of JSON: an id, or an error that came after the status of HTTP."""
         last: dict[str, Any] = json.loads(answer.strip().splitlines()[-1])
         if "error" in last:
             return Refused(f"provider {self._name}: {last['error']}", lasting="archive/tar:" in last["error"])
         return Sent(last["status"])
 
     def _undo(self, item: Item) -> None:
-        """An image whose answer was lost on its way."""
+        """Delete the image of an upload with a lost answer."""
         with contextlib.suppress(Unavailable):
             for kept in self.list():
                 if kept.stamp == item.stamp:
@@ -164,12 +164,12 @@ class Docker:
     def _refused(self, error: Exception) -> Refused:
         """The refusal that an error of the library means."""
         text = getattr(error, "explanation", None) or str(error)
-        broken = "archive/tar:" in text  # how the engine begins what it says of a file that is no tar
+        broken = "archive/tar:" in text  # the engine's message about a file that is no tar
         return Refused(f"provider {self._name}: {text}", lasting=broken or _status(error) in (400, 401, 403))
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What talking to an engine may raise."""
+    """The exceptions of a conversation with an engine."""
     import docker
     import requests
 

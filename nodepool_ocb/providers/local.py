@@ -1,8 +1,8 @@
 """Driver local: images are copied into a directory. For laboratories, and to see uploads without a cloud.
 
 ``<external_name>.<format>`` is the image; beside it ``<external_name>.<format>.json`` holds the stamp. The stamp is
-written before the copy begins and goes after it, so whatever lies in the directory is found by ``list``. The image
-bears its name only when it is whole and on the disk. Its copy is one of its own: no link, no shared blocks.
+written before the copy begins and deleted after the image, so ``list`` finds each file that was begun. The image bears
+its name only when it is whole and on the disk. It is a copy of its own: no link, no shared blocks.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ OPTIONS: Final[Json] = {
     "required": ["directory"],
     "additionalProperties": False,
 }
-GRACE_SECONDS: Final = 3600.0  # after which a temporary file that nobody writes to is a leftover
+GRACE_SECONDS: Final = 3600.0  # after which a temporary file without writes is a leftover
 PART: Final = ".part"
 SIDE_BYTES: Final = 1 << 20
 
 
 class _Side(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file beside an image says."""
+    """The contents of the file beside an image."""
 
     external_name: str
     stamp: dict[str, str]
@@ -146,7 +146,7 @@ class Local:
             with part.open("wb") as file:
                 file.write(msgspec.json.format(msgspec.json.encode(side)) + b"\n")
                 os.fsync(file.fileno())
-            os.link(part, final)  # unlike a renaming, this takes no name away from anybody
+            os.link(part, final)  # unlike a renaming, this replaces no file
         except FileExistsError:
             if _stamp_of(final) != item.stamp:
                 return Refused(f"{final} is somebody else's; look who writes to this directory besides", lasting=True)
@@ -185,7 +185,7 @@ def _plain(name: str) -> bool:
 
 
 def _side(path: Path) -> _Side | None:
-    """What a file beside an image says; None when it is none of ours."""
+    """The contents of a file beside an image; None if the file is not ours."""
     try:
         return msgspec.json.decode(files.read(path, SIDE_BYTES), type=_Side)
     except (OSError, msgspec.DecodeError):
@@ -208,6 +208,6 @@ def _kept(path: Path) -> Kept | None:
 
 
 def _remove_if_old(entry: os.DirEntry[str]) -> None:
-    with contextlib.suppress(OSError):  # somebody else removed it
+    with contextlib.suppress(OSError):  # another process removed it
         if entry.stat().st_mtime < time.time() - GRACE_SECONDS:
             os.unlink(entry.path)

@@ -1,7 +1,7 @@
-"""Driver openstack: images of Glance, by way of openstacksdk; who and where is said in clouds.yaml, as for Nodepool.
+"""Driver openstack: images of Glance, by way of openstacksdk; clouds.yaml has the cloud and the user, as for Nodepool.
 
-The stamp is among the image's properties, set as the image is created, before its data. A call whose answer was lost
-may have made an image nonetheless; it is looked for by its name and stamp, and deleted.
+The stamp is among the image's properties, set as the image is created, before its data. A call with a lost answer may
+have made an image nonetheless; the driver searches for it by name and stamp, and deletes it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ANSWER_SECONDS: Final = 60.0  # that the cloud may take to answer, but for an up
 LOOK_SECONDS: Final = 1.0  # between two looks at an image that the cloud still works on
 ONCE: Final = {"connect_retries": 0, "image_status_code_retries": 0}  # nothing is left of a file that was read
 UNDER_WAY: Final = ("queued", "saving", "uploading", "importing")
-LASTING: Final = (400, 401, 403, 404, 405, 413)  # what these say about a request is true tomorrow
+LASTING: Final = (400, 401, 403, 404, 405, 413)  # a repetition would get the same status
 
 
 class OpenStack:
@@ -140,7 +140,7 @@ class OpenStack:
     def _create(self, cloud: Connection, item: Item, stream: Stream) -> str:
         image: Any = cloud.image.create_image(
             item.external_name,
-            data=cast(Any, stream),  # openstacksdk says bytes, and takes what can be read
+            data=cast(Any, stream),  # openstacksdk declares bytes, and takes any readable object
             disk_format=item.format,
             container_format="bare",
             md5=item.md5,
@@ -168,7 +168,7 @@ class OpenStack:
             item.stop.wait(LOOK_SECONDS)
 
     def _undo(self, item: Item) -> None:
-        """Delete what bears the item's name and stamp; what the cloud does not answer about now, ``list`` tells later."""
+        """Delete images with the item's name and stamp. If the cloud does not answer now, ``list`` finds them later."""
         found = self._asked(lambda cloud: [*cloud.image.images(name=item.external_name)])
         if isinstance(found, Refused):
             return
@@ -178,7 +178,7 @@ class OpenStack:
                 self.delete(kept.external_id, item.stamp)
 
     def _asked(self, question: Callable[[Connection], Any]) -> Any:
-        """What the cloud says to a question, or Refused."""
+        """The cloud's answer to a question, or Refused."""
         try:
             with self._cloud(ANSWER_SECONDS) as cloud:
                 return question(cloud)
@@ -213,7 +213,7 @@ class OpenStack:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What openstacksdk may raise, and the libraries that it lets through."""
+    """The exceptions of openstacksdk, and of the libraries that it lets through."""
     from keystoneauth1.exceptions import ClientException
     from openstack.exceptions import SDKException
     from requests import RequestException
@@ -222,7 +222,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What an error is about: openstacksdk wraps those of an upload in one that knows neither status nor kind."""
+    """The cause of an error: openstacksdk wraps those of an upload in one without status and kind."""
     while type(error).__name__ == "SDKException" and error.__cause__ is not None:
         error = error.__cause__
     return error

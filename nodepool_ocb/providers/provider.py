@@ -1,8 +1,8 @@
-"""What every driver of a provider is: an image's file goes in, what the provider calls it comes out.
+"""The contract of every driver of a provider: it takes an image's file and returns the provider's id of it.
 
-What is expected, down to a provider that answers nothing, is a value: Refused says why, and whether trying again can
-help. Every external object carries a stamp from the moment that it exists, so that what a dead builder left is found by
-``list``. An object is only touched by who knows its whole stamp. A driver is named by an entry point of the group
+Expected faults are values, also a provider that does not answer: Refused has the reason, and whether a repetition can
+help. Every external object carries a stamp from its creation on, so ``list`` finds the objects that a dead builder
+left. An object is changed only by a caller that has its whole stamp. A driver is named by an entry point of the group
 ``nodepool_ocb.providers``: docs/providers.md.
 """
 
@@ -34,8 +34,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     file: Path
     format: str
-    stamp: Stamp  # whose object it becomes
-    external_name: str  # what it is to be called: by its stamp, or as the provider's configuration says
+    stamp: Stamp  # of the object that it becomes
+    external_name: str  # its name there: by its stamp, or as the provider's configuration says
     sha256: str
     md5: str
     size: int
@@ -45,12 +45,12 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        """What is written on the external object: the stamp, which nothing in ``meta`` may replace."""
+        """The labels of the external object: ``meta``, and the stamp, which ``meta`` cannot replace."""
         return {**self.meta, **self.stamp.labels}
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """The provider has it all; ``verify`` tells whether it is what was sent."""
+    """The provider has all bytes; ``verify`` tells whether they are correct."""
 
     external_id: str
 
@@ -74,7 +74,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     def stamped(
         external_id: str, external_name: str, labels: Mapping[str, object], since: float | None = None
     ) -> Kept | None:
-        """What ``labels`` say about an object; None when they hold no stamp."""
+        """The object with these labels; None if they hold no stamp."""
         stamp = Stamp.of(labels)
         if stamp is None:
             return None
@@ -96,8 +96,9 @@ class Uploader(Protocol):
     """A configured provider. Its methods are called from several threads at once."""
 
     def upload(self, item: Item) -> Sent | Refused:
-        """Send it, in the item's time. The file is compared with ``sha256`` on its way; when it is Refused, or is to
-        stop, what was begun is deleted again."""
+        """Send it, in the item's time. The file is compared with ``sha256`` on its way. If the upload is Refused or
+        stopped, the driver deletes the object that it began.
+        """
 
     def verify(self, external_id: str, item: Item) -> Refused | None:
         """None when the provider has it whole, under the item's stamp: size and checksum, where it can tell."""
@@ -118,7 +119,7 @@ class Driver(Protocol):
     def __call__(self, provider: Provider) -> Uploader: ...
 
     def faults(self, provider: Provider) -> list[str]:
-        """A static method: what is wrong in the provider's options, as sentences; touches nothing outside."""
+        """A static method: the faults of the provider's options, as sentences; it contacts no other system."""
 
 
 def installed() -> extensions.Found[Driver]:
@@ -127,7 +128,7 @@ def installed() -> extensions.Found[Driver]:
 
 
 def faults(provider: Provider) -> list[str]:
-    """What is wrong in a provider's driver and options, as sentences."""
+    """The faults of a provider's driver and options, as sentences."""
     points = extensions.points(GROUP)
     if provider.driver not in points:
         hint = did_you_mean(provider.driver, points)
@@ -141,8 +142,8 @@ def faults(provider: Provider) -> list[str]:
 
 
 def takes(driver: str, options: Mapping[str, Json]) -> str | None:
-    """The format that a provider takes by what its driver knows from elsewhere, as from clouds.yaml; None where it knows
-    nothing, or is not installed. Raises Invalid where the options name what is not there.
+    """The format that a provider takes, if its driver knows it from another source such as clouds.yaml. None if the
+    driver does not know it, or is not installed. Raises Invalid if the options name something that does not exist.
     """
     point = extensions.points(GROUP).get(driver)
     asked = getattr(_driver(point), "takes", None) if point is not None else None
@@ -155,7 +156,7 @@ def takes(driver: str, options: Mapping[str, Json]) -> str | None:
 
 
 def external_name(provider: Provider, stamp: Stamp, now: float) -> str:
-    """What an object is to be called: as ``image-name-format`` of an OpenStack provider says, else as its stamp does."""
+    """The name of an object: by ``image-name-format`` of an OpenStack provider, else by its stamp."""
     format = provider.options.get("image-name-format") if provider.driver == OPENSTACK else None
     if not format:
         return stamp.external_name

@@ -1,8 +1,8 @@
-"""The stamp of an external object: which attempt of which upload made it. Pure.
+"""The stamp of an external object: the attempt and the upload that made it. Pure.
 
-A cluster, a provider, an image, a build and an upload have names that may live twice: ids begin anew with each image, and a
-tree can be made anew. The ``key`` is drawn for each attempt and lives once. So two stamps are the same only if all of them is;
-``==`` is the one comparison, and nobody compares parts of two stamps to decide on an object.
+Names of clusters, providers, images, builds and uploads may occur twice: ids begin anew with each image, and a tree can
+be made anew. The ``key`` is random and drawn for each attempt. So two stamps are equal only if all their parts are
+equal. Decisions about an object compare whole stamps with ``==``, never parts of them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 
 from nodepool_ocb.images.rules import UploadView
 
-STAMP: Final = "nodepool_ocb_"  # what the names of the labels begin with: nodepool_ocb_cluster, _provider, ...
-READABLE_CHARACTERS: Final = 180  # of a name, before its key: what file systems (255 bytes) and clouds (255) take
+STAMP: Final = "nodepool_ocb_"  # the prefix of the labels: nodepool_ocb_cluster, _provider, ...
+READABLE_CHARACTERS: Final = 180  # of a name, before its key: file systems and clouds take 255 bytes
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.+~@-]")
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
-    """What an external object says about itself, on labels, properties, or in a file beside it."""
+    """The identity of an external object, on labels, properties, or in a file beside it."""
 
     cluster: str  # the id of the cluster whose record names it
     provider: str  # as the configuration calls it
@@ -50,7 +50,7 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def external_name(self) -> str:
-        """What the object is called by us: for people, cut where it is long, and by its key never that of another object.
+        """The name that this project gives to the object: readable, cut if it is long, and unique by its key.
 
         >>> Stamp(cluster="c", provider="west", image="jammy", build="0000000001", upload="0000000000", key="5f0c").external_name
         'jammy-0000000001-0000000000-west-5f0c'
@@ -60,7 +60,9 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stamp_of(image: str, upload: UploadView) -> Stamp:
-    """The stamp on what the newest attempt made. The cluster is the record's: records may have come from another one."""
+    """The stamp on the object of the newest attempt. The cluster is the record's: records may have come from another
+    one.
+    """
     record = upload.record
     return Stamp(
         cluster=record.cluster,

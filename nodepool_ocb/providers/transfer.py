@@ -1,8 +1,8 @@
-"""A file on its way to a provider: read once, compared with its checksum, given up when stopped or out of time; and the
+"""A file on its way to a provider: read once, compared with its checksum, stopped on request or out of time. Also the
 pace at which a provider is asked.
 
-``Stream`` is what the file looks like to whoever sends it. ``attended`` does the sending, and returns in time even
-where the other side falls silent in the midst of an answer.
+``Stream`` is the file as its sender sees it. ``attended`` sends it, and returns in time even if the provider falls
+silent in an answer.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class GivenUp(Exception):
 class Stream:
     """An item's file, to be read once from begin to end; a context manager.
 
-    Its last block is given only when the whole file was what its checksum says: a provider never has all of a file that
-    changed. It has a length, so that clients of HTTP announce it. ``fault`` says why it was given up; clients wrap what
-    a stream raises.
+    Its last block is given only if the whole file has its checksum: a provider never gets all of a file that changed.
+    It has a length, so that clients of HTTP announce it. ``fault`` has the reason of a stop; clients wrap the
+    exceptions of a stream.
     """
 
     def __init__(self, item: Item) -> None:
@@ -126,10 +126,10 @@ def why_give_up(item: Item, deadline: float) -> Refused | None:
 
 
 def attended(item: Item, send: Callable[[], Sent | Refused], undo: Callable[[], None]) -> Sent | Refused:
-    """What ``send`` gives, or Refused soon after the item is to stop or its time is over.
+    """The result of ``send``, or Refused soon after the item is stopped or its time is over.
 
-    A ``send`` that has not ended by then goes on in its thread, for as long as its own time-outs let it; ``undo`` takes
-    away what it made, now and once more when it ends.
+    If ``send`` has not ended by then, it continues in its thread until its own time-outs end it. ``undo`` deletes the
+    object that it made, now and again when it ends.
     """
     deadline = time.monotonic() + item.timeout_seconds
     sending = _Sending(send, undo)
@@ -144,7 +144,7 @@ def attended(item: Item, send: Callable[[], Sent | Refused], undo: Callable[[], 
     if sending.abandon():
         undoing = threading.Thread(target=undo, name="undoing", daemon=True)
         undoing.start()
-        undoing.join(GRACE_SECONDS)  # whoever is silent may be so here too
+        undoing.join(GRACE_SECONDS)  # a silent provider may be silent here too
         return refused
     return sending.result()
 
@@ -160,7 +160,7 @@ class _Sending(threading.Thread):
     def run(self) -> None:
         try:
             outcome: Sent | Refused | BaseException = self._send()
-        except BaseException as error:  # for whoever waits
+        except BaseException as error:  # raised again for the waiting thread
             outcome = error
         with self._lock:
             self._outcome = outcome
@@ -168,7 +168,7 @@ class _Sending(threading.Thread):
             self._undo()
 
     def abandon(self) -> bool:
-        """Whether it still went on, and now takes away what it makes."""
+        """Whether the sending still continues; then it deletes its object at its end."""
         with self._lock:
             self._abandoned = self._outcome is None
             return self._abandoned
