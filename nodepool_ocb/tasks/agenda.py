@@ -1,8 +1,7 @@
-"""What a node is to do in a run, as the seed's "Data model impact" lists it: its tasks with priorities, by which they follow one
-another.
+"""The tasks of a node in a run, with priorities that give their order, as in the seed's "Data model impact".
 
-Of two tasks of a node that the plan orders, the later one has the higher priority; those of one priority are not ordered. It is
-the order in the whole plan that counts, over stages and other nodes, too. Pure, in time linear in the plan.
+If the plan orders two tasks of a node, the later one has the higher priority. Tasks of one priority are not ordered. The order
+is that of the whole plan, through stages and other nodes, too. Pure, in time linear in the plan.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from nodepool_ocb.tasks.plan import Plan
 from nodepool_ocb.tasks.tasklist import ORDER_ONLY, Task, TaskList
 
 STEP: Final = 100  # from one priority to the next
-PARAMETER_BYTES: Final = 4096  # as JSON; what is larger, as the text of a file, is left out
+PARAMETER_BYTES: Final = 4096  # as JSON; larger ones, such as the text of a file, are left out
 
 _encode = msgspec.json.Encoder().encode
 

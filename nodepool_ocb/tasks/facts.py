@@ -1,8 +1,7 @@
-"""What a run gives to its nodes, as Fuel's astute.yaml has it: ``common`` once for all of them, ``of_node`` for each.
+"""The facts that a run gives to its nodes, as in Fuel's astute.yaml: ``common`` once for all of them, ``of_node`` for each.
 
-The settings of the deployment stand at the top, and so every task of the deployment sees all of them, secrets included. What is
-made here goes before settings of the same name, where a node depends on it: ``uid``, ``roles``, ``nodes`` ... Pure; what is
-given is not changed.
+The settings of the deployment stand at the top, so every task of the deployment sees all of them, secrets included. Facts of a
+node that are made here win over settings of the same name: ``uid``, ``roles``, ``nodes`` ... Pure; arguments are not changed.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from nodepool_ocb.tasks.yamltext import dumped
 
 COMMON_BYTES: Final = 200 * 1024  # as JSON
 NODE_BYTES: Final = 400 * 1024
-NODES_BYTES: Final = 100 * 1024  # of ``nodes``, which is left out above
-MODE: Final = "ha_compact"  # of a deployment whose settings say nothing
-TASKS: Final = "tasks"  # the fact that no condition sees: it comes from the plan that they make
+NODES_BYTES: Final = 100 * 1024  # of ``nodes``; a longer one is left out
+MODE: Final = "ha_compact"  # the mode of a deployment without that setting
+TASKS: Final = "tasks"  # the fact that no condition sees: it comes from the plan
 
 _encode = msgspec.json.Encoder().encode
 
@@ -35,7 +34,7 @@ class ClusterStatus(StrEnum):
     DEPLOYMENT = "deployment"  # it is under way
     OPERATIONAL = "operational"  # it succeeded
     ERROR = "error"  # it failed
-    STOPPED = "stopped"  # somebody stopped it
+    STOPPED = "stopped"  # a person stopped it
 
 
 #: The state of the newest run → the deployment's status; every other state is one of a run that is under way.
@@ -61,7 +60,7 @@ def models(
     members_of_run: Sequence[Member],
     members_of_cluster: Iterable[Member],
 ) -> Models:
-    """What conditions over settings and ``api`` see. Admin nodes are no nodes of a run, and count by their roles alone."""
+    """The facts for conditions over settings and ``api``. Admin nodes are no nodes of a run, and count by their roles alone."""
     return Models(
         settings=settings,
         cluster={"status": str(status), "mode": settings.get("deployment_mode", MODE)},
@@ -77,9 +76,10 @@ def common(
     members: Sequence[Member],
     addresses: Mapping[str, Mapping[str, str]],
 ) -> dict[str, Json]:
-    """What every node of the run is given. ``members``: all of the deployment, with their roles in this run.
+    """The facts of every node of the run. ``members``: all of the deployment, with their roles in this run.
 
-    ``addresses``: fqdn → ``addresses_of`` it. Raises Invalid where it is too large.
+    ``addresses``: fqdn → its ``addresses_of``. Raises Invalid if the facts are too large. ``nodes`` is left out if it is above
+    ``NODES_BYTES``.
     """
     master = next((addresses.get(member.name, {}) for member in members if member.admin), {})
     facts: dict[str, Json] = {"deployment_id": deployment, "deployment_mode": MODE}
@@ -95,7 +95,7 @@ def common(
 
 
 def of_node(member: Member, addresses: Mapping[str, Mapping[str, str]]) -> dict[str, Json]:
-    """What this node alone is given, but for its ``tasks``."""
+    """The facts of this node alone, without its ``tasks``."""
     return {
         **_identity(member),
         "roles": list(member.roles),
@@ -108,7 +108,7 @@ def of_node(member: Member, addresses: Mapping[str, Mapping[str, str]]) -> dict[
 def given(
     common: Mapping[str, Json], members: Iterable[Member], addresses: Mapping[str, Mapping[str, str]]
 ) -> Callable[[Member | None], Facts]:
-    """What conditions see of each of these members, which have their roles in this run; of None what all nodes have."""
+    """The facts that conditions see of each of these members, with their roles in this run; for None those of all nodes."""
     own = {member.name: of_node(member, addresses) for member in members}
     return lambda member: Facts(common=common, node=own[member.name] if member else {})
 
@@ -130,7 +130,7 @@ def as_yaml(facts: Mapping[str, Json]) -> str:
 
 
 def names_of_all(common: Mapping[str, Json]) -> dict[str, str]:
-    """What ``{NAME}`` in parameters stands for that is the same on every node, as far as it is known.
+    """The values for ``{NAME}`` in parameters that are the same on every node, as far as they are known.
 
     ``CN_HOSTNAME`` is the host name in the public certificate, if the settings have one.
     """

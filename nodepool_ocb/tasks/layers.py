@@ -1,4 +1,4 @@
-"""A release's list, and a deployment's own above it: who has an id there replaces the whole entry of that id."""
+"""A release's list, and a deployment's own above it: an entry of the deployment replaces the whole entry of the same id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def named(root: str, texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def merged(layers: Sequence[Sequence[Entry]]) -> list[Entry]:
-    """The entries of all layers, the lowest first. One whose id is there below takes its place; others follow."""
+    """The entries of all layers, the lowest first. An entry replaces a lower one of the same id, in its place; others follow."""
     found: dict[str, Entry] = {}
     for layer in layers:
         for entry in layer:

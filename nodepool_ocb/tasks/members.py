@@ -1,7 +1,7 @@
-"""Which nodes a task list means: those of a deployment, as members, in listing order; and those of them that a person names.
+"""The nodes of a task list: those of a deployment, as members, in listing order; and those of them that a person names.
 
-A node's roles are its tags, and its uid is its label ``uid``, else its FQDN. Listing order is that in which a person names
-nodes, else that of the uids, whose numbers count by their values. Admin nodes are members, too: those of the deployment,
+A node's roles are its tags, and its uid is its label ``uid``, else its FQDN. Listing order is the order in which a person names
+nodes, else that of the uids, which count by value if they are numbers. Admin nodes are members, too: those of the deployment,
 or of the nearest one above it that has any.
 """
 
@@ -58,9 +58,9 @@ def _upwards(world: World, deployment: str | None) -> Iterator[str]:
 
 
 def chosen(everyone: Sequence[Member], names: Iterable[str]) -> list[Member]:
-    """Those that are named by uid, FQDN or first part of it, each once, in this order, and then the admin nodes.
+    """The members named by uid, FQDN or its first part, each once, in this order, and then the admin nodes.
 
-    Everyone where nobody is named. Raises NotFound, and Conflict where a first part is that of several.
+    All members if ``names`` is empty. Raises NotFound for an unknown name, and Conflict for a first part that several have.
     """
     short: dict[str, list[str]] = {}
     for each in everyone:
@@ -81,7 +81,7 @@ def chosen(everyone: Sequence[Member], names: Iterable[str]) -> list[Member]:
 
 
 def warnings(world: World, found: Iterable[Member]) -> Iterator[str]:
-    """A sentence for each member whose tasks would wait: it is not alive, or not available."""
+    """A sentence for each member with tasks that would wait, because it is not alive or not available."""
     for each in found:
         node = world.nodes[each.name].record
         if node is not None and not (node.alive and node.available):

@@ -31,13 +31,16 @@ from nodepool_ocb.tasks.plan import Member, Plan
 from nodepool_ocb.tasks.substitution import substituted
 from nodepool_ocb.tasks.tasklist import TaskList
 
-COMMON: Final = "common"  # in the place of a node's name: what all nodes are given
+COMMON: Final = "common"  # in the place of a node's name: the facts of all nodes
 NODE_BYTES: Final = 480 * 1024  # of a node's facts and computed parameters, as JSON
 
 
 class Outfit:
-    """``tasks``: the list with the facts that are the same everywhere in its texts; ``members``: all nodes of the deployment,
-    with their roles in this run; ``common``: what all of them are given. Raises Invalid where that is too large.
+    """The inputs that a run gives to its nodes.
+
+    ``tasks`` is the list with the facts that are the same everywhere in its texts. ``members`` are all nodes of the
+    deployment, with
+    their roles in this run. ``common`` are the facts that all of them have. Raises Invalid if these are too large.
     """
 
     def __init__(

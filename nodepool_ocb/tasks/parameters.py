@@ -1,4 +1,4 @@
-"""The parameters of a task as whoever runs it gets them: with the defaults of its kind, under one name each.
+"""The parameters of a task as its jig gets them: with the defaults of its kind, under one name each.
 
 ``timeout`` and ``interval`` are seconds; ``retries`` are attempts after the first, ``interval`` is the pause before each.
 """

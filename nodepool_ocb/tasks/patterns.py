@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from re import _constants as ops  # type: ignore[attr-defined]  # no public module says what an expression is made of
+from re import _constants as ops  # type: ignore[attr-defined]  # no public module has the parts of an expression
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +23,7 @@ WAYS: Final = (LONGEST + 1) ** 3  # three times "anything" in a row
 Matcher: TypeAlias = Callable[[str], bool]
 
 _ONE_WAY: Final = frozenset({ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN, ops.AT, ops.CATEGORY})
-_ODD: Final = re.compile(r"[\^$*+?()\[\]|\\]|\.\*")  # what stands in expressions, and in no name
+_ODD: Final = re.compile(r"[\^$*+?()\[\]|\\]|\.\*")  # signs of expressions that no name has
 
 
 def is_pattern(text: str) -> bool:
@@ -130,7 +130,7 @@ def _ways_of(op: Any, value: Any) -> int:
 
 
 def _ways_of_repeat(least: int, most: int, body: Any) -> int:
-    """What has several ways, or no length, has them again each time."""
+    """The number of ways in which a repetition matches: a body with several ways, or without length, multiplies them."""
     least, most = min(least, LONGEST), min(most, LONGEST)
     ways = _ways(body)
     if ways == 1 and body.getwidth()[0] > 0:

@@ -1,8 +1,8 @@
-"""A plan: which task runs on which node, and after what. A graph in columns, for millions of edges.
+"""A plan: the tasks of each node, and their order. A graph in columns, for millions of edges.
 
 A *vertex* is a number: the instance of the task ``tasks[task_of[v]]`` on the node ``nodes[node_of[v]]``. Stages and barriers
-are on the deployment's virtual node, whose name is ``VIRTUAL``; it is the last of ``nodes``. A barrier stands for n x m
-edges: everything before it, then everything after it. Vertices have no order among themselves; edges have no circle.
+are on the deployment's virtual node, with the name ``VIRTUAL``; it is the last of ``nodes``. A barrier stands for n x m edges:
+all vertices before it, then all after it. Vertices have no order among themselves; edges have no circle.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run does. ``parents[v]`` are the vertices before v, each once, in no order."""
+    """The plan of a run. ``parents[v]`` are the vertices before v, each once, in no order."""
 
     nodes: tuple[str, ...]
     tasks: tuple[str, ...]  # ids of tasks, and names of barriers, which no task has: "barrier.17", "controller.chunk-2"
@@ -47,7 +47,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     barriers: frozenset[int] = frozenset()  # positions in ``tasks``
     bears: Mapping[int, Bears] = {}  # of barriers, where a group tolerates failures; SOME where nothing is said
     skipped: Mapping[int, str] = {}  # vertex → why it is not run; it keeps its place
-    parameters: Mapping[int, Mapping[str, Json]] = {}  # vertex → what is other than in its task
+    parameters: Mapping[int, Mapping[str, Json]] = {}  # vertex → the parameters that differ from those of its task
     roles: Mapping[str, tuple[str, ...]] = {}  # node → the roles that it has in this run, primaries among them
 
     def __len__(self) -> int:

@@ -1,11 +1,11 @@
-"""Task lists (seed 002): Fuel's documents, and ours beside them, to tasks.
+"""Task lists (seed 002): Fuel's documents, and those of this product, to tasks.
 
 A list is made of files, each a YAML list of entries; a directory stands for every ``tasks.yaml`` below it. A deployment's own
 list may lie above its release's (``layers``). Every fault of every file is reported at once, with file, line and path.
 
-``lenient`` reads all that Fuel read: of a key that is there twice the last value counts, unknown keys are left out, and a name
-that exists nowhere is no relation between nodes; each is a warning. A setting that is not there is null
-in conditions. ``compat_prefix`` lets patterns match the beginnings of names, as Fuel's did. docs/tasks.md has the keys.
+``lenient`` reads all that Fuel read, with a warning for each oddity. Of a key that is there twice the last value counts. Unknown
+keys are left out. A name that exists nowhere is no relation between nodes. A missing setting is null in conditions.
+``compat_prefix`` lets patterns match the beginnings of names, as Fuel's did. docs/tasks.md has the keys.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Files(msgspec.Struct, frozen=True):
 
     root: str
     texts: Mapping[str, str]
-    warnings: tuple[str, ...] = ()  # what was left out
+    warnings: tuple[str, ...] = ()  # files that were left out
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -52,8 +52,8 @@ class Reading(msgspec.Struct, frozen=True):
 def files(source: Path) -> Files:
     """The files of a directory, or one file, which is then called ``tasks.yaml``.
 
-    Links are followed as long as they do not lead out of the directory. Raises NotFound where there is nothing to read,
-    Invalid for what cannot be read or is too much.
+    Links are followed as long as they do not lead out of the directory. Raises NotFound if there is no such file. Raises Invalid
+    for a file that cannot be read, and for too many or too large files.
     """
     if not source.exists():
         raise NotFound(f"{source} does not exist")
@@ -85,7 +85,7 @@ def _below(root: Path) -> tuple[list[Path], list[Path]]:
         for path in _inside(pending.pop()):
             if path.is_symlink() and not _leads_to(path, root.resolve()):
                 left_out += [path] * (path.name == FILE or path.is_dir())
-            elif path.is_dir() and not path.is_symlink():  # what a link leads to is found where it is
+            elif path.is_dir() and not path.is_symlink():  # the target of a link is found in its own place
                 pending.append(path)
             elif path.name == FILE and path.is_file():
                 found.append(path)

@@ -1,7 +1,7 @@
-"""Which part of a plan is run: ``--tasks``, ``--skip``, ``--start`` and ``--end``. The rest is skipped, and keeps its place.
+"""The part of a plan to run: ``--tasks``, ``--skip``, ``--start`` and ``--end``. The rest is skipped, and keeps its place.
 
-Each name is that of a task, a stage or a group, or TASK/NODES: the instances on these nodes only, as in ``netconfig/1,3-5``;
-nodes are uids, ranges of uids that are numbers, or FQDNs. Pure.
+Each name is that of a task, a stage or a group, or TASK/NODES: the instances on these nodes only, as in ``netconfig/1,3-5``.
+Nodes are uids, ranges of uids that are numbers, or FQDNs. Pure.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _RANGE: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """What people ask for. Nothing at all means everything."""
+    """The request of a person. Without any names everything is selected."""
 
     tasks: tuple[str, ...] = ()  # these alone
     skip: tuple[str, ...] = ()  # not these
-    start: tuple[str, ...] = ()  # these, and what needs them
-    end: tuple[str, ...] = ()  # these, and what they need; with start: what is on a way from start to end
+    start: tuple[str, ...] = ()  # these, and those that need them
+    end: tuple[str, ...] = ()  # these, and those that they need; with start: those on a way from start to end
 
     def __bool__(self) -> bool:
         return bool(self.tasks or self.skip or self.start or self.end)
@@ -120,7 +120,7 @@ def _mark_above(board: Board, ends: Iterable[int], marks: list[int]) -> None:
 
 
 class _Names:
-    """Finds what names mean, and notes each that means nothing."""
+    """Finds the vertices that names mean, and notes each name without a meaning."""
 
     def __init__(self, board: Board) -> None:
         self._board = board

@@ -1,8 +1,7 @@
 """Facts in the texts of a task's parameters: ``{CLUSTER_ID}`` becomes its value.
 
-Only the facts that are named are put in, wherever texts stand in lists and mappings, and never in keys. What else is in
-braces stays as it is: unknown names, ``{{...}}``, the ``${...}`` of shells, ``{SETTINGS...}``. What was put in is not looked
-at again.
+The given facts are inserted in texts within lists and mappings, but not in keys. All other braces stay as they are: unknown
+names, ``{{...}}``, the ``${...}`` of shells, ``{SETTINGS...}``. An inserted value is not searched again.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ SELF: Final = "self"  # of relations: this node
 
 
 class Kind(StrEnum):
-    """What a task does."""
+    """The action of a task."""
 
     GROUP = "group"  # nothing: it names nodes, and in which order they are done
     STAGE = "stage"  # nothing: all that is before it is finished on every node
@@ -82,7 +82,7 @@ class Relation(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of a list, whatever its kind."""
+    """One entry of a list, of any kind."""
 
     id: str
     kind: Kind

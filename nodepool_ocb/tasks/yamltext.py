@@ -1,7 +1,7 @@
 """YAML that every reader takes for the same value: PyYAML, Ruby's, those of YAML 1.1 and of 1.2.
 
-Texts are in double quotes, and keys where they could be anything but a text, since readers disagree on what ``yes``, ``1e3``,
-``12:30``, ``1,000`` and ``:name`` are. No line is folded, nothing is an alias. Pure.
+Texts are in double quotes, and so are keys that could be read as anything but a text. Readers disagree on the values of ``yes``,
+``1e3``, ``12:30``, ``1,000`` and ``:name``. No line is folded, nothing is an alias. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Task lists compiled to plans: which task runs on which node, and after what. docs/tasks.md has the rules.
+"""Task lists compiled to plans: the tasks of each node, and their order. docs/tasks.md has the rules.
 
 Pure, iterative, and made of counters: a relation between n and m instances takes n + m edges. The same list and nodes give
 the same plan.

@@ -12,9 +12,9 @@ LOOKS: Final = 2_000_000  # edges that are looked at: then the shortest circle s
 
 
 def refuse(parents: Sequence[Sequence[int]], order: Sequence[int], describe: Callable[[int], str]) -> None:
-    """Raises Invalid with one shortest circle, where ``order`` lacks vertices because they wait for one another.
+    """Raises Invalid with one shortest circle, if ``order`` lacks vertices because they wait for one another.
 
-    What is described by an empty text is left out of the message.
+    A vertex with an empty description is left out of the message.
     """
     if len(order) == len(parents):
         return
@@ -25,7 +25,7 @@ def refuse(parents: Sequence[Sequence[int]], order: Sequence[int], describe: Cal
 
 
 def _knotted(parents: Sequence[Sequence[int]], order: Sequence[int]) -> set[int]:
-    """What is left of those that are not in order, when what only waits for a circle is left out as well."""
+    """The vertices without an order, without those that only wait for a circle."""
     left = set(range(len(parents))).difference(order)
     children = dict.fromkeys(left, 0)
     for vertex in left:

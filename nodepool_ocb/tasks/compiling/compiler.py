@@ -34,11 +34,13 @@ def compile(
 ) -> Plan:
     """The plan of a run on ``members``, in listing order.
 
-    ``cluster``: all nodes of the deployment, among which primaries are elected; members belong to it. Only what is
-    selected is judged. ``done``: (task, node) that are skipped because they are done. ``amount_of`` evaluates amounts that
-    are expressions; ``relations_of`` evaluates computed relations, which are left out without it. ``tolerant``: failures may
-    be tolerated though no group of the list says so. Raises Invalid with one shortest circle where tasks wait for one
-    another, for an amount below 1, and for each name of the selection that means nothing.
+    ``cluster``: all nodes of the deployment, among which primaries are elected; members belong to it. ``selection``: only the
+    selected vertices are judged. ``done``: (task, node) pairs that are skipped because they are done. ``amount_of`` evaluates
+    amounts that are expressions. ``relations_of`` evaluates computed relations, which are left out without it. ``tolerant``:
+    failures may be tolerated although no group of the list says so.
+
+    Raises Invalid with one shortest circle if tasks wait for one another. Raises Invalid also for an amount below 1, and for each
+    name of the selection without a meaning.
     """
     known = {member.name: member for member in (*cluster, *members)}
     roles = elected(tasks, known.values())

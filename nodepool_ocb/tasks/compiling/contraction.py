@@ -1,7 +1,7 @@
-"""A plan without what does not run: skipped vertices and needless barriers go, and the order of the rest stays as it is.
+"""A plan without vertices that do not run: skipped ones and needless barriers go, and the order of the others is kept.
 
-What was before and after a vertex that goes is tied together, where that takes no more edges than it had; else it stays as a
-barrier. So a plan never gets more edges, and no vertex more than MOST_PARENTS parents.
+If a vertex goes, the vertices before it are tied to those after it, unless that takes more edges than it had. Then it stays as
+a barrier. So a plan never gets more edges, and no vertex more than MOST_PARENTS parents.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from nodepool_ocb.tasks.plan import Bears, Plan
 
 
 def contracted(plan: Plan, also: Collection[int] = ()) -> Plan:
-    """The same order among what is left: skipped vertices, barriers that nothing needs, and ``also`` are gone.
+    """The same order among the vertices that stay: skipped ones, needless barriers and ``also`` are gone.
 
-    The vertices keep their sequence, and get new numbers; a stage that is not skipped stays. Nothing is ``skipped`` any more.
+    The vertices keep their sequence, and get new numbers. A stage that is not skipped stays. ``skipped`` is empty afterwards.
     """
     goes = bytearray(task in plan.barriers for task in plan.task_of)
     for vertex in (*plan.skipped, *also):
@@ -51,7 +51,7 @@ def _bearing(plan: Plan, goes: bytearray) -> bytearray:
 def _tied(
     before: Sequence[Sequence[int]], order: Sequence[int], goes: bytearray, fixed: bytearray
 ) -> list[Sequence[int]]:
-    """The parents of each vertex; what melts away is no parent of another, but where that would have too many."""
+    """The parents of each vertex; a vertex that goes is no parent of another, unless too many edges would replace it."""
     children = _children(before, order, goes)
     parents: list[Sequence[int]] = [()] * len(before)
     melts = bytearray(len(before))
@@ -89,7 +89,7 @@ def _above(before: Sequence[int], parents: Sequence[Sequence[int]], melts: bytea
 
 
 def _plan(plan: Plan, kept: Sequence[int], parents: Sequence[Sequence[int]], goes: bytearray) -> Plan:
-    """The plan of what is kept; of that, what ``goes`` is a barrier on the virtual node."""
+    """The plan of the kept vertices; those of them that are in ``goes`` become barriers on the virtual node."""
     virtual = len(plan.nodes) - 1
     names = list(plan.tasks)
     barriers, bears = set(plan.barriers), dict(plan.bears)

@@ -1,4 +1,4 @@
-"""Relations between nodes: ``cross-depends``, ``cross-depended-by``, and what old lists mean by ``requires``."""
+"""Relations between nodes: ``cross-depends``, ``cross-depended-by``, and the relations that old lists mean by ``requires``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodepool_ocb.tasks.compiling.placement import Placement
 from nodepool_ocb.tasks.plan import Member
 from nodepool_ocb.tasks.tasklist import SELF, Expression, Policy, Relation, Task
 
-#: What computed relations of a task are on a node.
+#: The value of a computed relation of a task on a node.
 RelationsOf = Callable[[Task, Expression, Member], Sequence[Relation]]
 FEW: Final = 4  # instances that one vertex waits for without a barrier
 POINTS: Final = 16  # of each instance on the ring that ``any`` chooses from

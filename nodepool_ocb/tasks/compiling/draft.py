@@ -1,4 +1,4 @@
-"""A plan while it is made: vertices, who waits for whom, and the names of barriers."""
+"""A plan while it is made: vertices, their parents, and the names of barriers."""
 
 from __future__ import annotations
 

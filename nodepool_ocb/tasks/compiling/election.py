@@ -15,7 +15,7 @@ PRIMARY: Final = "primary-"
 
 
 def selector(task: Task) -> tuple[str, ...]:
-    """What a task or a group says of its nodes; one that says nothing runs where the role of its own id is."""
+    """The roles of a task or group; its own id if it names none; empty for a stage without roles."""
     return task.roles or (() if task.kind is Kind.STAGE else (task.id,))
 
 
@@ -55,7 +55,7 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
 
 
 class Selectors:
-    """What names of roles and groups mean in one list."""
+    """The meaning of the names of roles and groups in one list."""
 
     def __init__(self, tasks: TaskList) -> None:
         self._compat = tasks.compat_prefix
@@ -95,7 +95,7 @@ class Selectors:
     def belong(self, task: Task, group: Task, roles: Iterable[str] = ()) -> bool:
         """Whether a task is of a group: it names the group or a role of it, or the group names the task.
 
-        ``roles``: those that nodes have; one of them may be what two patterns mean.
+        ``roles``: those that nodes have. If a task and a group each name a pattern, one of ``roles`` must match both.
         """
         if any(self.match(name, task.id) for name in group.tasks):
             return True
@@ -103,7 +103,7 @@ class Selectors:
         return any(self._same(name, each, roles) for name in task.roles or (task.id,) for each in own)
 
     def _same(self, name: str, of_group: str, roles: Iterable[str]) -> bool:
-        """Whether what a task names is what a group names, or is it."""
+        """Whether the name in a task and the name in a group mean the same, also through patterns; ``*`` in a task means any."""
         if name == EVERY or self.match(name, of_group):
             return True
         if name in self._groups or not is_pattern(of_group):

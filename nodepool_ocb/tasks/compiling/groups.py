@@ -1,8 +1,8 @@
 """The order of groups: all of one before all of another, and the chunks of a group one after the other.
 
-A vertex is of one group: of those on its node that it belongs to, the first in their order. A named relation wins over the
-order of groups (decision 062). What is before the start of a group, or after its end, is not in it; nor is what a relation
-puts after something of a later group, or of a later chunk: that group, or chunk, does not wait for it.
+A vertex is of one group: the first in order of the groups on its node that it belongs to. A named relation wins over the
+order of groups (decision 062). Vertices before the start of a group, or after its end, are not in it. The same holds for a
+vertex that a relation puts after a later group or a later chunk. That group or chunk does not wait for it.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class _Groups:
 
 
 def _chain(placement: Placement, group: Group, own: Members) -> None:
-    """Start, chunk after chunk, end. What is in no chunk (-1) is between start and end."""
+    """Start, chunk after chunk, end. Vertices in no chunk (-1) are between start and end."""
     draft = placement.draft
     gate = group.anchor.enter
     for chunk in sorted(own):

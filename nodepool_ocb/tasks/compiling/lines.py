@@ -1,4 +1,4 @@
-"""Tasks whose instances follow one another over all nodes: hooks of old lists, stages with numbers, strategies of tasks."""
+"""Tasks with instances that follow one another over all nodes: hooks of old lists, stages with numbers, strategies of tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodepool_ocb.tasks.compiling.shape import in_order
 from nodepool_ocb.tasks.plan import Bears
 from nodepool_ocb.tasks.tasklist import Kind, Task
 
-DEPLOYED = "deploy"  # the stage at the end of the seed's listings: what is before it alone is not yet before deployment
+DEPLOYED = "deploy"  # the stage at the end of the seed's listings: a task before it alone is not yet before deployment
 #: Between which stages the tasks of an old plugin's ``stage`` are: the first that a list has of each side.
 BETWEEN = {
     "pre_deployment": (("pre_deployment_start",), ("pre_deployment_end", "pre_deployment", "deploy_start", "deploy")),
@@ -31,7 +31,7 @@ def line(placement: Placement, tasks: Sequence[int]) -> None:
 
 
 def hooks(placement: Placement) -> None:
-    """Of a list without relations between nodes: what is before ``deploy_start`` is in line, and what is after ``deploy_end``."""
+    """In a list without relations between nodes: put tasks before ``deploy_start`` in line, and those after ``deploy_end``."""
     above, number = placement.relations.above, placement.relations.number
     for stage, ways in (("deploy_start", above), ("deploy_end", _below(placement))):
         if stage in number:
@@ -120,7 +120,7 @@ def _instances(placement: Placement, tasks: Sequence[int]) -> list[int]:
 
 
 def _starts(placement: Placement, tasks: Sequence[int]) -> list[int]:
-    """Those of groups: what is before one is not done with it."""
+    """The starts of the groups among these tasks: a task before a group is done when the group starts."""
     return [placement.anchors[number].enter for number in tasks if number in placement.anchors]
 
 

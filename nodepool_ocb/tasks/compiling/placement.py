@@ -1,7 +1,7 @@
-"""Which task runs on which node, and what the names in relations mean there.
+"""The tasks of each node, and the meaning of the names in relations there.
 
-A task runs on each node that its selector means, or on the nodes of a group that names it. A ``master_shell`` runs on each
-admin node instead, once, and stands in the order of every node that its selector means (decision 061). A stage is one vertex
+A task runs on each node that its selector selects, or on the nodes of a group that names it. A ``master_shell`` runs on each
+admin node instead, once. It stands in the order of every node that its selector selects (decision 061). A stage is one vertex
 on the virtual node. A group is two, its start and its end.
 """
 
@@ -23,9 +23,9 @@ ANCHORS = frozenset({Kind.STAGE, Kind.GROUP})
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What a list sees of a node: roles that it does not name make no difference."""
+    """The view of a node in a list: roles that the list does not name make no difference."""
 
-    names: frozenset[str]  # all names of roles and groups in the list that mean it
+    names: frozenset[str]  # all names of roles and groups in the list that select it
     admin: bool
 
     def meant(self, names: Iterable[str]) -> bool:
@@ -34,14 +34,14 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """A stage or a group: what is before it is before ``enter``, what is after it is after ``leave``."""
+    """A stage or a group: vertices before it are before ``enter``, vertices after it are after ``leave``."""
 
     enter: int
     leave: int
 
 
 class Relations:
-    """What the tasks of a list say of one another, by their numbers in the list."""
+    """The relations among the tasks of a list, by their numbers in the list."""
 
     def __init__(self, tasks: TaskList, selectors: Selectors) -> None:
         self.tasks = tasks.tasks
@@ -102,7 +102,7 @@ class Relations:
 
 
 class Placement:
-    """Vertices in a draft; what waits on its own node, and for stages and groups, waits already."""
+    """Vertices in a draft, with their order on each node, and with that of stages and groups."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class Placement:
             self.draft.place(tasks, node, ([base + each for each in row] for row in rows))
 
     def _stand_in(self) -> None:
-        """What waits on a node for a task of the admin node, and what that waits for."""
+        """The order between tasks of the admin node and the tasks of other nodes that stand around them."""
         for look, shape in self.shapes.items():
             slots = self._slots[look]
             for position, slot in enumerate(slots if -1 in slots else ()):
@@ -184,7 +184,7 @@ class Placement:
                 self.draft.after(self.vertices(look, others), self.vertices(look, [position]) if others else ())
 
     def vertices(self, look: Look, positions: Iterable[int]) -> list[int]:
-        """What is at these positions, on all nodes that look so; in listing order."""
+        """The vertices at these positions, on all nodes of this look; in listing order."""
         slots, shape = self._slots[look], self.shapes[look]
         positions = list(positions)
         own = [slots[each] for each in positions if slots[each] >= 0]
@@ -215,7 +215,7 @@ class Placement:
         return sorted(dict.fromkeys(found), key=self.draft.node_of.__getitem__)
 
     def name(self, vertex: int) -> str:
-        """TASK@NODE; of what is on the virtual node its own name."""
+        """TASK@NODE; for a vertex on the virtual node its own name."""
         task, node = self.draft.names[self.draft.task_of[vertex]], self.draft.node_of[vertex]
         return task if node == self.draft.virtual else f"{task}@{self.members[node].name}"
 
@@ -231,7 +231,7 @@ class Placement:
                 yield number, Anchor(start, self.draft.barrier(f"{task.id}.end", [start]))
 
     def _tie(self) -> None:
-        """Everything that stages and groups wait for, and what waits for them."""
+        """The order between stages or groups and the vertices before and after them."""
         above = self.relations.above
         below: dict[int, set[int]] = {number: set() for number in self.anchors}
         for number, each in enumerate(above):

@@ -1,11 +1,11 @@
 """The relations that ``--start`` and ``--end`` follow: those of tasks, stages and groups, without the order of the run.
 
-A run also has lines of hooks, groups one after the other, chunks and limits. These say when a task runs, and not that it
-needs what runs before it (decision 106).
+A run also has lines of hooks, groups one after the other, chunks and limits. These determine when a task runs. A task does not
+need the tasks that run before it by these (decision 106).
 
-A group counts where a relation names it. A task or stage that requires a group is after all that is in the group. What is in a
-group is after the tasks and stages that the group requires, and not after other groups. Only from a group that is named itself
-the way leads on to what is in the groups that require it.
+A group counts if a relation names it. A task or stage that requires a group is after all vertices of the group. A vertex of a
+group is after the tasks and stages that the group requires, and not after other groups. Only from a group that is itself named
+does the way lead on to the vertices of the groups that require it.
 """
 
 from __future__ import annotations

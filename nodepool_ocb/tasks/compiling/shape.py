@@ -7,9 +7,9 @@ from heapq import heapify, heappop, heappush
 
 
 class Shape:
-    """Tasks, by their numbers in the list, at *positions*: one that others wait for has a lower position than they.
+    """Tasks, by their numbers in the list, at *positions*: a task has a lower position than those that wait for it.
 
-    A set of positions is a mask: bit p is position p. Whatever other tasks say already is left out of ``parents``.
+    A set of positions is a mask: bit p is position p. An order that follows from other tasks is left out of ``parents``.
     """
 
     def __init__(self, tasks: Sequence[int], above: Sequence[Set[int]]) -> None:
@@ -60,7 +60,7 @@ def _union(masks: Iterator[int]) -> int:
 
 
 def in_order(tasks: Sequence[int], above: Sequence[Set[int]]) -> tuple[int, ...]:
-    """Each after what it waits for, else as in the list."""
+    """Each task after those that it waits for, else as in the list; tasks of a circle at the end."""
     here = set(tasks)
     waits = {task: len(above[task] & here) for task in tasks}
     below: dict[int, list[int]] = {task: [] for task in tasks}

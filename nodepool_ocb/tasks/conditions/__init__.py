@@ -1,9 +1,9 @@
-"""Conditions of tasks: three languages behind one door. ``parse`` reads an expression, ``evaluate`` says what it is on the facts
-of a run, and a ``Judge`` answers for every task and node, with the reason why a task is skipped.
+"""Conditions of tasks in three languages. ``parse`` reads an expression, and ``evaluate`` gives its value on the facts of a run.
+A ``Judge`` decides for every task and node, with the reason why a task is skipped.
 
 An expression is hostile until it is parsed: its length, its words and its nesting are bounded before anything walks it. Two of
-the languages become a tree of our own and reach nothing but the facts that they name. YAQL, which is optional, is a language
-with loops: it is evaluated in a process of its own (``bounded``), and here it is only parsed. Pure.
+the languages become a tree of our own, which reaches the facts that they name and nothing else. YAQL, which is optional, has
+loops. So it is evaluated in a process of its own (``bounded``), and is only parsed here. Pure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""The seed's expressions over ``api``, in the syntax of jinja2's expressions, of which its parser makes a tree; that tree is not
-run but walked, and whatever is not listed here is refused.
+"""The seed's expressions over ``api``, in the syntax of jinja2's expressions.
 
-Known are ``api.cluster_status``, ``api.nodes_count()``, ``api.role_in_deployment('ceph-osd')`` (some node of this run has the
-role), ``api.role_in_cluster('ceph-osd')`` (some node of the deployment has it), comparisons, ``and or not in``, brackets, whole
-numbers and decimals, texts, lists, true, false and none.
+jinja2's parser makes a tree of an expression. That tree is not run but walked, and a node that is not listed here is refused.
+
+Known are ``api.cluster_status``, ``api.nodes_count()`` and two functions for roles. ``api.role_in_deployment('ceph-osd')``: a
+node
+of this run has the role. ``api.role_in_cluster('ceph-osd')``: a node of the deployment has it. Known are also comparisons,
+``and or not in``, brackets, whole numbers and decimals, texts, lists, true, false and none.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _check_words(text: str) -> None:
-    """Refuse every word and sign that is not ours, and what is nested too deep, before the parser, which is recursive."""
+    """Refuse unknown words and signs, and too deep nesting, before the parser, which is recursive."""
     depth = negations = 0
     for count, word in enumerate(_words(text), 1):
         check_words(count, word.position)

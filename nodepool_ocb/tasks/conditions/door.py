@@ -12,7 +12,7 @@ from nodepool_ocb.tasks.tasklist import Expression, Language
 
 
 def parse(expression: Expression) -> Parsed:
-    """Raises Invalid: what is wrong, where in the text, and what to write."""
+    """Parse an expression. Raises Invalid with the fault, its place in the text, and the expected text."""
     match expression.language:
         case Language.SETTINGS:
             return Parsed(expression, settings.parse(expression.text, strict=expression.strict))
@@ -24,7 +24,7 @@ def parse(expression: Expression) -> Parsed:
 
 
 def evaluate(parsed: Parsed, models: Models) -> Verdict:
-    """An expression of the settings language or of ``api`` on what is the same for every node.
+    """The value of an expression of the settings language or of ``api``, on facts that are the same for every node.
 
     Raises Invalid where a fact is missing, or values of two kinds are compared.
     """

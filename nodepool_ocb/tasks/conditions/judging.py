@@ -1,7 +1,6 @@
-"""What compiling asks of conditions: whether a task runs on a node, with which parameters, and how many at a time.
+"""The answers of conditions for the compiler: whether a task runs on a node, with which parameters, and how many at a time.
 
-An expression that fails on its facts is a fault of the plan. Faults are collected, so that all are told together: whoever has
-asked for everything calls ``check``.
+An expression that fails on its facts is a fault of the plan. Faults are collected, and ``check`` raises all of them together.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from nodepool_ocb.tasks.documents.entries import relation
 from nodepool_ocb.tasks.plan import Member, Plan
 from nodepool_ocb.tasks.tasklist import Expression, Language, Relation, Task, TaskList
 
-YAQL: Final = "yaql_exp"  # the only key of a mapping that stands for what its expression is worth
+YAQL: Final = "yaql_exp"  # the only key of a mapping that is replaced by the value of its expression
 
-FactsOf: TypeAlias = Callable[[Member | None], Facts]  # of a node; None: of a task that is on none, what all nodes have
+FactsOf: TypeAlias = Callable[[Member | None], Facts]  # of a node; None: those that all nodes have
 OldFactsOf: TypeAlias = Callable[
     [Task, Member | None], Facts | None
 ]  # of the task's last good run there; None: there was none
@@ -105,7 +104,7 @@ class Judge:
         return [relation(each) for each in found]
 
     def amount(self, task: Task, expression: Expression) -> int:
-        """What the amount of its strategy is; 1 where that fails."""
+        """The value of its strategy's amount; 1 if that fails."""
         return self._try(task, "strategy.amount", None, self._amount, task, expression) or 1
 
     def check(self) -> None:
@@ -148,7 +147,7 @@ class Judge:
         return Question(text, self._sources.facts_of(member), old or Facts())
 
     def _try(self, task: Task, what: str, member: Member | None, answer: Callable[..., Any], *of: Any) -> Any:
-        """What is answered; None with its fault noted."""
+        """The answer; None, with the fault noted, if it fails."""
         try:
             return answer(*of)
         except Invalid as fault:
@@ -200,7 +199,7 @@ def _text(value: Json) -> str | None:
 
 
 def _read(question: Question, answer: Answer) -> Iterator[tuple[str, Json]]:
-    """The members that it read, as a verdict shows them: of what is large only how large it is."""
+    """The facts that it read, as a verdict shows them: a large one by its size alone."""
     facts = scopes(question)
     for scope, names in sorted(answer.reads.items()):
         for name in names or ():

@@ -1,8 +1,8 @@
-"""Each expression is evaluated once for each set of facts that it reads, however many nodes have these facts.
+"""Each expression is evaluated once for each set of facts that it reads, on any number of nodes with these facts.
 
-For the settings language and ``api``, whose facts are the same for all nodes, that is once. An expression of YAQL says afterwards
-which members it read, and is evaluated anew only for a node where one of these differs: it can loop, but neither clock
-nor chance is in it, so that the same reads give the same answer.
+For the settings language and ``api``, with facts that are the same for all nodes, that is once. An expression of YAQL returns
+the members that it read. It is evaluated again only for a node on which one of these differs. It may loop, but has neither
+clock nor chance, so the same facts give the same answer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Memory:
         self._evaluator = evaluator
         self._parsed: dict[Expression, Parsed | Invalid] = {}
         self._verdicts: dict[Expression, Verdict | Invalid] = {}
-        self._reads: dict[str, dict[_Reads, None]] = {}  # text → what it was seen to read, in order
+        self._reads: dict[str, dict[_Reads, None]] = {}  # text → the sets of facts that it read so far, in order
         self._answers: dict[tuple[str, _Reads, bytes], Answer] = {}
         self._digests = _Digests()
         self.evaluated = 0
@@ -93,7 +93,7 @@ class Memory:
 
 
 class _Digests:
-    """Of values, which nobody changes. What all nodes share is one object, and is encoded once."""
+    """Digests of values that do not change. A value that all nodes share is one object, and is encoded once."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Json, bytes]] = {}  # id → the value, which keeps it from being another's

@@ -1,4 +1,4 @@
-"""What conditions are about: the models of the settings language and of ``api``, and the facts of a node for YAQL."""
+"""The facts for conditions: the models of the settings language and of ``api``, and the facts of a node for YAQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodepool_ocb.model.records import Json
 
 
 class Models(msgspec.Struct, frozen=True, kw_only=True):
-    """What is the same for every node of a run."""
+    """Facts that are the same for every node of a run."""
 
     settings: Mapping[str, Json] = {}
     cluster: Mapping[str, Json] = {}  # status, mode
@@ -20,7 +20,7 @@ class Models(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What a node is given: ``$common`` and ``$node``, and both as one, ``$``."""
+    """The facts of a node: ``$common`` and ``$node``, and both as one, ``$``."""
 
     common: Mapping[str, Json] = {}
     node: Mapping[str, Json] = {}

@@ -1,4 +1,4 @@
-"""The tree that an expression of the settings language or of ``api`` becomes, and what it is worth on facts.
+"""The tree of an expression of the settings language or of ``api``, and its value on facts.
 
 ``and`` and ``or`` give one of their operands and read the second only if it matters; ``==`` compares as Python does; ``in``
 looks in lists, mappings and texts. A tree has no more nodes than its text has words, and no loops.
@@ -47,7 +47,7 @@ class Not(msgspec.Struct, frozen=True):
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """Two operands and what is between them."""
+    """Two operands and the operator between them."""
 
     word: str
     left: Node
@@ -73,11 +73,11 @@ class Parsed(msgspec.Struct, frozen=True):
     """An expression that can be evaluated."""
 
     expression: Expression
-    tree: Node | None  # None: it is YAQL, of which a tree stays with those who evaluate it
+    tree: Node | None  # None: it is YAQL; its tree stays in the process that evaluates it
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What an expression is worth, and the values that it read: how each was written, and what it was."""
+    """The value of an expression, and the values that it read: each as written, with its value."""
 
     text: str
     value: Json

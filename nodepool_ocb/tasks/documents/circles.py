@@ -1,8 +1,7 @@
-"""Tasks that wait for themselves, among the requirements that hold wherever these tasks run.
+"""Tasks that wait for themselves, among the requirements that hold on any nodes.
 
-A requirement between two tasks holds on nodes that have both, so a circle of tasks is one where some role has them all;
-through stages, and among groups, it holds everywhere. What else can be a circle depends on the nodes: the compiled plan shows
-it.
+A requirement between two tasks holds on nodes that have both, so a circle of tasks is one if some role has them all. Through
+stages, and among groups, it holds everywhere. Other circles depend on the nodes: the compiled plan shows them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from nodepool_ocb.tasks.documents.entries import Entry
 from nodepool_ocb.tasks.documents.notes import Notes
 from nodepool_ocb.tasks.tasklist import EVERY, MASTER, Kind
 
-MOST: Final = 1_000_000  # requirements, those by patterns one by one; what is beyond is left to the compiled plan
+MOST: Final = 1_000_000  # requirements, those by patterns one by one; a larger list is left to the compiled plan
 SHOWN: Final = 10  # tasks of a circle
 ANY: Final = "?"  # a node with none of the roles that the list names
 

@@ -1,7 +1,7 @@
 """Entries of documents, and the tasks that they become.
 
-An entry is what was written, with its place. What documents may write in several ways has one in a task: ``role``,
-``roles``, ``groups`` and ``tags`` are its roles, ``rsync`` is ``sync``, a strategy beside the parameters is its strategy.
+An entry is the written mapping, with its place. Several notations of documents have one form in a task: ``role``, ``roles``,
+``groups`` and ``tags`` are its roles, ``rsync`` is ``sync``, a strategy beside the parameters is its strategy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nodepool_ocb.documents.plainyaml import Key
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.tasklist import EVERY, Expression, Kind, Language, Order, Policy, Relation, Strategy, Task
 
-#: What says where a task runs; the first that is there counts.
+#: The keys for the nodes of a task; the first that is there counts.
 WHERE: Final = ("tags", "roles", "role", "groups")
 CROSS_DEPENDS: Final = ("cross-depends", "cross_depends")
 CROSS_DEPENDED_BY: Final = ("cross-depended-by", "cross_depended_by")
@@ -28,7 +28,7 @@ _API: Final = re.compile(r"\bapi\s*\.")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One entry: a mapping, whatever is wrong in it."""
+    """One entry: a mapping, with any faults."""
 
     document: Document
     key: Key
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> Kind | None:
-        """What its type says; None for no type that is known."""
+        """The kind that its type names; None if no such kind is known."""
         said = self.raw.get("type")
         said = "sync" if said == "rsync" else said
         return Kind(said) if isinstance(said, str) and said in set(Kind) else None
@@ -70,14 +70,14 @@ class Entry(msgspec.Struct, frozen=True):
         return next((field for field in WHERE if self.raw.get(field)), None)
 
     def names(self, *fields: str) -> list[tuple[Key, str]]:
-        """The names that these fields hold, each with its key within the entry; what is no text is left out."""
+        """The names in these fields, each with its key within the entry; other values than texts are left out."""
         found: list[tuple[Key, str]] = []
         for field in fields:
             found += _names((field,), self.raw.get(field))
         return found
 
     def relations(self, *fields: str) -> list[tuple[Key, Mapping[str, Any]]]:
-        """The relations between nodes that these fields hold; what is no mapping is left out."""
+        """The relations between nodes in these fields; other values than mappings are left out."""
         listed = ((field, self.raw.get(field)) for field in fields)
         return [
             ((field, index), each)
@@ -142,7 +142,7 @@ def strategy(raw: Any) -> Strategy | None:
 
 
 def skipped(entry: Entry) -> bool:
-    """Whether it is an upload of nothing: Fuel itself knew what belongs there."""
+    """Whether it is an upload without data: Fuel itself had the data for it."""
     return entry.kind is Kind.UPLOAD_FILE and "data" not in entry.parameters
 
 

@@ -1,7 +1,7 @@
-"""What is wrong in one entry of a task list, whatever the others are; and what is only odd.
+"""Faults in one entry of a task list, independent of the others; and warnings about odd values.
 
-Each fault says what was found and what to write. What Fuel read in silence, to the loss of who wrote it, is a fault;
-whoever asks for a ``lenient`` reading has it as a warning.
+Each fault names the value found and the value to write. Input that Fuel silently ignored, with a loss for its author, is a
+fault. In a ``lenient`` reading it is a warning.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OF_ONE_KIND: Final = {"tasks": Kind.GROUP, "fault_tolerance": Kind.GROUP, "trig
 
 
 def check(entry: Entry, notes: Notes) -> None:
-    """Note what is wrong, and what is odd."""
+    """Note the faults and the oddities of an entry."""
     refused = set(_by_schema(entry, notes))
     _kind(entry, notes)
     if entry.id == FACTS:
@@ -55,7 +55,7 @@ def faults_of_condition(expression: Expression) -> str | None:
 
 
 def _by_schema(entry: Entry, notes: Notes) -> Iterator[Key]:
-    """Note what the schema refuses, and give the key of each within the entry."""
+    """Note the faults by the schema, and yield the key of each within the entry."""
     found = schema.faults(entry.document, f"{SCHEMA}#entry", entry.key)
     if isinstance(entry.raw.get("parameters", {}), dict | None) and entry.kind is not None:
         found += _of_parameters(entry, entry.kind)
@@ -102,7 +102,7 @@ def _kind(entry: Entry, notes: Notes) -> None:
 
 
 def _patterns(entry: Entry) -> Iterator[tuple[Key, str]]:
-    """What is wrong with names and patterns of names, each with its key."""
+    """The faults of names and patterns of names, each with its key."""
     named = entry.names(*WHERE, "requires", "required_for", "tasks")
     for key, relation in entry.relations(*CROSS_DEPENDS, *CROSS_DEPENDED_BY):
         named += [((*key, *below), name) for below, name in entries.roles_of(relation)]

@@ -1,4 +1,4 @@
-"""What is said about the documents of a task list: faults, and warnings about what is only odd."""
+"""Faults in the documents of a task list, and warnings about odd values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Notes(msgspec.Struct):
     lenient: bool = False
     faults: list[tuple[str, Fault]] = []
     warnings: list[tuple[str, Fault]] = []
-    read_so: list[str] = []  # further warnings: what YAML left open
+    read_so: list[str] = []  # further warnings: values that YAML leaves open
 
     def fault(self, entry: Entry, key: Key, text: str) -> None:
         self.faults.append((entry.document.name, fault_at(entry, key, text)))
@@ -23,7 +23,7 @@ class Notes(msgspec.Struct):
         self.warnings.append((entry.document.name, fault_at(entry, key, text)))
 
     def slip(self, entry: Entry, key: Key, text: str) -> None:
-        """A fault, and a warning for whoever reads leniently."""
+        """A fault; in a lenient reading a warning."""
         (self.warning if self.lenient else self.fault)(entry, key, text)
 
 

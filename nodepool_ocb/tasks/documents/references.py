@@ -1,4 +1,4 @@
-"""What is wrong among the entries of a whole list: names that exist nowhere, circles, and names that are nearly others."""
+"""Faults among the entries of a whole list: names that exist nowhere, circles, and names that are nearly others."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _EDGES: Final = ("", "_start", "_end")
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """What names of a list mean beside the ids that it has."""
+    """The meaning of names in a list that are no ids of it."""
 
-    renamed: Mapping[str, str] = {}  # name → the id that is meant
-    added: tuple[str, ...] = ()  # stages that tasks are required for, and that nobody wrote
+    renamed: Mapping[str, str] = {}  # name → the id that it means
+    added: tuple[str, ...] = ()  # stages that tasks are required for, and that no file has
 
 
 def check(listed: Sequence[Entry], notes: Notes, compat_prefix: bool = False) -> Resolved:
-    """Note what is wrong among the entries, and what is odd; ids are unique."""
+    """Note the faults and the oddities among the entries; ids are unique."""
     found = _Names(listed, notes, compat_prefix)
     for entry in listed:
         found.check(entry)

@@ -1,1 +1,1 @@
-"""Tasks: runs: a plan that is carried out, what it keeps, and what its driver does next."""
+"""Runs of tasks: a plan that is carried out, its records, and the next actions of its driver."""

@@ -1,19 +1,19 @@
-"""The next changes by the driver of a run of tasks: noderoles to be moved, and how the run stands after it. Pure.
+"""The next changes by the driver of a run of tasks: moves of noderoles, and the state of the run. Pure.
 
 - COMMITTING: every noderole is committed, of a held run those of its stages and barriers; then RUNNING.
-- RUNNING: a task that may fail is let pass. Nothing more begins on a node where a task failed, or that is away for longer
-  than the run's patience. A barrier lets failures pass that a tolerance bears, as long as something of its relation or
-  group succeeded; more failures end the run. A stage with ``trigger_rule: all_done`` is passed when all before it have
-  ended. When nothing moves any more: ENDING.
-  While its deployment is paused the run says so, and no machine is away for too long.
+- RUNNING: a task that may fail is let pass. Nothing more begins on a node with a failed task, or on one that is away for longer
+  than the run's patience. A barrier lets failures pass that a tolerance bears, as long as a vertex of its relation or group
+  succeeded; more failures end a run that is not held. A stage with ``trigger_rule: all_done`` is passed when all before it
+  have ended. When nothing moves any more: ENDING. While its deployment is paused the run says so, and no machine is away for
+  too long.
 - STOPPING: noderoles that have not begun are taken back, and running ones are waited for, or cancelled. Then ENDING.
-- ENDING: noderoles without a run are taken back, with why; nothing waits for other nodes any more, so that these may be deleted;
-  the history is written; the run is over.
+- ENDING: noderoles without a run are taken back, with the reason. They get no parents on other nodes any more, so that these
+  nodes may be deleted. The history is written; the run is over.
 
-The tasks of a run that is *held* are committed by a rollout, which decides what becomes of nodes that fail: while it sends, what
-waits on them stays as it is, for it may retry them, and the run goes on as long as the rollout does.
+The tasks of a run that is *held* are committed by a rollout, which also decides about nodes that fail. While it sends, tasks
+that wait for such nodes are left as they are, for it may retry them. The run lasts as long as the rollout.
 
-Everything is decided from the records, so an annealer that takes over goes on.
+All decisions follow from the records, so an annealer that takes over goes on.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be written; nothing where nothing differs from what is there."""
+    """The changes to write; nothing if the records have them already."""
 
     head: TaskRun
     moves: Sequence[Move] = ()
-    rewritten: Mapping[Vertex, NodeRole] = {}  # those that wait for less than they did
+    rewritten: Mapping[Vertex, NodeRole] = {}  # those with fewer parents than before
     due: float | None = None  # when to look again by the passing of time
     record: bool = False  # only the history and the outcome are left to be written
-    start: int = 0  # what comes before it in the plan is committed
+    start: int = 0  # the vertices before it in the plan are committed
 
 
 def decide(world: World, running: Running, now: float, start: int = 0) -> Decision:
-    """The next of it; the same as long as it is not written. ``start``: what comes before it in the plan is committed."""
+    """The next decision; the same until it is written. ``start``: the vertices before this one in the plan are committed."""
     head = running.head
     if head.state is RunState.COMMITTING:
         return _commit(world, running, start)
@@ -161,7 +161,7 @@ def _stop(look: Look) -> Decision:
 
 
 def _end(look: Look) -> Decision:
-    """What still waits is taken back; a run that is under way on a machine that is away is left to whoever takes it over."""
+    """Take back the noderoles that wait. A run on a machine that is away is left to the annealer that takes it over."""
     found: dict[str, list[Vertex]] = {}
     causes = look.causes()
     for at, vertex in look.of(*WAITING):
@@ -173,7 +173,7 @@ def _end(look: Look) -> Decision:
 
 
 def _parted(look: Look) -> dict[Vertex, NodeRole]:
-    """What waits for other nodes, without these parents: the run is over, and each of its nodes may go its own way."""
+    """The noderoles with parents on other nodes, without these parents: the run is over, and its nodes are independent."""
     found: dict[Vertex, NodeRole] = {}
     for vertex in look.vertices:
         if vertex is None:

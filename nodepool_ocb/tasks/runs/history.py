@@ -1,4 +1,4 @@
-"""What became of each task of a run on each node: by its noderoles and their runs, and later by its table. Pure."""
+"""The outcome of each task of a run on each node: from its noderoles and their runs, and later from its table. Pure."""
 
 from __future__ import annotations
 

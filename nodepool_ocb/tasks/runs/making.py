@@ -1,4 +1,4 @@
-"""A run is made from a compiled plan: without what is skipped, with the facts of each node first. Pure."""
+"""A run is made from a compiled plan: without skipped vertices, with the facts of each node first. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FACTS: Final = "facts"  # the task that each node does first: it writes the file
 
 
 def facts_task(path: str) -> Task:
-    """It writes what is in the attributes as ``astute``, for the eyes of root alone."""
+    """The task that writes the attribute ``astute`` to a file that root alone may read."""
     given: Mapping[str, Json] = {"path": path, "data_from": "astute", "permissions": "0600"}
     return Task(id=FACTS, kind=Kind.UPLOAD_FILE, parameters=given, origin="every run")
 
@@ -36,9 +36,9 @@ def run(
     tolerances: Sequence[Tolerance] = (),
     **head: Json,
 ) -> tuple[Running, dict[str, Role]]:
-    """The run of a plan, and the roles that the catalogue is to have for it, by name.
+    """The run of a plan, and the roles that the catalogue must have for it, by name.
 
-    ``facts``: what each node does first; ``head``: fields of the record of the run. Raises Invalid where nothing would run.
+    ``facts``: the task that each node runs first; ``head``: fields of the record of the run. Raises Invalid if nothing would run.
     """
     skipped = [(plan.tasks[plan.task_of[at]], plan.nodes[plan.node_of[at]], why) for at, why in plan.skipped.items()]
     left = contracted(plan)

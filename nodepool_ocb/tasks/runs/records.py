@@ -2,12 +2,12 @@
 
 ::
 
-    tasks/runs/<deployment>/<id>                  TaskRun: how it stands
+    tasks/runs/<deployment>/<id>                  TaskRun: its state
     tasks/runs/<deployment>/<id>/<table>/<part>   Rows: the tables below, as many rows in each part as fit
-    tasks/runs/<deployment>/<id>/facts/<fqdn>     what the run gives to a node, and "common" to all of them
+    tasks/runs/<deployment>/<id>/facts/<fqdn>     the facts of a node; those of all nodes in "common"
 
-The tables, and what a row of each is: see ``Table``. A run's own znode is empty until its parts are all there and its
-noderoles are bound; one that is empty was never begun. What is written once does not change, but for the head and ``history``.
+The tables and their rows: see ``Table``. A run's own znode is empty until its parts are all there and its
+noderoles are bound; a run with an empty one was never begun. Only the head and ``history`` change after they are written.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class TaskRun(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     what: str | None = None  # the selection, in words
     tolerances: tuple[Tolerance, ...] = ()
     patience_seconds: Moment = 900.0  # without an answer from a node; then its dependants are not run
-    away: tuple[str, ...] = ()  # the nodes that did not for so long: they failed, whatever becomes of them
-    aside: str | None = None  # by whom, until when and why its deployment is paused
+    away: tuple[str, ...] = ()  # the nodes that did not for so long: they failed, even if they answer again
+    aside: str | None = None  # the pause of its deployment: author, end and reason
     resumed: Moment = 0.0  # when that was over last: the patience with nodes counts from here
 
     @property
@@ -96,7 +96,7 @@ class Rows(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
 
 class Table(StrEnum):
-    """What a run keeps, by rows."""
+    """The tables of a run, by rows."""
 
     PLAN = "plan"  # [task, node, rank, [positions of its parents]], in the order of the vertices; node "" is the virtual one
     SKIPPED = "skipped"  # [task, node, why]
@@ -106,7 +106,7 @@ class Table(StrEnum):
 
 
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a run needs to know of a task, beside the role that it became."""
+    """The properties of a task that a run needs, beside the role that it became."""
 
     id: str
     role: Name

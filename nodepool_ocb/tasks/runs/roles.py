@@ -1,4 +1,4 @@
-"""What the tasks of a run become in the engine: a role for each, and for each vertex of the plan a noderole. Pure."""
+"""The tasks of a run in the engine: a role for each, and for each vertex of the plan a noderole. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def definitions(plan: Plan, tasks: Mapping[str, Task], deployment: str) -> dict[
 
 
 def barclamp(deployment: str) -> str:
-    """What stands in the place of a barclamp in the roles of a deployment's tasks."""
+    """The text in the place of a barclamp in the roles of a deployment's tasks."""
     return f"tasks of {deployment}"
 
 
@@ -69,7 +69,7 @@ def role(deployment: str, name: str, task: Task | None) -> Role:
 
 
 def of_roles(world: World, roles: Mapping[str, Role]) -> Iterator[list[Change]]:
-    """What makes the catalogue have these roles, by name."""
+    """The changes after which the catalogue has these roles, by name. Raises Conflict if another role has such a name."""
     for name, wanted in roles.items():
         stored = world.roles.get(name)
         if stored is None:
@@ -83,7 +83,7 @@ def of_roles(world: World, roles: Mapping[str, Role]) -> Iterator[list[Change]]:
 
 
 def of_virtual_node(world: World, name: str, deployment: str, now: float) -> list[Change]:
-    """What makes the virtual node; nothing where it is there."""
+    """The changes that create the virtual node; empty if it exists. Raises Conflict if it is in another deployment."""
     view = world.nodes.get(name)
     if view is not None and view.record is not None:
         if view.record.deployment != deployment:
@@ -96,10 +96,15 @@ def of_virtual_node(world: World, name: str, deployment: str, now: float) -> lis
 
 
 def of_noderoles(world: World, running: Running, now: float, by: str | None) -> Iterator[list[Change]]:
-    """What makes every vertex a noderole of this run, PROPOSED; those that are so already are left out.
+    """The changes that make every vertex a PROPOSED noderole of this run; those that are so already are left out.
 
-    Those below come first, so that nothing waits for what is to be made anew. What another run left below one that runs
-    again waits for it no more: it is not to run with it. Raises Conflict where one is at work.
+    Children come before their parents, so that none of them waits for a noderole that is still to be renewed. Noderoles of
+    another
+    run below these lose such parents: they do not belong to this run.
+
+    Raises Conflict for a noderole that is at work or is of no run, and for a node that is being deleted; NotFound for a node
+    that is
+    gone.
     """
     plan = running.plan
     names = [running.noderole(at) for at in range(len(plan))]
@@ -145,7 +150,7 @@ def _taken_back(vertex: Vertex, now: float, by: str | None) -> NodeRole:
 
 
 def _let_go(vertex: Vertex, ours: set[str], let_go: set[str]) -> Iterator[Change]:
-    """What is below it, and in no plan, waits for nothing of the plan; each is written once: it is added to ``let_go``."""
+    """Delete the plan's parents from tasks below it that are in no plan; each task is written once: it is added to ``let_go``."""
     for child in vertex.children:
         if child.name not in ours and child.name not in let_go and child.record.task_run is not None:
             let_go.add(child.name)
@@ -156,7 +161,7 @@ def _let_go(vertex: Vertex, ours: set[str], let_go: set[str]) -> Iterator[Change
 def transactions(
     world: World, running: Running, roles: Mapping[str, Role], now: float, by: str | None
 ) -> Iterator[list[Change]]:
-    """All of it, in transactions; write each before taking the next. What is there already is left out."""
+    """All changes, in transactions; write each before taking the next. Records that exist already are left out."""
 
     def units() -> Iterator[Iterable[Change]]:
         yield from of_roles(world, roles)

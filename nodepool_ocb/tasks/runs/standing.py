@@ -1,4 +1,4 @@
-"""How each task of a run stands, as its noderoles say: one look at the world, and what follows for the whole. Pure."""
+"""The state of each task of a run, from its noderoles: one look at the world, and the consequences for the whole. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Look:
 
     @property
     def unsent(self) -> str | None:
-        """Why what is PROPOSED without a reason is not run; None where it may still be committed."""
+        """Why a PROPOSED noderole without a reason is not run; None if it may still be committed."""
         head = self.running.head
         if not head.held or (self.sending and not head.stop):
             return None
@@ -56,7 +56,7 @@ class Look:
             return "no rollout that sends it began"
         return f"rollout {self.running.deployment}/{head.rollout} did not send it"
 
-    # -- what failed --
+    # -- failures --
 
     @cached_property
     def allowed(self) -> list[Vertex]:
@@ -98,7 +98,7 @@ class Look:
 
     @cached_property
     def pauses(self) -> list[Aside]:
-        """What pauses its deployment now: then nothing begins, and no machine is away for too long."""
+        """The pauses of its deployment now: then nothing begins, and no machine is away for too long."""
         return list(aside.pauses(self.world, self.running.deployment, self._now).values())
 
     @property
@@ -154,7 +154,7 @@ class Look:
         part = plan.task_of[at] in plan.barriers and self._definition(at).bears is Bears.SOME
         return part or plan.nodes[plan.node_of[at]] != VIRTUAL
 
-    # -- what follows --
+    # -- consequences --
 
     @cached_property
     def unread(self) -> bool:
@@ -181,7 +181,7 @@ class Look:
         return kept
 
     def well(self, at: int) -> bool:
-        """Whether what is below need not wait for it."""
+        """Whether a vertex is satisfied, so that those below need not wait for it."""
         vertex = self.vertices[at]
         return vertex is not None and satisfied(vertex.record)
 
@@ -201,7 +201,7 @@ class Look:
         return False
 
     def causes(self) -> dict[int, str]:
-        """Of each vertex that waits, what keeps it from running for ever."""
+        """The reason for each waiting vertex if it can never run."""
         plan = self.running.plan
         found: dict[int, str] = {}
         for at in sorted_out(plan.parents):

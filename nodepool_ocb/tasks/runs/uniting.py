@@ -1,7 +1,7 @@
 """One plan of several: each part's nodes wait for no node of another part. For rollouts, which send one part after the other.
 
-A stage or a barrier is there once for each part that has it, and is named ``deploy:canary`` then. Which phase of the rollout
-sends a task is the same on all nodes, and whatever it waits for is sent in the same phase, or before it. Pure.
+A stage or a barrier is there once for each part that has it, and is named ``deploy:canary`` then. A task is sent in the same
+phase of the rollout on all nodes. The tasks that it waits for are sent in the same phase, or before it. Pure.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _on_nodes(plan: Plan, vertices: Sequence[int]) -> bool:
 
 
 def without_unsent(plan: Plan, phases: Iterable[Sequence[str]]) -> Plan:
-    """The plan in which what no phase sends is skipped."""
+    """The plan, with the tasks that no phase sends skipped."""
     sent = {task for tasks in phases for task in tasks}
     unsent = {
         vertex: UNSENT
@@ -128,7 +128,7 @@ def waiting_across(plan: Plan, phases: Sequence[Sequence[str]], nodes: Collectio
     phase_of = {task: at for at, tasks in enumerate(phases) for task in tasks}
     above: dict[
         int, dict[int, tuple[int, ...]]
-    ] = {}  # of what is on no node: phase → vertices before it, on two nodes at most
+    ] = {}  # of a vertex on no node: phase → vertices before it, on two nodes at most
     for vertex in sorted_out(plan.parents):
         near: dict[int, tuple[int, ...]] = {}
         for parent in plan.parents[vertex]:

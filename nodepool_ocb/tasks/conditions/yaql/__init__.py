@@ -2,6 +2,7 @@
 is imported by the first expression in it.
 
 ``$`` and ``$%new`` are a node's facts, ``$%old`` those of the task's last good run on this node, ``$node`` the node's own,
-``$common`` those that all nodes have. Everything of its standard library is there but what reads a clock, draws a number
-or reaches into objects. An expression may loop, so it is evaluated in a process that the kernel bounds (``bounded``). Pure.
+``$common`` those that all nodes have. The functions of its standard library are there, without those that read a clock, draw a
+number or reach into objects. An expression may loop, so it is evaluated in a process that the kernel bounds (``bounded``).
+Pure.
 """

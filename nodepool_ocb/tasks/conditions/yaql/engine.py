@@ -33,7 +33,7 @@ LEFT_OUT: Final = ("random",)
 
 
 def check(text: str) -> None:
-    """Raises Invalid: what is wrong, where in the text; or naming the package that is not installed."""
+    """Raises Invalid with the fault and its place in the text; or with the package that is not installed."""
     nodes = list(_nodes(statement(text).expression))
     called = {node.name for node in nodes if type(node).__name__ == "Function"}
     if "def" not in called:  # which makes functions

@@ -1,4 +1,4 @@
-"""What an expression is worth on facts, and which of them it read. Only for a process that the kernel bounds: an expression may
+"""The value of an expression on facts, and the facts that it read. Only for a process that the kernel bounds: an expression may
 run for ever.
 """
 
@@ -17,7 +17,7 @@ from nodepool_ocb.tasks.conditions.models import Facts
 from nodepool_ocb.tasks.conditions.yaql.engine import context, package, statement
 from nodepool_ocb.tasks.conditions.yaql.functions import Undefined
 
-MOST_WORDS: Final = 200  # letters of a fault: what is in the facts does not belong in it
+MOST_WORDS: Final = 200  # letters of a fault: values of facts do not belong in it
 SCOPES: Final = ("$", "$%old", "$node", "$common")
 
 
@@ -30,7 +30,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an expression is worth, or why it is worth nothing; the same for all facts whose members in ``reads`` are the same."""
+    """The value of an expression, or the reason why it has none; the same for all facts with equal members in ``reads``."""
 
     value: Json = None
     fault: str | None = None
@@ -44,7 +44,7 @@ _statement = lru_cache(maxsize=1024)(statement)
 
 
 def scopes(question: Question) -> Mapping[str, Mapping[str, Json]]:
-    """What each variable stands for."""
+    """The value of each variable."""
     return {
         "$": question.facts.whole,
         "$%old": question.old.whole,
@@ -116,7 +116,7 @@ def _value(parsed: Any, variables: Any) -> tuple[Json, str | None]:
         return None, "it takes more memory than it may"
     except RecursionError:
         return None, "it calls itself too often"
-    except Exception as error:  # whatever an expression makes of yaql and of Python
+    except Exception as error:  # any error of yaql and of Python
         return None, _sentence(error)
     return (None if isinstance(value, Undefined) else value), None
 

@@ -15,7 +15,7 @@ from nodepool_ocb.tasks.yamltext import dumped
 
 
 class Undefined:
-    """What an expression is worth that fails on the old facts."""
+    """The value of an expression that fails on the old facts."""
 
     def __repr__(self) -> str:
         return "undefined"
@@ -25,7 +25,7 @@ UNDEFINED: Final = Undefined()
 
 
 def register(context: Any, specs: Any, types: Any) -> None:
-    """Add them to a context of ``yaql``, whose modules ``specs`` and ``yaqltypes`` say what a function takes."""
+    """Add them to a context of ``yaql``; its modules ``specs`` and ``yaqltypes`` declare the arguments of a function."""
     expression = specs.parameter("expression", types.Lambda())
     expressions = specs.parameter("expressions", types.Lambda())
     facts = specs.inject("facts", types.Context())
@@ -78,7 +78,7 @@ def _on_new(expression: Any, facts: Any, plain: _Plain) -> Any:
 def _on_old(expression: Any, facts: Any, plain: _Plain) -> Any:
     try:
         return plain(facts["$%old"] if expression is None else expression(facts["$%old"]))
-    except Exception:  # whatever it does not find there
+    except Exception:  # any fact that is missing there
         return UNDEFINED
 
 
