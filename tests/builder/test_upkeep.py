@@ -147,6 +147,26 @@ def test_what_a_provider_has_of_us_and_no_record_names_is_deleted_when_it_was_se
     assert builder.metric("nodepool_ocb_leaks_total") == 1
 
 
+def test_a_builder_killed_between_an_upload_and_its_record_leaves_no_object(builders: BuilderFleet) -> None:
+    """The next process deletes it at its first look, which is not later because leaks are looked for once an hour."""
+    sent, slow, hook = (builders.folder / name for name in ("sent", "slow", "hook"))
+    slow.touch()
+    hook.write_text(f"#!/bin/sh\necho $2 >>{sent}\nfor i in $(seq 600); do [ -e {slow} ] && sleep 0.05; done; true\n")
+    hook.chmod(0o755)
+    cloud = {**builders.provider("cloud", "jammy"), "post-upload-hook": str(hook)}
+    builder = builders.builder(builders.image("jammy"), providers=[cloud], leak_seconds=3600.0).start()
+    for kill in (1, 2):
+        builders.until(
+            lambda count=kill: sent.exists() and len(sent.read_text().split()) >= count, "the provider has the object"
+        )
+        builder.kill()
+        builder.begin()
+    slow.unlink()
+    builders.until(lambda: builders.uploads("jammy", UploadState.READY), "it is uploaded")
+    (upload,) = (upload for build in builders.builds("jammy") for upload in build.uploads)
+    builders.until(lambda: builders.provided("cloud") == [upload.record.external_id], "the leaks are gone")
+
+
 def test_two_providers_of_one_cloud_take_nothing_from_each_other(builders: BuilderFleet) -> None:
     with Glance() as glance:
         clouds = builders.folder / "clouds.yaml"

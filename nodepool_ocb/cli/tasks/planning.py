@@ -88,7 +88,8 @@ def prepare(opened: Session, world: World, deployment: str, asked: Asked, turns:
     parts = _parts(everyone, asked, turns)
     members = [each for own in parts.values() for each in own]
     if not everyone:
-        raise Conflict(f"deployment {deployment} has no nodes; nodepool-ocb node create FQDN --deployment {deployment}")
+        create = f"nodepool-ocb node create FQDN --address ADDRESS --deployment {deployment}"
+        raise Conflict(f"deployment {deployment} has no node that is a machine; {create}")
     nodes = {each.name: record for each in everyone if (record := world.nodes[each.name].record)}
     outfit = Outfit(deployment, stored.tasks, stored.settings, everyone, nodes)
     done = past.done_in(again.id) if again else _deployed(past, outfit.tasks, asked)

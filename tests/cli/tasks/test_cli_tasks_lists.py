@@ -306,6 +306,15 @@ def test_a_plan_of_a_node_that_is_not_there_is_refused(lab: Ocb, folder: Path) -
     assert "deployment lad does not exist; did you mean `lab`" in lab("tasks", "plan", "--deployment", "lad").stderr
 
 
+def test_a_plan_for_virtual_nodes_alone_says_that_no_machine_is_there(ocb: Ocb, folder: Path) -> None:
+    assert ocb("deployment", "create", "lab").exit_code == 0
+    assert ocb("node", "create", "v.example.com", "--virtual", "--deployment", "lab").exit_code == 0
+    assert ocb("tasks", "upload", str(folder), "--deployment", "lab").exit_code == 0
+    refused = ocb("tasks", "plan", "--deployment", "lab")
+    assert refused.exit_code == 4
+    assert "deployment lab has no node that is a machine; nodepool-ocb node create FQDN --address" in refused.stderr
+
+
 def test_graphs_are_drawn_of_a_release_and_of_a_deployment(lab: Ocb, ask: Ask, folder: Path) -> None:
     for words in (("--release", "9.0"), ("--deployment", "lab")):
         assert lab("tasks", "upload", str(folder), *words).exit_code == 0
