@@ -1,0 +1,1 @@
+"""The verbs of single records, of locks, and of the cluster as a whole."""

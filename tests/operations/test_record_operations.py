@@ -1,0 +1,48 @@
+"""Operations on records, locks and the whole cluster, without a command line."""
+
+from __future__ import annotations
+
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.images import Build, BuildState
+from nodepool_ocb.model.records import Claim, Create, LockOwner
+from nodepool_ocb.operations.records.locking import LockList
+from nodepool_ocb.store.client.session import Session
+from tests.operations.performing import calm
+
+N1 = "n1.example.com"
+BROKEN = b"{oops"
+
+
+def hold(session: Session, lock: str, daemon: str) -> None:
+    holder = LockOwner(daemon=daemon, host="h", pid=1, purpose="p", since=1.0)
+    session.ensure(lock)
+    session.commit([Create(f"{lock}/5f__lock__0000000002", holder, ephemeral=True)])
+
+
+def build_and_break(session: Session, image: str) -> str:
+    """The path of a build with a record that cannot be read."""
+    session.ensure(paths.builds(image))
+    path = paths.build(image, "0000000001")
+    build = Build(builder="b", builder_id="b", filename="f", state=BuildState.READY, state_time=1.0)
+    session.commit([Create(path, build)])
+    session._client.set(path, BROKEN)
+    return path
+
+
+def test_claims_and_locks_are_listed_and_a_broken_build_is_named(
+    world: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    claim = Claim(annealer="a1", noderole=f"base@{N1}", run="0000000001-a", epoch=1, since=1.0)
+    world.commit([Create(paths.claim(N1), claim, ephemeral=True)])
+    broken = build_and_break(world, "jammy")
+    hold(world, paths.build_lock("jammy"), "b1")
+    hold(world, paths.WEBHOOK_LOCK, "a2")
+    alone = calm(zk_settings)
+    found = alone.perform(LockList()).answer
+    assert [(row.kind, row.name, row.owner) for row in found] == [
+        ("node", N1, "a1"),
+        ("webhook", "journal", "a2"),
+        ("image", "jammy", "b1"),
+    ]
+    assert any(note.startswith(f"warning: {broken} is left out") for note in alone.heard.notes)
