@@ -14,13 +14,15 @@ from nodepool_ocb.cli.images.exchange import export, import_
 from nodepool_ocb.cli.images.log import log
 from nodepool_ocb.cli.kit import completion, output, session, times
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, yes_option
+from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.images import builders, rules
-from nodepool_ocb.images.rules import BuildView, ImageView, NotDue, Wanted
+from nodepool_ocb.images import builders
+from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.images.states import BuildEvent, build_after
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, Pause
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Set
+from nodepool_ocb.operations.images.reading import ImageList, ImageShow
 from nodepool_ocb.views import images
 from nodepool_ocb.views.times import shown as shown_time
 
@@ -54,7 +56,7 @@ name_argument = click.argument("name", metavar="IMAGE", shell_complete=completio
 # -- looking --
 
 
-@command.command("list")
+@command.command("list", operation=ImageList)
 @click.option("--watch", is_flag=True, help="One JSON object a line for each, now and whenever it changes.")
 def list_(watch: bool) -> None:
     """Every image: its newest ready build, how many builds there are, and what is asked of builders.
@@ -64,14 +66,8 @@ def list_(watch: bool) -> None:
     if watch:
         _watch()
         return
-    with session.session() as opened:
-        loaded, running = imaging.load(opened), imaging.builders(opened)
-    if not loaded and not running:
-        output.say(images.NOBODY)
-    found = {name: view for name, view in loaded.items() if not builders.forgotten(view, running)}
-    paused = configured.paused()
+    rows = perform(ImageList()).answer
     now = time.time()
-    rows = [images.row(view, now, paused) for _, view in sorted(found.items())]
     output.things(rows, LIST_COLUMNS, shown=(images.words(row, now) for row in rows))
 
 
@@ -88,27 +84,16 @@ def _watch() -> None:
         shown = rows
 
 
-@command.command()
+@command.command(operation=ImageShow)
 @name_argument
 def show(name: str) -> None:
     """One image: its builds with their uploads, its failures, when it is tried again, and who works on it."""
-    with session.session() as opened:
-        view = imaging.image_of(imaging.load(opened), name)
-        cannot = builders.why_not_built(name, imaging.builders(opened))
-    now = time.time()
-    document = images.document(images.row(view, now, configured.paused()), view, _held_back(view), cannot)
+    document = perform(ImageShow(image=name)).answer
     builds = output.table(document.builds, ("build", "state", "since", "builder", "formats", "removed", "reason"))
-    tables = [output.fields(images.about(document, now)), builds]
+    tables = [output.fields(images.about(document, time.time())), builds]
     if uploads := images.uploads_of(document.builds):
         tables.append(output.table(uploads, UPLOAD_COLUMNS))
     output.thing(document, name, *tables)
-
-
-def _held_back(view: ImageView) -> float | None:
-    """Until when no attempt begins, after failures; as this host's configuration has it."""
-    first = session.settings().builder.retry_seconds
-    found = rules.due(view, Wanted(formats=(), rebuild_age_seconds=0.0), time.time(), first)
-    return found.at if isinstance(found, NotDue) and rules.failures(view) else None
 
 
 # -- asking for a build --

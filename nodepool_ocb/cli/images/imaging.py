@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.follow import Following
-from nodepool_ocb.errors import NotFound
-from nodepool_ocb.images.rules import BuildView, ImageView, UploadView
+from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build
 from nodepool_ocb.model.records import Change, Daemon
-from nodepool_ocb.operations.names import unknown
+from nodepool_ocb.operations.images.finding import Images as Images
+from nodepool_ocb.operations.images.finding import build_of as build_of
+from nodepool_ocb.operations.images.finding import called as called
+from nodepool_ocb.operations.images.finding import image_of as image_of
+from nodepool_ocb.operations.images.finding import uploads_named as uploads_named
+from nodepool_ocb.operations.images.finding import uploads_of as uploads_of
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
-
-Images = Mapping[str, ImageView]
-
 
 # -- reading --
 
@@ -84,50 +85,6 @@ def followed(deadline: float | None, tick_seconds: float | None = None) -> Itera
         yield made[0].opened, made[0].cache.images
 
 
-# -- finding --
-
-
-def image_of(images: Images, name: str) -> ImageView:
-    """Raises NotFound."""
-    if not images:
-        raise NotFound(
-            f"image {name} does not exist, and no other image: a builder makes those of its nodepool.yaml known; start one"
-        )
-    if name not in images:
-        raise unknown("image", name, images)
-    return images[name]
-
-
-def build_of(view: ImageView, id: str) -> BuildView:
-    """Raises NotFound. Leading zeros may be left out, and ``IMAGE-`` may stand before the id."""
-    digits = id.removeprefix(f"{view.name}-")
-    found = view.build(digits.zfill(10))
-    if found is None:
-        has = ", ".join(build.id for build in view.builds) or "none"
-        raise NotFound(f"image {view.name} has no build {id}; it has: {has}")
-    return found
-
-
-def uploads_named(view: ImageView, build: str, provider: str, id: str | None) -> list[UploadView]:
-    """A build's uploads at a provider, or the one of this id. Raises NotFound."""
-    of_build = build_of(view, build)
-    there = [upload for upload in of_build.uploads if upload.provider == provider]
-    chosen = there if id is None else [upload for upload in there if upload.id == id.zfill(10)]
-    if not chosen:
-        what = f"{of_build.id} {provider}{f' {id}' if id and there else ''}"
-        raise unknown("upload", what, (f"{each.build} {each.provider}" for each in of_build.uploads))
-    return chosen
-
-
-# -- naming --
-
-
-def called(upload: UploadView) -> str:
-    """An upload as a person is asked about it."""
-    name = upload.record.external_name or f"build {upload.build}, upload {upload.id}"
-    return f"{name} at {upload.provider}"
-
-
 # -- changing --
 
 
@@ -136,11 +93,6 @@ def change(
 ) -> list[Change]:
     """Write what ``decide`` gives, and decide again where somebody was faster; gives all changes."""
     return session.decided(opened, lambda: decide(load(opened)), dry_run)
-
-
-def uploads_of(view: ImageView) -> Iterator[UploadView]:
-    """Those of all builds."""
-    return (upload for build in view.builds for upload in build.uploads)
 
 
 def log_of(build: Build) -> tuple[str, str]:

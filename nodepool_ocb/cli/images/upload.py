@@ -9,12 +9,14 @@ import click
 from nodepool_ocb.cli.images import forgetting, imaging, leaking
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
+from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.images.rules import ImageView, UploadView
 from nodepool_ocb.images.states import UploadEvent, upload_after
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import UploadState
 from nodepool_ocb.model.records import Change, Check, Set
+from nodepool_ocb.operations.images.reading import UploadList
 from nodepool_ocb.views import images
 
 
@@ -23,17 +25,13 @@ def command() -> None:
     """Builds at providers."""
 
 
-@command.command("list")
+@command.command("list", operation=UploadList)
 @click.option("--image", "name", shell_complete=completion.images)
 @click.option("--provider", shell_complete=completion.providers)
 @click.option("--state", "states", multiple=True, type=click.Choice([*map(str, UploadState)], case_sensitive=False))
 def list_(name: str | None, provider: str | None, states: Sequence[str]) -> None:
     """Every upload; `-o name` gives what `upload delete` takes."""
-    with session.session() as opened:
-        known = imaging.load(opened)
-    views = [imaging.image_of(known, name)] if name is not None else [view for _, view in sorted(known.items())]
-    found = [images.upload_row(view.name, upload) for view in views for upload in imaging.uploads_of(view)]
-    rows = [row for row in found if provider in (None, row.provider) and (not states or row.state in states)]
+    rows = perform(UploadList(image=name, provider=provider, states=tuple(states))).answer
     columns = ("image", "build", "provider", "upload", "state", "since", "format", "external_id", "attempt", "reason")
     output.things(rows, columns)
 

@@ -1,4 +1,4 @@
-"""Images with their builds and uploads."""
+"""Images with their builds and uploads, and the configuration of images on this host."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.operations.operation import Lookup
 
@@ -32,3 +33,27 @@ class ReadImages(Lookup[FoundImages], frozen=True):
         reader.session.sync()
         unread: dict[str, str] = {}
         return FoundImages(images.read(reader.session, images.names(reader.session), unread), unread)
+
+
+class ReadConfiguredPauses(Lookup[Mapping[str, str]], frozen=True):
+    """The images that the nodepool.yaml of the performer's host pauses, each with the name of that file.
+
+    Empty if the host has no configuration, or if that file is not valid. Builders read their own files.
+    Raises Invalid for a configuration that is not valid.
+    """
+
+    records = "configuration of the host"
+
+    def answer(self, reader: Reader) -> Mapping[str, str]:
+        import os
+
+        from nodepool_ocb.images import nodepool
+
+        settings = reader.performer.settings()
+        if settings.file is None:
+            return {}
+        file = settings.builder.nodepool
+        try:
+            return {image.name: file for image in nodepool.load(file, environ=os.environ).diskimages if image.pause}
+        except Invalid:
+            return {}

@@ -1,0 +1,73 @@
+"""Images, builds and uploads, found by their names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from nodepool_ocb.errors import NotFound
+from nodepool_ocb.images.rules import BuildView, ImageView, UploadView
+from nodepool_ocb.model.records import Daemon
+from nodepool_ocb.operations.names import unknown
+from nodepool_ocb.operations.operation import Note, Steps
+from nodepool_ocb.operations.reads.builders import ReadBuilders
+from nodepool_ocb.operations.reads.images import ReadImages
+
+Images: TypeAlias = Mapping[str, ImageView]
+
+
+def load() -> Steps[Images]:
+    """All images by name; a note names each record that cannot be read. It asks ``ReadImages``."""
+    found = yield from ReadImages()
+    for path, reason in found.unread.items():
+        yield Note(f"warning: {path} is left out: {reason}")
+    return found.by_name
+
+
+def builders() -> Steps[dict[str, Daemon]]:
+    """The builders that are running and have readable records, by id. It asks ``ReadBuilders``."""
+    found = yield from ReadBuilders()
+    return {id: said for id, said in found.items() if said is not None}
+
+
+def image_of(images: Images, name: str) -> ImageView:
+    """Raises NotFound."""
+    if not images:
+        raise NotFound(
+            f"image {name} does not exist, and no other image: a builder makes those of its nodepool.yaml known; start one"
+        )
+    if name not in images:
+        raise unknown("image", name, images)
+    return images[name]
+
+
+def build_of(view: ImageView, id: str) -> BuildView:
+    """Raises NotFound. The id may lack leading zeros, and ``IMAGE-`` may stand before it."""
+    digits = id.removeprefix(f"{view.name}-")
+    found = view.build(digits.zfill(10))
+    if found is None:
+        has = ", ".join(build.id for build in view.builds) or "none"
+        raise NotFound(f"image {view.name} has no build {id}; it has: {has}")
+    return found
+
+
+def uploads_named(view: ImageView, build: str, provider: str, id: str | None) -> list[UploadView]:
+    """A build's uploads at a provider, or the one of this id. Raises NotFound."""
+    of_build = build_of(view, build)
+    there = [upload for upload in of_build.uploads if upload.provider == provider]
+    chosen = there if id is None else [upload for upload in there if upload.id == id.zfill(10)]
+    if not chosen:
+        name = f"{of_build.id} {provider}{f' {id}' if id and there else ''}"
+        raise unknown("upload", name, (f"{each.build} {each.provider}" for each in of_build.uploads))
+    return chosen
+
+
+def called(upload: UploadView) -> str:
+    """The name of an upload in a question to a person."""
+    name = upload.record.external_name or f"build {upload.build}, upload {upload.id}"
+    return f"{name} at {upload.provider}"
+
+
+def uploads_of(view: ImageView) -> Iterator[UploadView]:
+    """Those of all builds."""
+    return (upload for build in view.builds for upload in build.uploads)
