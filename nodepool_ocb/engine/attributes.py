@@ -18,7 +18,7 @@ MISSING: Final[Any] = object()
 
 
 def merge(below: Mapping[str, Json], above: Mapping[str, Json]) -> dict[str, Json]:
-    """Both, key by key; where both say something ``above`` wins, lists replace lists, and a secret is never merged.
+    """Both, key by key. If both have a value, that of ``above`` wins. Lists replace lists, and a secret is never merged.
 
     >>> merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}})
     {'a': {'b': 1, 'c': [3]}}
@@ -74,7 +74,7 @@ def at(blob: Json, path: str, otherwise: Json = MISSING) -> Json:
 
 
 def says(blob: Json, steps: Sequence[str]) -> bool:
-    """Whether there is anything at a place that is reached through maps alone.
+    """Whether there is a value at a place that is reached through maps alone.
 
     >>> says({"a": {"b/c": None}}, ["a", "b/c"]), says({"a": ["x"]}, ["a", "0"])
     (True, False)

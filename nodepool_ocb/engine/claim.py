@@ -143,7 +143,7 @@ def passing_on(
 
 
 def giving_back(view: NodeView) -> list[Change]:
-    """Delete a claim that nothing stands behind, as it is in the view."""
+    """Delete a claim by which no annealer works, as it is in the view."""
     return [Check(paths.fence(view.name), view.fence), Delete(paths.claim(view.name), view.claim_version)]
 
 
@@ -256,10 +256,10 @@ def writes(vertex: Vertex, record: NodeRole) -> list[Change]:
 
 
 def standing(vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> list[Check]:
-    """The checks that go with this record: of each parent that makes the noderole satisfied, unless it is ``written`` here.
+    """The checks of a record that becomes satisfied: each parent and gate. A parent that is ``written`` here needs none.
 
-    Nothing is checked where one of its parents cannot be read, which moves no noderole. Raises Conflict where a parent is not
-    satisfied unless another transaction is applied.
+    Empty if the record is not satisfied, or was satisfied before, or if a parent's record cannot be read. Raises Conflict if a
+    parent is not satisfied.
     """
     if not satisfied(record) or satisfied(vertex.record) or vertex.unknown:
         return []
@@ -294,9 +294,9 @@ class Records:
         return self._room.changes
 
     def take(self, vertex: Vertex, record: NodeRole, *more: Change) -> bool:
-        """Put in a record, and the checks that go with it; False where there is no room for all of it.
+        """Add a record and its checks; False if there is no room for all of it.
 
-        One that rests on a record which is not in here is left out: the annealer that watches it settles it later.
+        A record that rests on another one outside this transaction is left out: the annealer that watches it settles it later.
         """
         try:
             checks = [each for each in standing(vertex, record, self.written) if each.path not in self._checked]
@@ -319,8 +319,8 @@ def settling(
 ) -> list[Change]:
     """One transaction: ``together``, the records of ``first`` as far as they moved, and as many others as there is room for.
 
-    A record that is left out is settled by the annealer that watches it. Raises Conflict where one of ``first``
-    rests on a record that is left out.
+    A record that is left out is settled by the annealer that watches it. Raises Conflict if a record of ``first`` rests on one
+    that is left out.
     """
     records = Records(together, {vertex: moved[vertex] for vertex in first if vertex in moved})
     for vertex, record in moved.items():

@@ -66,7 +66,7 @@ def apply_to(
 
 
 def refuse_tasks(vertices: Iterable[Vertex]) -> None:
-    """Raises Conflict where a noderole is a task's: only a run of tasks moves those."""
+    """Raises Conflict for a noderole of a task: only a run of tasks moves those."""
     for vertex in vertices:
         if vertex.record.task_run is not None:
             deployment = vertex.record.deployment

@@ -126,7 +126,7 @@ class _Completing:
         return run_name(self._view, self._by.token, self._by.first_run + len(self._done))
 
     def _take(self, vertex: Vertex, record: NodeRole) -> bool:
-        """Put in the record of a neighbour; False where there is no room. One that rests on a left-out record is left out."""
+        """Add the record of a neighbour; False if there is no room. A record that rests on a left-out one is left out."""
         assert self._room is not None
         try:
             needed = claim.standing(vertex, record, self._written)
@@ -140,7 +140,7 @@ class _Completing:
         return True
 
     def _add(self, vertex: Vertex) -> bool:
-        """Do a noderole; False where there is no room for more. One that cannot be done here is left out."""
+        """Complete a noderole; False if there is no room for more. A noderole that cannot be completed here is left out."""
         try:
             grant = self._grant(vertex)
             needed = list(claim.conditions(self._world, vertex, grant.record, self._written))

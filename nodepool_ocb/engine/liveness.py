@@ -27,7 +27,7 @@ UNCHANGED: Final = frozenset({(State.ACTIVE, "done"), (State.ERROR, "started")})
 
 
 def suspected(view: NodeView, by: str, reason: str, now: float) -> list[Change]:
-    """An annealer does not reach the node, and asks the others to look; the newest such word counts."""
+    """An annealer does not reach the node, and asks the others to look; the newest suspicion replaces an older one."""
     suspicion = Suspicion(by=by, reason=reason, since=now)
     return [Set(paths.node(view.name), replace(_present(view), suspicion=suspicion), view.version)]
 
@@ -171,9 +171,8 @@ def changed(
     """The node with other fields; empty if it has them already. Roles with a hook on_node_change get it to run.
 
     ``alive=False`` marks it, for ``hold_seconds`` or ``until`` a time, with a ``reason``; ``alive=True`` lifts the mark. If a
-    hook may
-    not mark the node, its mark is ignored. If a node becomes available, or its hold ends, while it is not alive, its noderoles
-    are set back as by a death, unless that was done before.
+    hook may not mark the node, its mark is ignored. If a node becomes available, or its hold ends, while it is not alive, its
+    noderoles are set back as by a death, unless that was done before.
 
     Raises Conflict in these cases:
 
@@ -213,10 +212,10 @@ def changed(
 
 
 def _with_noderoles(view: NodeView, after: Node, now: float, by: str | None) -> list[Change]:
-    """The node as it is after this, with the noderoles that are set back where annealers may work on it, and it is not alive.
+    """The node with its new fields. If it is not alive, and is available and not held, its noderoles are set back.
 
-    One that was so before keeps its noderoles; of one that died while it was not available, or held, they are set back when
-    that is over.
+    If it was in that state before, its noderoles are left as they are. If it died while it was not available, or held, its
+    noderoles are set back when that ends.
     """
     node = _present(view)
     kept_away = not node.available or node.hold is not None

@@ -63,7 +63,7 @@ def why(node: Node) -> str | None:
 
 
 def _why_not(fqdn: str, node: Node, marker: Marker, now: float) -> str | None:
-    """Why this marker's word on the node does not count now; None where it does."""
+    """Why this marker may not mark the node now; None if it may."""
     if node.mark is None or not holds(node, now) or node.mark.kind in LIFTS[marker]:
         return None
     return f"node {fqdn} is {why(node)}; only a person lifts that: nodepool-ocb node alive {fqdn}"

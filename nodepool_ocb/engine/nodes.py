@@ -102,10 +102,10 @@ def release(world: World, fqdn: str, now: float, by: str) -> list[Change]:
 
 
 def delete(world: World, fqdn: str, besides: Collection[str] = ()) -> list[Change]:
-    """Ask for a node's deletion: hooks of on_node_delete run first, then an annealer takes it away.
+    """Request a node's deletion: hooks of on_node_delete run first, then an annealer deletes it.
 
-    Empty where no role has such a hook, or they have run: then the caller takes it away (``taking_away``). Raises NotFound,
-    or Conflict where it may not go; ``besides``: the nodes that go before it.
+    Empty if no role has such a hook, or if they have run: then the caller deletes it (``taking_away``). Raises NotFound, or
+    Conflict if it may not be deleted; ``besides``: the nodes that are deleted before it.
     """
     view = node_of(world, fqdn)
     unreadable.refuse_deletion(world, view)
@@ -135,7 +135,7 @@ def taking_away(world: World, fqdn: str, deletions: Sequence[Delete]) -> Iterato
 
 
 def refuse_part(world: World, fqdn: str, deletions: Sequence[Delete]) -> None:
-    """Raises Stale where a noderole that goes with the node, or the node, is not among the deletions; Conflict as ``going``."""
+    """Raises Stale if the node, or a noderole that goes with it, is not among the deletions; the errors of ``going``."""
     there = {change.path for change in deletions}
     vertices = going(node_of(world, fqdn))
     missing = [vertex.name for vertex in vertices if paths.noderole(vertex.role, vertex.node.name) not in there]

@@ -153,10 +153,10 @@ def _retry(vertex: Vertex) -> str:
 
 
 def standing(vertex: Vertex) -> str | None:
-    """Why a noderole stands where it stands, in short, for a row: a reason is not shown when its cause is over.
+    """Why a noderole is in its state, in short, for a row: a reason is not shown when its cause is over.
 
-    BLOCKED: the first parent that it waits for, as ``explain`` says it; its record may have the reason of an earlier state.
-    TODO: not the reason of a death, if the node is alive since then.
+    BLOCKED: the first parent that it waits for, as in ``explain``; its record may have the reason of an earlier state. TODO:
+    not the reason of a death, if the node is alive since then.
     """
     record, node = vertex.record, vertex.node.record
     if record.state is State.BLOCKED:
@@ -202,7 +202,7 @@ def unsettled_child(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex 
 
 
 def _goes_before(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex | None:
-    """A noderole above one that is to be run again in place, which is to be so, too: it goes first."""
+    """An ancestor that is also to be run again in place, and must be run first."""
     done = {each for each, record in moved.items() if renewing(each.record) and not renewing(record)}
     return vertex.node.world.edges.refreshing.before(vertex, done)
 
@@ -341,7 +341,7 @@ def _of_deployment_role(world: World, vertex: Vertex, record: NodeRole) -> Reaso
 
 
 def _of_suspicion(vertex: Vertex) -> Iterator[Reason]:
-    """Where it is to begin, and an annealer does not reach its node: that one leaves it alone, and so may all others."""
+    """A noderole that may begin, on a node that an annealer does not reach: that annealer and others may leave it alone."""
     node, view = vertex.node.record, vertex.node
     waits = vertex.record.state in (State.TODO, State.TRANSITION) and view.claim is None
     if node is not None and node.suspicion is not None and waits:
@@ -353,7 +353,7 @@ def _of_suspicion(vertex: Vertex) -> Iterator[Reason]:
 
 
 def _of_annealers(world: World, vertex: Vertex) -> Iterator[Reason]:
-    """Where it is to be claimed, and no annealer claims anything."""
+    """A noderole that may be claimed, if no annealer claims anything."""
     stored, node, claim = world.roles.get(vertex.role), vertex.node.record, vertex.node.claim
     running = vertex.record.state is State.TRANSITION and claim is not None and not _ghost(vertex)
     settled = claimable(vertex.record) or (vertex.record.state is State.BLOCKED and not vertex.waiting)

@@ -107,7 +107,7 @@ def refuse_bind(world: World, view: NodeView, deployment: str) -> None:
 
 
 def refuse_new_node(world: World, fqdn: str) -> None:
-    """A node that is to be made: the roles that it gets, and the hooks that run, are those of the whole catalogue."""
+    """Creation of a node: all roles together determine its first noderoles and its hooks."""
     if world.unreadable:
         refuse(world, [paths.node(fqdn), *_noderoles_of(world, fqdn), *_of_kind(world, "roles")])
 
@@ -151,7 +151,7 @@ def refuse_inventory(world: World) -> None:
 
 
 def refuse_commit(world: World, vertices: Iterable[Vertex], nodes: Iterable[str] = ()) -> None:
-    """Noderoles that are to be committed, and all those of ``nodes``: each with its parents and its deployment."""
+    """Commit of these noderoles, and of all those of ``nodes``: it rests on their parents and deployments."""
     if not world.unreadable:
         return
     for fqdn in nodes:

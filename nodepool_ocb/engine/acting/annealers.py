@@ -24,9 +24,10 @@ class Unable(msgspec.Struct, frozen=True):
 
 
 def unable(world: World, jig: str, on_machine: bool) -> list[Unable]:
-    """One for each annealer, where none of those that could run this jig begins anything; else nothing.
+    """Each annealer that could run this jig, with its reason, if none of them begins any work; else an empty list.
 
-    ``on_machine``: whether the node is a machine. A trouble of an annealer concerns machines alone.
+    If no annealer has the jig, all annealers are judged. ``on_machine``: whether the node is a machine; a trouble of an annealer
+    concerns machines alone.
     """
     having = {identity: daemon for identity, daemon in sorted(world.annealers.items()) if jig in daemon.jigs}
     among = having or dict(sorted(world.annealers.items()))

@@ -1,6 +1,6 @@
-"""Where a parent is found: among the noderoles that exist, and those that a bind is about to make.
+"""The search for a parent: among the noderoles that exist, and those that a bind is about to create.
 
-Pure, and the answer is the same whichever order the world's roles and nodes came in.
+Pure; the order of the world's roles and nodes does not change the answer.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Draft:
         return stored is not None and flag in stored.record.flags
 
     def _members(self, need: str, deployment: str, found: Iterable[Vertex], here: Iterable[str]) -> list[str]:
-        """The cluster, and by themselves those that are no members of it: bound before the role was one, or elsewhere."""
+        """The cluster, with those of the noderoles that are no members of it: bound before the role was one, or elsewhere."""
         cluster = paths.cluster_name(need, deployment)
         members = set(self.above(cluster))
         names = {vertex.name for vertex in found}.union(here) - members

@@ -104,7 +104,7 @@ def refuse_whole(draft: Draft) -> None:
 
 
 def _refuse_circles(draft: Draft) -> None:
-    """Where a new noderole would stand above itself: as a member of a cluster, or by given parents."""
+    """Refuse a new noderole that would be its own ancestor: as a member of a cluster, or by given parents."""
     graph: dict[str, list[str]] = {}
     queue = [draft.name(role) for role in draft.parents]
     while queue:

@@ -32,9 +32,9 @@ def asked_again(record: DeploymentRole, role: Role) -> DeploymentRole:
 
 
 def configured(world: World, deployment: str, role: str, user: Mapping[str, Json]) -> list[Change]:
-    """The role's attributes in the deployment are to be these; empty where they are, and nothing is refused.
+    """Set the role's user attributes in the deployment; empty if they are the same already and the role has not refused them.
 
-    The deployment is changeable, and its role known. Raises Conflict where the role is to leave.
+    The role must exist. Raises Conflict if the role is marked to leave, and the errors of ``deployments.living``.
     """
     unreadable.refuse(world, [paths.deployment_role(deployment, role)])
     deployments.living(world, deployment)
@@ -120,9 +120,9 @@ def _ways(deployment: str, role: str) -> str:
 
 
 def leaving(world: World, deployment: str, role: str, force: bool = False) -> list[Change]:
-    """The role leaves the deployment: at once, or when an annealer has run its on_deployment_delete.
+    """The role leaves the deployment: at once, or after an annealer has run its on_deployment_delete.
 
-    ``force``: that hook is not run. Raises NotFound where it is not there, Conflict while noderoles of it are bound there.
+    ``force``: that hook is not run. Raises NotFound if the role is not there, Conflict while noderoles of it are bound there.
     """
     unreadable.refuse_end_of(world, deployment)
     stored = world.deployment_roles.get((deployment, role))

@@ -24,9 +24,9 @@ HOOK_OF: Final[Mapping[State, str]] = {
 
 
 def with_hook(vertex: Placed, record: NodeRole, before: State | None = None) -> NodeRole:
-    """The same record, with the hook of the state that it enters, where its role has one.
+    """The record, with the hook of the state that it enters, if its role has one.
 
-    ``before``: the state that it leaves, where that is not the one that its noderole holds.
+    ``before``: the state that it leaves; None: the state of its noderole.
     """
     hook = HOOK_OF[record.state]
     entered = record.state is not (before or vertex.record.state) and not _skipped(vertex.record, record)

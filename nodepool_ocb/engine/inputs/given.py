@@ -66,7 +66,7 @@ def judged(sources: Sources, blobs: Blobs, memo: dict[str, list[Mapping[str, Jso
 
 
 def _numbered(given: Given) -> Judged:
-    """A secret stands in it as it is told from others: by its id, which a new key does not change, or by its reference."""
+    """The number of these inputs. A secret is replaced by its id, which a new key does not change, or by its reference."""
     data = _encoded(given)
     if _SECRET in data:
         given = msgspec.structs.replace(

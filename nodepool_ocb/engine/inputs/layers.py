@@ -103,7 +103,7 @@ class Source(msgspec.Struct, frozen=True):
     blobs: tuple[str, ...]  # the paths of its own blobs, in the order of BLOBS
 
     def layers(self, blobs: Blobs) -> Iterator[Layer]:
-        """The weakest first; those that say nothing are left out."""
+        """The layers, the weakest first; empty ones are left out."""
         yield from self.shared
         for kind, path in zip(BLOBS, self.blobs, strict=True):
             if values := blobs.get(path):

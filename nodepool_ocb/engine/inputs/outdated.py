@@ -54,7 +54,7 @@ def all_outdated(world: World, vertices: Iterable[Vertex], blobs: Blobs) -> list
 
 
 def candidates(vertices: Iterable[Vertex]) -> list[Vertex]:
-    """Those that may be outdated, as far as their own records say."""
+    """The noderoles that may be outdated by their own records alone."""
     return [
         each
         for each in vertices

@@ -27,10 +27,10 @@ ENDED = "ZooKeeper was restored from an older copy, and what became of this run 
 def restored(
     world: World, builders: Mapping[str, Daemon | None], now: float, by: str, reason: str | None
 ) -> Iterator[list[Change]]:
-    """The transactions, each of which may be the last that is written: the same command goes on.
+    """The transactions after ZooKeeper was restored. After a stop behind any of them, the same command goes on.
 
-    ``builders``: the registrations, by id; None for one that cannot be read. Raises Conflict where a daemon is registered, a
-    node is claimed, or a record cannot be read.
+    ``builders``: the registrations, by id; None for one that cannot be read. Raises Conflict if a daemon is registered, a node is
+    claimed, or a record cannot be read.
     """
     _refuse(world, builders)
     number, ids = int(now * 1000), int(now)

@@ -52,7 +52,7 @@ class Word(msgspec.Struct, frozen=True):
         return self.text
 
     def among(self, texts: Iterable[str]) -> set[str]:
-        """Those that it means; ``second`` has no part in it.
+        """The texts that it means; ``second`` is not compared.
 
         >>> sorted(Word("n*", "n*").among(["n1", "m1", "n2"]))
         ['n1', 'n2']

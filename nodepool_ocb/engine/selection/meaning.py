@@ -237,7 +237,7 @@ def asks_outdated(expression: Expression) -> bool:
 
 
 def _meant(what: str, words: Iterable[Word], known: Iterable[str]) -> set[str]:
-    """Those known that any of the words means; raises NotFound for a word that is none of them, and no pattern."""
+    """The known texts that any of the words means; raises NotFound for a word that is no pattern and no known text."""
     known, found = set(known), set[str]()
     for word in words:
         own = word.among(known)

@@ -34,7 +34,7 @@ class Edges:
         self._awaited: dict[str, list[Vertex]] = {}  # parents named by a noderole, and not here (yet)
 
     def cluster(self, role: str, deployment: str) -> ClusterView:
-        """The cluster of this role, made empty where nothing has been seen of it."""
+        """The cluster of this role; an empty one is created if it is not known."""
         name = paths.cluster_name(role, deployment)
         found = self.clusters.get(name)
         if found is None:
@@ -123,7 +123,7 @@ class Edges:
         vertex.below = ()
 
     def _refresh(self, vertex: Vertex) -> None:
-        """It is to be run again in place, or is not any more: then those that it went before may be."""
+        """Note whether it is to be run again in place; if not, the noderoles that waited for it may be."""
         if renewing(vertex.record):
             self.refreshing.vertices.add(vertex)
         else:

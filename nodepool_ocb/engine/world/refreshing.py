@@ -12,7 +12,7 @@ from nodepool_ocb.engine.world.vertex import ClusterView, Vertex
 
 
 class Refreshing:
-    """``vertices`` are those that are to be run again in place, or are being so."""
+    """``vertices``: the noderoles that are to be run again in place, or are running so."""
 
     def __init__(self) -> None:
         self.vertices: set[Vertex] = set()
@@ -22,7 +22,7 @@ class Refreshing:
         self._waiting: dict[Vertex, set[Vertex]] = {}  # the noderoles that wait for it
 
     def before(self, vertex: Vertex, done: Collection[Vertex] = ()) -> Vertex | None:
-        """One above that goes first; ``done``: those that a transaction which is about to be written brings to an end."""
+        """An ancestor that goes first; ``done``: noderoles with a rerun that a transaction about to be written ends."""
         if self.vertices <= {vertex}:
             return None
         found = self._find(vertex, {vertex}, done)
@@ -31,7 +31,7 @@ class Refreshing:
         return found
 
     def end(self, vertex: Vertex) -> set[Vertex]:
-        """It is not to be run again any more; gives those that were told to wait for it."""
+        """Its rerun is over or withdrawn; returns the noderoles that were waiting for it."""
         self.vertices.discard(vertex)
         if not self.vertices:
             self._first.clear()

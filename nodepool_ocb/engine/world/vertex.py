@@ -37,7 +37,7 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
 
     @property
     def destructive(self) -> bool:
-        """Whether it must not be run a second time: its role says so, or said so when it ran."""
+        """Whether it must not be run a second time: its role is destructive, or was when it ran."""
         stored = self.node.world.roles.get(self.role)
         return self.record.once is not None or (stored is not None and "destructive" in stored.record.flags)
 
@@ -148,7 +148,7 @@ def opened(above: Iterable[Vertex | ClusterView]) -> dict[Vertex, None]:
 
 
 def ordered_with(vertex: Vertex) -> str | None:
-    """The jig with which the newest run of a noderole in TRANSITION was ordered; None where nothing says so."""
+    """The jig of the newest run of a noderole in TRANSITION; None if the fence does not have it."""
     newest = vertex.node.newest
     return newest.jig if newest is not None and newest.run == vertex.record.run else None
 

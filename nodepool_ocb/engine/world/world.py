@@ -107,7 +107,7 @@ class World:
         return cluster if cluster is not None and cluster.members else None
 
     def cluster_view(self, role: str, deployment: str) -> ClusterView:
-        """The cluster of this role, made empty where nothing has been seen of it."""
+        """The cluster of this role; an empty one is created if it is not known."""
         return self.edges.cluster(role, deployment)
 
     def below(self, name: str) -> Sequence[Vertex]:
@@ -186,11 +186,11 @@ class World:
     # -- records that were read --
 
     def of(self, kind: type[T]) -> dict[Any, Stored[T]]:
-        """The records of a kind that is kept as it was read: by name, by names where the path has two, by ``()``."""
+        """The records of a kind without a view of its own. The key is the name, or a tuple of the names in the path."""
         return self._kept.setdefault(kind, {})
 
     def put(self, stored: Stored[Any], *names: str) -> None:
-        """Show a record of a kind that is kept as it was read; ``names`` are those in its path."""
+        """Put a record of a kind without a view of its own; ``names`` are those in its path."""
         kind = type(stored.record)
         self.of(kind)[_key(names)] = stored
         self._index(kind, names, stored.record)
