@@ -33,7 +33,7 @@ class Checked(Protocol):
 
 
 class Unusable:
-    """Stands in for a backend that is left out: its images are not built here, and other builders may build them."""
+    """The replacement for a backend that is left out: its images are not built here; other builders may build them."""
 
     formats = None
     needs = ()

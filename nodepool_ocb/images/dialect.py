@@ -37,7 +37,7 @@ _MARKED = re.compile("\ue000(NODEPOOL_\\w+)\ue001")  # YAML takes these letters 
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A document as Nodepool means it, beside the same as it is written."""
+    """A document with Nodepool's meaning, beside the document as written."""
 
     document: Document
     written: Document

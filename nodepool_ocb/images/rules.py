@@ -131,13 +131,13 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Due(msgspec.Struct, frozen=True):
-    """A build is to begin now, and why."""
+    """A build begins now, with the reason."""
 
     reason: str
 
 
 class NotDue(msgspec.Struct, frozen=True):
-    """No build is to begin now, and why; ``at`` is when that ends by itself, None where something else must change."""
+    """No build begins now, with the reason; ``at`` is the time when that ends, None if another change must come first."""
 
     reason: str
     at: float | None = None

@@ -100,8 +100,9 @@ def _instead(image: ImageView, build: BuildView, tidier: Tidier) -> BuildView | 
 
 
 def _kept_uploads(image: ImageView, tidier: Tidier) -> list[UploadView]:
-    """The newest ready uploads of each provider: where a new build cannot be sent, the old one stays. And those that
-    failed and are to be tried again: their record holds the count.
+    """The newest ready uploads of each provider: if a new build cannot be sent, the old upload stays.
+
+    Kept are also failed uploads that will be tried again: their record holds the count of attempts.
     """
     seen: dict[str, list[UploadView]] = {}
     for build in reversed(image.builds):

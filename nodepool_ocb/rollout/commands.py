@@ -96,9 +96,10 @@ def promote(
 def accept(
     rollout: Rollout, group: str, reason: str, now: float, by: str | None = None, attempt: int | None = None
 ) -> list[Decision]:
-    """Let a group's failure count as success: those that depend on it go on, and it does not fail the rollout.
+    """Let a group's failure count as success: groups that depend on it go on, and it does not fail the rollout.
 
-    Nothing where it is accepted already.
+    Empty if it is accepted already. Raises Conflict for a group that has not failed or was never sent, without a reason, and if
+    ``attempt`` is not the present one.
     """
     record = _group(rollout, group)
     if record.state is not GroupState.FAILED:

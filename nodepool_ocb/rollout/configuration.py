@@ -1,6 +1,6 @@
-"""Airship's DeploymentConfiguration, which stands beside a strategy: its name, and the times of the two phases.
+"""Airship's DeploymentConfiguration beside a strategy: the name of the strategy, and the times of the two phases.
 
-Its other keys are about parts of Airship that are not here, and are left alone.
+Its other keys concern parts of Airship that are not here, and are ignored.
 """
 
 from __future__ import annotations

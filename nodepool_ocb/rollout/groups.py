@@ -28,7 +28,7 @@ def clock(head: RolloutRecord, now: float) -> float:
 
 
 def phase_begins(head: RolloutRecord, now: float) -> dict[str, float]:
-    """The fields of a group that say when its phase began, where that is now."""
+    """The fields of a group with a phase that begins now."""
     return {"phase_since": now, "aside_before": max(now - clock(head, now), 0.0)}
 
 

@@ -118,11 +118,7 @@ def marks(errors: Mapping[str, int]) -> str:
 
 
 def brief(text: str) -> str:
-    """A text that says why, cut to REASON_BYTES as JSON.
-
-    >>> brief("no space left"), len(brief("x" * 9000)), len(brief("\\x1b" * 9000))
-    ('no space left', 400, 66)
-    """
+    """A reason, cut to REASON_BYTES as JSON."""
     short = text[:REASON_BYTES]
     while (excess := len(msgspec.json.encode(short)) - 2 - REASON_BYTES) > 0:
         short = short[: -(excess // 6 + 1)]
@@ -250,9 +246,9 @@ def _in_parts(rollout: Rollout, wanted: Collection[int] | None = None) -> Iterat
 
 
 def whole(head: RolloutRecord, groups: Mapping[str, GroupRecord], nodes: Iterable[NodesRecord]) -> Rollout:
-    """A rollout from its parts; those of the nodes in the order of their paths. Raises Invalid where they contradict.
+    """A rollout from its parts; ``nodes`` in the order of their paths. Raises Invalid if the parts contradict one another.
 
-    Code that decides, reports and draws need not check names and phases.
+    Code that uses the result need not check names and phases.
     """
     held = [record.nodes for record in nodes]
     every = {name: progress for some in held for name, progress in some.items()}

@@ -38,9 +38,8 @@ NODE_BYTES: Final = 480 * 1024  # of a node's facts and computed parameters, as 
 class Outfit:
     """The inputs that a run gives to its nodes.
 
-    ``tasks`` is the list with the facts that are the same everywhere in its texts. ``members`` are all nodes of the
-    deployment, with
-    their roles in this run. ``common`` are the facts that all of them have. Raises Invalid if these are too large.
+    ``tasks`` is the list with the facts that are the same everywhere in its texts. ``members`` are all nodes of the deployment,
+    with their roles in this run. ``common`` are the facts that all of them have. Raises Invalid if these are too large.
     """
 
     def __init__(

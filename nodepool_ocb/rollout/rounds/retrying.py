@@ -39,7 +39,7 @@ def _put_back(progress: Progress, there: Seen | None, now: float) -> Progress:
 
 
 def _groups(rollout: Rollout, now: float) -> list[Decision]:
-    """Those that failed, and those that count as successful although a member that is put back failed."""
+    """Groups that failed, and groups that count as successful although a failed member of them is put back."""
     back = {
         name
         for name, progress in rollout.nodes.items()

@@ -88,7 +88,7 @@ class _Room:
         return True
 
     def full(self, record: GroupRecord, progress: Progress) -> str | None:
-        """Where there is no room for a node, in words; None where there is."""
+        """Why there is no room for a node; None if there is."""
         limits, name = self._limits, record.group.name
         of_group = record.group.parallel_nodes or limits.group
         if limits.nodes is not None and self._all >= limits.nodes:

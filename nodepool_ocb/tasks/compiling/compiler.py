@@ -89,7 +89,7 @@ def _crosses(task: Task) -> bool:
 
 
 def _described(placement: Placement, vertex: int) -> str:
-    """TASK@NODE and its place; empty for barriers, but those of groups, which say why one waits for another."""
+    """TASK@NODE and its place. Empty for barriers, but not for those of groups: these show why one group waits for another."""
     number = placement.draft.task_of[vertex]
     if number in placement.draft.barriers and not re.search(r"\.(start|end|chunk-[0-9]+)$", placement.name(vertex)):
         return ""

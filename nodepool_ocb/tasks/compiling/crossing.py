@@ -102,7 +102,7 @@ class Crossing:
         return sorted((self._spot(vertex, point), vertex) for vertex in vertices for point in range(POINTS))
 
     def _pick(self, ring: list[tuple[int, int]], vertex: int) -> int:
-        """The next one on the ring: when a node goes, only those that had chosen it choose again."""
+        """The next instance on the ring: when a node goes, only the vertices that had chosen it choose again."""
         return ring[bisect_left(ring, (self._spot(vertex, 0), -1)) % len(ring)][1]
 
     def _spot(self, vertex: int, point: int) -> int:

@@ -62,7 +62,7 @@ class Draft:
                 self.parents[vertex] += edges
 
     def order(self, before: Sequence[int], after: Sequence[int], name: str, bears: Bears = Bears.SOME) -> None:
-        """All of these, then all of those; through a barrier where that takes fewer edges, or where it may bear failures."""
+        """All of ``before``, then all of ``after``; through a barrier if that takes fewer edges, or if it may bear failures."""
         bearing = self.tolerant and (len(before) > 1 or (bears is Bears.ALL and len(before) > 0))
         if bearing or len(before) * len(after) > len(before) + len(after):
             before = [self.barrier(name, before, bears)]
@@ -95,7 +95,7 @@ class Draft:
 
 
 def sorted_out(parents: Sequence[Sequence[int]]) -> list[int]:
-    """Vertices, each after its parents; those that wait for one another in a circle, or for such, are left out."""
+    """Vertices, each after its parents; vertices in a circle, or after one, are left out."""
     order: list[int] = []
     state = bytearray(len(parents))  # 0: not seen; 1: on the way that is being followed up; 2: in order
     for vertex in range(len(parents)):
@@ -144,7 +144,7 @@ def _turned(parents: Sequence[Sequence[int]]) -> tuple[array[int], array[int]]:
 
 
 def heights(parents: Sequence[Sequence[int]], order: Sequence[int], weights: Mapping[int, int]) -> array[int]:
-    """How many vertices are on the longest way below each; a vertex weighs 1 where ``weights`` says nothing else."""
+    """The number of vertices on the longest way below each; a vertex weighs 1 unless ``weights`` has it."""
     below = array("l", bytes(8 * len(parents)))
     for vertex in reversed(order):
         height = below[vertex] + weights.get(vertex, 1)

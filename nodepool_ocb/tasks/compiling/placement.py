@@ -87,7 +87,7 @@ class Relations:
 
     @cached_property
     def local(self) -> Sequence[Set[int]]:
-        """For each task those that it waits for on its own node, stages and groups left out."""
+        """For each task, the tasks that it waits for on its own node; without stages and groups."""
         above = [set() if task.kind in ANCHORS else set(self.above[n]) for n, task in enumerate(self.tasks)]
         for number, task in enumerate(self.tasks):
             for relation in task.cross_depends:
@@ -155,7 +155,7 @@ class Placement:
         return task.roles if task.id in self.relations.added else selector(task)
 
     def _numbered(self, look: Look, shape: Shape) -> list[int]:
-        """Position → the place of its vertex among those of a node; -1 where that is on the admin node."""
+        """Position → the place of its vertex among those of a node; -1 if the vertex is on the admin node."""
         slots, count = [], 0
         for task in shape.tasks:
             away = not look.admin and self.tasks[task].kind is Kind.MASTER_SHELL

@@ -48,9 +48,9 @@ def board(placement: Placement, said: Sequence[Sequence[int]], inside: Mapping[s
 
 
 def _through(groups: Mapping[str, Span], parents: list[list[int]]) -> None:
-    """The members of a group, after those that the group is named after, and before those that are named after the group.
+    """Order the members of a group after the vertices that the group is after, and before those that are after the group.
 
-    Of each group there are two vertices more: ``start``, and one that keeps n x m relations at n + m edges.
+    Each group gets two more vertices: ``start``, and one that keeps n x m relations at n + m edges.
     """
     start_of = {span.leave: span.start for span in groups.values()}
     above = [parents[span.enter] for span in groups.values()]

@@ -3,8 +3,7 @@
 jinja2's parser makes a tree of an expression. That tree is not run but walked, and a node that is not listed here is refused.
 
 Known are ``api.cluster_status``, ``api.nodes_count()`` and two functions for roles. ``api.role_in_deployment('ceph-osd')``: a
-node
-of this run has the role. ``api.role_in_cluster('ceph-osd')``: a node of the deployment has it. Known are also comparisons,
+node of this run has the role. ``api.role_in_cluster('ceph-osd')``: a node of the deployment has it. Known are also comparisons,
 ``and or not in``, brackets, whole numbers and decimals, texts, lists, true, false and none.
 """
 

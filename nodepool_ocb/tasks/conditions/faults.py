@@ -41,6 +41,6 @@ def check_words(count: int, position: int) -> None:
 
 
 def check_nesting(depth: int, position: int) -> None:
-    """Raises Invalid where brackets stand too deep in brackets."""
+    """Raises Invalid if brackets are nested too deep."""
     if depth > MOST_NESTED:
         raise at(position, f"brackets are nested at most {MOST_NESTED} deep; write it flatter")

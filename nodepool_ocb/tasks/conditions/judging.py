@@ -171,7 +171,7 @@ def computed(plan: Plan, judge: Judge, tasks: TaskList, members: Iterable[Member
 
 
 def _expressions(task: Task) -> Iterator[tuple[str, Expression]]:
-    """Each with where it stands."""
+    """The expressions of a task, each with its field."""
     if isinstance(task.condition, Expression):
         yield "condition", task.condition
     if task.strategy and isinstance(task.strategy.amount, Expression):

@@ -99,7 +99,7 @@ class _Where:
 
 
 def _on_nodes(knot: Component, edges: Edges, by_id: Mapping[str, Entry], where: _Where) -> dict[str, list[str]]:
-    """The knot as it is where each role has a node of its own: ``task@role``, and stages and groups by their names."""
+    """The knot if each role has a node of its own: ``task@role``; stages and groups by their names."""
     plain = {Kind.STAGE, Kind.GROUP}
     said = {name: where.roles(by_id[name]) for name in sorted(knot.names) if by_id[name].kind not in plain}
     alike = _alike(said)
@@ -115,7 +115,7 @@ def _on_nodes(knot: Component, edges: Edges, by_id: Mapping[str, Entry], where: 
 
 
 def _alike(roles: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """One role of those that have the same tasks; rather ANY than another."""
+    """One role of each set with the same tasks; ANY is preferred."""
     tasks: dict[str, list[str]] = {}
     for task, those in roles.items():
         for role in those:

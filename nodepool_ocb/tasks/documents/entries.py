@@ -66,7 +66,7 @@ class Entry(msgspec.Struct, frozen=True):
         return said if isinstance(said, dict) else {}
 
     def where(self) -> str | None:
-        """The field that says where it runs."""
+        """The field that determines its nodes; None if there is none."""
         return next((field for field in WHERE if self.raw.get(field)), None)
 
     def names(self, *fields: str) -> list[tuple[Key, str]]:
@@ -101,7 +101,7 @@ def roles_of(relation: Mapping[str, Any]) -> list[tuple[Key, str]]:
 
 
 def condition(raw: Any, *, strict: bool = True) -> bool | Expression:
-    """A condition as a document writes it; true where there is none. ``strict``: where the document does not say it.
+    """A condition as a document writes it; true if there is none. ``strict``: the default if the document does not set it.
 
     >>> condition("settings:storage.objects_ceph.value == true").language, condition("api.nodes_count() > 9").language
     (<Language.SETTINGS: 'settings'>, <Language.API: 'api'>)

@@ -136,7 +136,9 @@ class _Names:
 
 
 def by_own_id(listed: Sequence[Entry]) -> Collection[str]:
-    """The ids of those that say nowhere where they run, and are in no group: they run on the nodes with the role of their id."""
+    """The ids of the entries without a field for their nodes and without a group: their nodes are those with the role of their
+    id.
+    """
     in_groups = {name for entry in listed for _, name in entry.names("tasks")}
     return {
         entry.id

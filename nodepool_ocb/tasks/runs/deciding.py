@@ -71,7 +71,7 @@ def decide(world: World, running: Running, now: float, start: int = 0) -> Decisi
 
 
 def _paused(look: Look, now: float) -> TaskRun:
-    """As it is to say that its deployment is paused, and why; or when that was over."""
+    """The record with the pause of its deployment; after the pause, with the time of its end."""
     head = look.running.head
     if look.pauses and not head.over:
         return replace(head, aside=sentence(look.pauses[0]))

@@ -54,7 +54,7 @@ def scopes(question: Question) -> Mapping[str, Mapping[str, Json]]:
 
 
 def prepared(question: Question) -> Callable[[], Answer]:
-    """Everything up to the evaluation, which is left to be called. Raises Invalid where the text cannot be read."""
+    """The evaluation, ready to be called; the text is parsed already. Raises Invalid for a text that cannot be parsed."""
     parsed = _statement(question.text)
     members = {scope: Members(facts) for scope, facts in scopes(question).items()}
     variables = context().create_child_context()
