@@ -107,7 +107,7 @@ class Yaql:
 
 
 def _written(pipe: IO[bytes], text: memoryview) -> int:
-    """How much of it was taken; all of it by a process that has ended, which its answer will tell."""
+    """The number of bytes taken; all of them if the process has ended, since reading its answer shows the end."""
     try:
         return os.write(pipe.fileno(), text)
     except BrokenPipeError:

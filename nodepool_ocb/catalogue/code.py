@@ -127,9 +127,9 @@ def look_again() -> None:
 
 
 def find(name: str, barclamp: str) -> Role | None:
-    """The code that is installed for a role, its own before its barclamp's; None where there is none.
+    """The installed code for a role: its own, else that of its barclamp; None if there is none.
 
-    Raises Invalid where that code is left out, or cannot be made for the role.
+    Raises Invalid if that code is left out, or cannot be made for the role.
     """
     usable, left_out = _found()
     refused = {each.name: each for each in left_out}

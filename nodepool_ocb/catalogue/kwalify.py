@@ -131,9 +131,9 @@ def _wrong(path: str, sentence: str) -> Invalid:
 
 
 def expression(ruby: str) -> str:
-    r"""A regular expression of Ruby as JSON Schema wants it, without its slashes; it matches anywhere, as in Ruby.
+    r"""A regular expression of Ruby for JSON Schema, without its slashes; it matches anywhere, as in Ruby.
 
-    Raises ValueError where that cannot be, or where matching could take for ever.
+    Raises ValueError for an expression without an equivalent, or with a match that could take for ever.
 
     >>> expression(r"/\Ahttp:\/\/.+\z/")
     '^http://.+$'

@@ -27,7 +27,7 @@ LEGACY_FLAGS: Final = ("service", "powersave", "server", "leader", "cohort")
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something about a role that its author should know; ``field`` and ``item`` say where it is written."""
+    """A fact about a role that its author should know; ``field`` and ``item`` are its place in the barclamp."""
 
     role: str
     field: str
@@ -218,8 +218,7 @@ def faults(
     """The faults of the values in a blob: one sentence for each fault, by attribute.
 
     Checks the attributes that the blob sets (or sets a part of), with the blob laid over ``below``. Checks also the attributes
-    for
-    which it leaves no room.
+    for which it leaves no room.
     """
     seen = blobs.merge(below or {}, blob)
     declared = sorted(attributes(catalogue, role).values(), key=lambda attrib: attrib.name)

@@ -39,7 +39,7 @@ class Keyring:
         return tuple(self._keys)
 
     def encrypt(self, place: str, value: Json, id: str | None = None) -> dict[str, Json]:
-        """A value for one place; ``id`` where it had one before. Raises Sealed where there is no key."""
+        """A value, encrypted for one place; ``id``: its former one, if any. Raises Sealed if there is no key."""
         if not self._keys:
             raise Sealed(f"{self._origin}; {MADE_WITH} FILE makes a key", own=True)
         newest, id = self.ids[0], id or secrets.token_hex(8)
@@ -65,7 +65,7 @@ class Keyring:
         return held["value"]
 
     def anew(self, place: str, text: str) -> dict[str, Json] | None:
-        """The same value by the newest key; None where it is so already, or nothing of ours. Raises Sealed."""
+        """The same value, encrypted with the newest key; None if it is already, or is not encrypted. Raises Sealed."""
         parts = secrecy.encrypted(text)
         if parts is None or parts[0] == self.ids[0]:
             return None
@@ -73,7 +73,7 @@ class Keyring:
 
 
 def load(name: str | None) -> Keyring:
-    """The keys of a file; none where none is named. Raises Sealed where the file cannot be used."""
+    """The keys of a file; none for the name None. Raises Sealed if the file cannot be used."""
     if name is None:
         return Keyring({}, "secrets.key_file is not set")
     lines = private.text(name, "key file").splitlines()
@@ -90,9 +90,9 @@ def key_id(key: str) -> str:
 
 
 def generate(path: Path) -> str:
-    """Put a new key first in a file, which is made where it is not there; gives the key's id.
+    """Put a new key first in a file, which is created if it does not exist; returns the key's id.
 
-    Raises Sealed where the file cannot be used, and Conflict where it cannot be written.
+    Raises Sealed if the file cannot be used, and Conflict if it cannot be written.
     """
     before = ""
     if path.exists():

@@ -144,7 +144,7 @@ class _Keep:
 
 
 def resealed(secrets: Secrets, place: str, value: Json, before: Json) -> dict[str, Json]:
-    """A value encrypted for its place; as it was before, where that is the same. Raises Sealed without a key."""
+    """A value encrypted for its place; if the value did not change, the former text. Raises Sealed without a key."""
     text = secrecy.text_of(before)
     if text is not None and secrecy.encrypted(text):
         try:
