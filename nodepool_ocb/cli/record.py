@@ -12,14 +12,15 @@ from msgspec.structs import replace
 from nodepool_ocb.cli import deleting
 from nodepool_ocb.cli.kit import journal, output, session
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
+from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Delete, Run, Set
+from nodepool_ocb.operations.records.reading import RecordList, RecordShow
 from nodepool_ocb.telemetry.visible import line
-from nodepool_ocb.views.cluster import Deleted, RecordDocument, excerpt
-from nodepool_ocb.views.status import Quarantined
+from nodepool_ocb.views.cluster import Deleted, excerpt
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.frames import Znode
@@ -34,43 +35,17 @@ def command() -> None:
     """Single records in ZooKeeper: look at one as it is, delete one that cannot be read."""
 
 
-@command.command("list")
+@command.command("list", operation=RecordList)
 def list_() -> None:
     """Every record that cannot be read, of all kinds, attributes and runs included: it reads the whole tree."""
-    from nodepool_ocb.store import quarantine
-
-    with session.session(founding=True) as opened:  # also where /ocb/cluster cannot be read
-        opened.sync()
-        found = quarantine.unread(opened) | quarantine.of_rollouts(opened) | quarantine.of_task_runs(opened)
-    output.things([Quarantined(*each) for each in sorted(found.items())], ("path", "reason"), key="path")
+    output.things(perform(RecordList()).answer, ("path", "reason"), key="path")
 
 
-@command.command()
+@command.command(operation=RecordShow)
 @click.argument("path")
 def show(path: str) -> None:
     """What is at a path, byte by byte: control characters are written as \\x1b, and why it cannot be read is said."""
-    from nodepool_ocb.store import clusters, quarantine
-
-    with session.session(founding=True) as opened:  # also where /ocb/cluster cannot be read
-        opened.sync()
-        try:
-            znode = _there(opened, path)
-        except NotFound:
-            clusters.current(opened)  # a place without a cluster is the better reason
-            raise
-        below = opened.children(path) or []
-    belongs = quarantine.kind(path)
-    document = RecordDocument(
-        path=path,
-        kind=belongs if isinstance(belongs, str) else belongs.__name__ if belongs else None,
-        cannot_be_read=quarantine.problem(znode),
-        version=znode.version,
-        bytes=len(znode.data),
-        session=f"0x{znode.ephemeral_owner:x}" if znode.ephemeral_owner else None,
-        since=znode.mtime,
-        below=tuple(sorted(below)),
-        data=line(znode.data.decode("utf-8", "backslashreplace")),
-    )
+    document = perform(RecordShow(path=path)).answer
     output.thing(document, path, output.fields(document, but=("data",)), "", output.verbatim([excerpt(document)]))
 
 

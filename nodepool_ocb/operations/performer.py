@@ -108,7 +108,7 @@ class Performer:
     def perform(self, operation: Operation[T], opened: Session | None = None) -> Performed[T]:
         """Perform it in a session of its own, or in ``opened``; raises Stale after ``ATTEMPTS``, and the errors of both."""
         if opened is None:
-            with self.session() as own:
+            with self.session(founding=operation.founding) as own:
                 return self.perform(operation, own)
         self.journal.verb = operation.title()
         self._transactions = 0

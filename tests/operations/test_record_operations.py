@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.errors import Ambiguous, NoCluster, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildState
-from nodepool_ocb.model.records import Claim, Create, LockOwner
+from nodepool_ocb.model.records import Claim, Create, Delete, LockOwner
 from nodepool_ocb.operations.records.locking import LockList
+from nodepool_ocb.operations.records.reading import RecordList, RecordShow
 from nodepool_ocb.store.client.session import Session
 from tests.operations.performing import calm
 
@@ -46,3 +50,27 @@ def test_claims_and_locks_are_listed_and_a_broken_build_is_named(
         ("image", "jammy", "b1"),
     ]
     assert any(note.startswith(f"warning: {broken} is left out") for note in alone.heard.notes)
+
+
+def test_records_are_listed_and_shown_though_the_record_of_the_cluster_is_broken(
+    world: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    broken = paths.CLUSTER
+    world._client.set(broken, BROKEN)
+    assert [row.path for row in calm(zk_settings).perform(RecordList()).answer] == [broken]
+    shown = calm(zk_settings).perform(RecordShow(path=broken)).answer
+    assert (shown.kind, shown.data, shown.cannot_be_read is not None) == ("Cluster", BROKEN.decode(), True)
+
+
+def test_a_path_without_a_record_is_refused_and_a_place_without_a_cluster_is_named(
+    world: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    with pytest.raises(NotFound, match="nothing is at /ocb/roles/nothing"):
+        calm(zk_settings).perform(RecordShow(path=paths.role("nothing")))
+    with pytest.raises(Ambiguous, match="a path begins with /ocb"):
+        calm(zk_settings).perform(RecordShow(path="/zookeeper/quota"))
+    cluster = world.get(paths.CLUSTER)
+    assert cluster is not None
+    world.commit([Delete(paths.CLUSTER, cluster.version)])
+    with pytest.raises(NoCluster):
+        calm(zk_settings).perform(RecordShow(path=paths.role("nothing")))
