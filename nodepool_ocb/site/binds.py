@@ -59,7 +59,9 @@ def _compare(each: WantedNoderole, vertex: Vertex) -> None:
 
 
 def _parents_first(plan: Planning) -> Iterator[WantedNoderole]:
-    """Those whose parents are said after these; the others after all of the roles that theirs requires."""
+    """The wanted noderoles, each after its parents. If a file names no parents, a noderole comes after all those of the
+    roles that its role requires.
+    """
     wanted = {each.name: each for each in plan.wanted.noderoles()}
     able = _able(plan.catalogue)
     graph: dict[str, set[str]] = {name: set(_before(each, plan.catalogue)) for name, each in wanted.items()}
@@ -79,12 +81,12 @@ def _parents_first(plan: Planning) -> Iterator[WantedNoderole]:
 
 
 def _able(catalogue: Mapping[str, Role]) -> dict[str, set[str]]:
-    """What each role counts as: itself, and what it provides."""
+    """The roles that each role counts as: itself, and the roles that it provides."""
     return {name: {name, *role.provides} for name, role in catalogue.items()}
 
 
 def _before(each: WantedNoderole, catalogue: Mapping[str, Role]) -> Iterator[str]:
-    """What comes before a noderole: its parents, or all of a role, written ``role@``."""
+    """The vertices before a noderole: its parents, or all of a role, written ``role@``."""
     if each.parents is not None:
         yield from each.parents
     elif each.role in catalogue:
@@ -105,7 +107,7 @@ def _clusters(plan: Planning, each: WantedNoderole, counts: str) -> Iterator[str
 
 
 def attributed(plan: Planning) -> None:
-    """Each has the attributes that its user is to give it; raises Invalid for what its role's schemas refuse."""
+    """Plan the user attributes of each noderole; raises Invalid if the schemas of its role refuse them."""
     catalogue = plan.catalogue
     for each in plan.wanted.noderoles():
         before = plan.kept.get(paths.user(each.role, each.fqdn))

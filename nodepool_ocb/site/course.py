@@ -1,6 +1,7 @@
-"""A world that goes along with what will be written: copied, and advanced by changes. Pure.
+"""A copy of a world that is advanced by the planned changes. Pure.
 
-Versions are those that the znodes have when nobody else writes them meanwhile; whoever does refuses the transaction.
+Versions are those that the znodes will have without other writers. If there are other writers, the transaction is
+refused.
 """
 
 from __future__ import annotations

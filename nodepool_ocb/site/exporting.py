@@ -1,7 +1,8 @@
-"""A cluster written down as a site file: what people said of it, in one order whatever was done in which.
+"""A cluster as a site file: the records that people made, in an order that does not depend on the order of their
+making.
 
-What machines and annealers found is not in it: states of runs, walls, the attributes of hooks. Nor is what a task list made.
-Pure.
+States of runs, walls and the attributes of hooks are left out, for machines and annealers found them. Noderoles of task
+lists are left out too. Pure.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def document(
     return made
 
 
-#: Whose attributes, of which role, and what they are.
+#: The name of the attributes' owner, the role, and the attributes.
 Given = tuple[str, str, Blob]
 
 

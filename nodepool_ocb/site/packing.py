@@ -1,7 +1,7 @@
-"""Groups of changes in as few transactions as bear them, each group whole; the world goes along. Pure.
+"""Groups of changes in few transactions, each group whole; the world is advanced with them. Pure.
 
-Each transaction carries the version of the structure: it was decided from what is not there, too. In one transaction a
-znode is written once.
+Each transaction carries the version of the structure, because its decision relies on absent records too. In one
+transaction a znode is written once.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Packing:
         advance(self._world, fresh)
 
     def _covered(self, change: Change) -> bool:
-        """Whether the part says it already: it makes, or raises, what would be checked or raised."""
+        """Whether the transaction does not need this change: it already creates or raises the znode."""
         return isinstance(change, Check | Raise) and change.path in self._written
 
     def whole(self, transaction: Sequence[Change]) -> None:
-        """A transaction that was cut already, and to which the world was brought by whoever made it."""
+        """Add a transaction that was cut already. The caller has advanced the world by it."""
         self.close()
         held = () if _has_structure(transaction) else (structure.unchanged(self._world),)
         self.transactions.append((*held, *transaction))

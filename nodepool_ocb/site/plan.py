@@ -1,8 +1,8 @@
-"""The plan from a world to what site files want: decided whole, by the engine's own functions, and only then written.
+"""The plan from a world to the state in site files: decided whole by the engine's own functions, and then written.
 
-What is not said stays as it is. The order: roles; deployments, those PROPOSED in which something changes; what is set for
-roles in them; nodes; noderoles, parents first, with their attributes; what is committed; deployments, COMMITTED again. Each
-transaction leaves a cluster that is sound, and the same files go on from there. Pure.
+Things that the files do not name stay as they are. The order: roles; deployments, those PROPOSED in which something
+changes; deployment roles; nodes; noderoles, parents first, with their attributes; commits of noderoles; deployments,
+COMMITTED again. Each transaction leaves a sound cluster, from which the same files continue. Pure.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from nodepool_ocb.site.wanted import Circumstances, Kept, Wanted
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is to be done, in this order."""
+    """The steps of a plan in their order, and its transactions."""
 
     steps: tuple[Step, ...]
     transactions: tuple[Sequence[Change], ...]
-    notes: tuple[str, ...]  # what other nodes have to do with
+    notes: tuple[str, ...]  # effects on other nodes
     moved: tuple[Vertex, ...]  # the noderoles that are committed or taken back, in the world of the plan
     world: World  # as it is when all is done
 
     @property
     def going(self) -> tuple[str, ...]:
-        """What is deleted, by name."""
+        """The names of the records that are deleted, each with its kind."""
         return tuple(f"{step.kind} {step.name}" for step in self.steps if step.change == "delete")
 
 
@@ -44,8 +44,8 @@ def plan(
 ) -> Plan:
     """The plan; the world stays as it is. ``kept`` has the attributes that users gave, by their path.
 
-    ``removal``, where what is not said is to go: the deletions of a path and all below it. Raises NotFound, Invalid or
-    Conflict, with the place in the files.
+    ``removal`` gives the deletions of a path and all below it. With it, records that the files do not name are deleted.
+    Raises NotFound, Invalid or Conflict, with the place in the files.
     """
     planning = Planning(copied(world), wanted, about, kept)
     tree.roles(planning)
@@ -71,5 +71,5 @@ def plan(
 
 
 def removable(world: World, wanted: Wanted, about: Circumstances) -> list[str]:
-    """The paths whose deletions ``plan`` may ask ``removal`` for."""
+    """The paths for which ``plan`` may call ``removal``."""
     return pruning.places(Planning(world, wanted, about, {}))

@@ -47,7 +47,7 @@ def prune(plan: Planning, removal: Removal) -> None:
 
 
 def places(plan: Planning) -> list[str]:
-    """The paths whose deletions ``prune`` may ask for; none if it refuses."""
+    """The paths for which ``prune`` may call ``removal``; none if it refuses."""
     scope = plan.wanted.deployments.keys() - {deployments.SYSTEM}
     try:
         goes = list(_nodes(plan, scope))

@@ -1,4 +1,4 @@
-"""Documents to what they want: judged by the schema ``site.json`` and beside one another. Every fault at once. Pure."""
+"""Documents to the state that they want: checked by the schema ``site.json`` and against one another. Pure."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ from nodepool_ocb.site.wanted import (
 )
 
 SCHEMA: Final = "site.json"
-#: What a file may hold: ten thousand noderoles and more, as ``export`` writes them.
+#: The largest file: ten thousand noderoles and more, as ``export`` writes them.
 MOST: Final = Bounds(bytes=32 << 20, nodes=2_000_000)
 LISTS: Final = frozenset({"addresses", "tags", "host_keys"})
 
 
 def read(documents: Iterable[Document]) -> Wanted:
-    """What documents say together; raises Invalid with every fault, also where two of them have the same thing."""
+    """The wanted state of all documents together; raises Invalid with the faults of all documents, also if two of them
+    name the same thing.
+    """
     reader = _Reader()
     for document in documents:
         reader.read(document)

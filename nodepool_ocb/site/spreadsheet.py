@@ -14,7 +14,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import is_node
 from nodepool_ocb.site.wanted import Source, Wanted, WantedNode
 
-#: What people call the columns.
+#: The names that people use for the columns.
 CALLED: Final[Mapping[str, str]] = {
     "fqdn": "fqdn", "name": "fqdn", "node": "fqdn", "hostname": "fqdn",
     "address": "addresses", "ip": "addresses", "tag": "tags", "label": "labels",

@@ -1,4 +1,4 @@
-"""What a plan does, step by step, and the world that goes along while it is made. Pure."""
+"""The steps of a plan, and the world that advances while the plan is made. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Step(msgspec.Struct, frozen=True):
     change: str  # create, change, commit, propose or delete
     kind: str
     name: str
-    to: str = ""  # JSON of what it is to be
+    to: str = ""  # the new value as JSON
 
 
 class Planning:
@@ -28,7 +28,7 @@ class Planning:
         self.world, self.wanted, self.about, self.kept = world, wanted, about, kept
         self.packing = Packing(world)
         self.steps: list[Step] = []
-        self.notes: list[str] = []  # what other nodes have to do with
+        self.notes: list[str] = []  # effects on other nodes
         self.moved: list[Vertex] = []  # noderoles that are committed, or taken back
         self.made: set[str] = set()  # noderoles that are new
 

@@ -19,7 +19,9 @@ from nodepool_ocb.site.wanted import Blob, WantedDeployment
 
 
 def roles(plan: Planning) -> None:
-    """The roles that are new or other than they are; raises Invalid for what makes them meaningless."""
+    """Plan the roles that are new or changed; raises Invalid if the rules of roles refuse them, or if one belongs to
+    another barclamp.
+    """
     wanted = plan.wanted.roles
     if not wanted:
         return
@@ -52,7 +54,7 @@ def made(plan: Planning) -> None:
 
 
 def checked(plan: Planning) -> None:
-    """The schedules of checks; raises Invalid for what is none."""
+    """Plan the schedules of checks; raises Invalid for a schedule that cannot be read."""
     for name, each in sorted(plan.wanted.deployments.items()):
         if each.checks is None:
             continue
@@ -102,7 +104,7 @@ def _changes(plan: Planning, each: WantedDeployment) -> bool:
 
 
 def _of_noderoles(plan: Planning) -> Iterator[str]:
-    """The deployments of committed noderoles whose own attributes are to be others."""
+    """The deployments of committed noderoles with user attributes that change."""
     for each in plan.wanted.noderoles():
         vertex = plan.world.vertex(each.name)
         if each.user is None or vertex is None or vertex.record.state is State.PROPOSED:

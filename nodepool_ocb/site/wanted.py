@@ -1,6 +1,6 @@
-"""What site files say, as typed values: each thing with the place where it is written.
+"""The contents of site files as typed values: each thing with the place where it is written.
 
-What is None is not said, and stays as it is. Pure.
+None means that the files do not set it: it stays as it is. Pure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Source(msgspec.Struct, frozen=True):
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        """Whatever is refused inside says where it was asked for; what is only stale does not."""
+        """Add the place in the file to Invalid, Conflict and NotFound raised inside; Stale passes unchanged."""
         try:
             yield
         except Stale:
@@ -84,7 +84,7 @@ class WantedNoderole(msgspec.Struct, frozen=True):
     state: Commitment | None = None
     parents: tuple[str, ...] | None = None  # all of them, "role@fqdn" or "role@*deployment"; None: as a bind chooses
     user: Blob | None = None
-    once: Once | None = None  # counts where it is made: what was done of a destructive role
+    once: Once | None = None  # used when the noderole is created: the progress of a destructive role
 
     @property
     def name(self) -> str:
@@ -125,7 +125,9 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is made in: when, by whom, with the jigs of the living annealers (None: nobody is there to ask)."""
+    """The circumstances of a plan: time, author, and the jigs of the living annealers (None: no annealer is there to
+    ask).
+    """
 
     now: float
     by: str | None = None
