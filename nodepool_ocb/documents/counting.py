@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """The number with what it counts; ``many`` where that is not the same with an ``s``.
+    """The number with its noun; ``many`` if the plural is not the noun with an ``s``.
 
     >>> counted(1, "node"), counted(0, "node"), counted(2, "node stays", "nodes stay")
     ('1 node', '0 nodes', '2 nodes stay')

@@ -1,7 +1,7 @@
 """Documents: files of YAML as plain JSON values, each with the line that it came from, and checks with sentences.
 
-What is accepted is said in plainyaml; files are at most BYTES long. Every fault of a document is reported at once:
-``FILE:LINE: path.to.key: sentence``.
+plainyaml defines the accepted YAML; files are at most BYTES long. All faults of a document are reported together:
+``FILE:LINE: path.to.key: sentence``. A fault of the YAML syntax ends the reading: faults after it are not found.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 
 BYTES: Final = 1 << 20
-#: Keys whose values are nobody's business, and words in texts that may hold such a value by mistake.
+#: Keys with secret values, and words in texts that may hold such a value by mistake.
 SECRET: Final = re.compile("pass|secret|token|credential|private", re.IGNORECASE)
 
 
@@ -38,7 +38,7 @@ USUAL: Final = Bounds()
 
 
 class Document(msgspec.Struct, frozen=True):
-    """What a file says: its ``value``, and the line (from 1) of every key and item of it."""
+    """The contents of a file: its ``value``, and the line (from 1) of every key and item of it."""
 
     name: str
     value: Json
@@ -77,17 +77,18 @@ class Document(msgspec.Struct, frozen=True):
 def load(source: Path | str, name: str | None = None, *, lenient: bool = False) -> Document:
     """The document in a file, or in text when its ``name`` is given.
 
-    Raises Invalid with every fault; a document that is no YAML at all has one. ``lenient``: what costs nothing, such as a
-    key that is there twice with one value, is among its ``warnings`` and no fault.
+    Raises Invalid with every fault that was found; a document that is no YAML has one. ``lenient``: harmless faults,
+    such as a key that occurs twice with one value, are among its ``warnings``.
     """
     text, name = _read(source, name)
     return _documents([parse(text)], name, text, lenient)[0]
 
 
 def load_what_can_be_read(path: Path) -> tuple[Document, list[Fault]]:
-    """A file, read leniently, without what is faulty in it; and these faults, each with the key where it lies.
+    """A file, read leniently, without its faulty entries; and these faults, each with its key.
 
-    A fault of the whole, such as one of YAML, has the key (). Raises Invalid for a file that cannot be read or is too large.
+    A fault of the whole, such as one of YAML, has the key (). Raises Invalid for a file that cannot be read or is too
+    large.
     """
     text, name = _read(path, None)
     parsed = parse(text)
@@ -131,7 +132,7 @@ def _guarded(path: Path, error: OSError) -> str:
 
 
 def read(path: Path, most: int = BYTES) -> str:
-    """What a file says, before anything is read into it; raises Invalid where it cannot be read."""
+    """The text of a file; raises Invalid if it cannot be read or is not UTF-8."""
     try:
         data = files.read(path, most)
     except OSError as error:
@@ -144,7 +145,7 @@ def read(path: Path, most: int = BYTES) -> str:
 
 
 def _read(source: Path | str, name: str | None, most: int = BYTES) -> tuple[str, str]:
-    """The text, no longer than ``most`` bytes, and what it is called."""
+    """The text, no longer than ``most`` bytes, and its name."""
     text = source if isinstance(source, str) and name is not None else read(Path(source), most)
     name = name or str(Path(source))
     if len(text.encode("utf-8", "surrogatepass")) > most:
@@ -163,7 +164,7 @@ def _documents(parsed: Sequence[Parsed], name: str, text: str, lenient: bool) ->
 
 
 def _discreet(fault: Fault, text: str) -> Fault:
-    """The same without a word of what may be a secret: YAML takes a password that begins with * for the name of an alias."""
+    """The fault without text that may be a secret. YAML takes a password that begins with * for the name of an alias."""
     if not fault.text.startswith(("alias", "tag", "is not YAML")):
         return fault
     *above, line = text.split("\n")[max(0, fault.line - 2) : fault.line] or [""]

@@ -31,9 +31,10 @@ class Irregular(OSError):
 
 
 def read(path: Path | str, most: int, *, follow: bool = True) -> bytes:
-    """What a file holds, at most one byte more than ``most``: then it is too large, and nothing more of it was read.
+    """The bytes of a file, at most one more than ``most``. A result of that length means that the file is too large;
+    the rest was not read.
 
-    ``follow``: whether it may be a link. Raises OSError, Irregular among them; ``strerror`` says it in words.
+    ``follow``: whether it may be a link. Raises OSError, Irregular among them; ``strerror`` is the reason in words.
     """
     with opened(path, follow=follow) as file:
         return file.read(most + 1)

@@ -46,7 +46,7 @@ class Fault(msgspec.Struct, frozen=True):
     text: str
     path: str = ""
     key: Key = ()
-    unknown: str | None = None  # the key, where the fault is that nobody knows it
+    unknown: str | None = None  # the key, if the fault is that it is unknown
     meant: str | None = None  # the key that was probably meant
 
     def at(self, name: str) -> str:
@@ -55,7 +55,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """A text's value, the line (from 1) of every key and item of it, and what was wrong."""
+    """A text's value, the line (from 1) of every key and item of it, and its faults."""
 
     value: Json
     lines: dict[Key, int]
@@ -64,7 +64,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Parsed:
-    """The one document of a text. Never raises: what cannot be read at all is one more fault."""
+    """The one document of a text. Never raises: text that cannot be parsed is one more fault."""
     return next(_documents(text, only=True))
 
 
@@ -80,7 +80,7 @@ def parse_all(text: str, last: bool = False, nodes: int = NODES) -> list[Parsed]
 
 
 def _documents(text: str, only: bool = False, last: bool = False, nodes: int = NODES) -> Iterator[Parsed]:
-    """What cannot be read at all ends the text: a fault of the document in which it stands."""
+    """The documents of a text. Text that cannot be parsed ends them, as a fault of the document in which it stands."""
     reader = _Reader(text, last, nodes)
     going_on = True
     while going_on:
@@ -128,7 +128,7 @@ class _Sized(msgspec.Struct):
 
 
 class _Reader:
-    """Events of the parser to one value; faults are noted, and what was faulty is left out."""
+    """Events of the parser to one value; faults are noted, and faulty entries are left out."""
 
     def __init__(self, text: str, last: bool, most: int) -> None:
         self._last, self._most = last, most
@@ -317,7 +317,7 @@ def _line(event: Any) -> int:
 
 
 def kind_of(value: Json) -> str:
-    """What a value is, in words.
+    """The kind of a value, in words.
 
     >>> kind_of([1]), kind_of(None)
     ('a list', 'nothing')

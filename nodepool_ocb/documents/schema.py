@@ -1,8 +1,8 @@
-"""JSON Schema with sentences: what is wrong in a document or in a value, where, and what was probably meant.
+"""JSON Schema with sentences: the faults of a document or a value, their places, and the key that was probably meant.
 
-The schemas are the files of package ``nodepool_ocb_schemas``. Messages speak of what the reader wrote, not of the
-schema; the ``description`` of a schema that a value does not match is part of the sentence: schemas say what they want.
-A key that is ``deprecated`` is taken and has no meaning: no message advises it.
+The schemas are the files of package ``nodepool_ocb_schemas``. Messages use the words of the reader's file, not of the
+schema. If a value does not match, the ``description`` of its schema is part of the sentence. A key that is
+``deprecated`` is accepted without effect: no message advises it.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def _validator(schema: str) -> Any:
 
 
 def _direct(schema: Json, defs: Mapping[str, Json], within: tuple[str, ...]) -> Json:
-    """A schema with what its references lead to in their place, which is looked up slowly; one to itself stays."""
+    """The schema with its references replaced by their targets, because the library resolves references slowly. A
+    reference to itself stays.
+    """
     if isinstance(schema, list):
         return [_direct(each, defs, within) for each in schema]
     if not isinstance(schema, dict):
@@ -155,7 +157,7 @@ def _unknown_keys(error: ValidationError, key: Key) -> Iterator[_Found]:
 
 
 def _of_the_alternative(error: ValidationError, key: Key) -> Iterator[_Found]:
-    """What is wrong by the alternative whose type fits, if one does; else the alternatives."""
+    """The faults by the alternative with a fitting type, if there is one; else the alternatives."""
     fitting = [each for each in error.context or () if each.validator != "type" or len(each.relative_path) > 0]
     if fitting:
         yield from _of(fitting[0])
@@ -174,7 +176,7 @@ def _sentence(error: ValidationError) -> str:
         case "type":
             within: Any = error.schema
             if any(map(SECRET.search, within.get("properties", ()))):
-                shown = kind_of(value)  # it may be what belongs below such a key
+                shown = kind_of(value)  # it may be the value of such a key
             return f"must be {_kinds(wanted)}, and is {shown}"
         case "required":
             missing = [name for name in wanted if name not in value]
@@ -203,7 +205,7 @@ def _kinds(kinds: str | list[str]) -> str:
 
 
 def _shown(value: Json, key: Key = ()) -> str:
-    """A value in a sentence; of what is or may be a secret only what kind of value it is."""
+    """A value in a sentence; for a value that is or may be a secret, its kind alone."""
     secret = any(isinstance(step, str) and SECRET.search(step) for step in key)
     if value is None or isinstance(value, list | dict) or secret or (isinstance(value, str) and SECRET.search(value)):
         return kind_of(value)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, words: Iterable[str], present: Iterable[str] = ()) -> str | None:
-    """The word that was probably meant, if any is like it; what is ``present`` beside it was not meant.
+    """The word that was probably meant, if any is like it; words that are ``present`` beside it were not meant.
 
     >>> nearest("wants-atribs", ["wants-attribs", "attribs"])
     'wants-attribs'

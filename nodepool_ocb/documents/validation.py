@@ -1,4 +1,4 @@
-"""A document against its schema: what ``document`` reads, judged by ``schema``."""
+"""A document against its schema: ``document`` reads it, ``schema`` checks it."""
 
 from __future__ import annotations
 

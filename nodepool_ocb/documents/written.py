@@ -17,7 +17,7 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    """Lines stay lines; what a reader of YAML 1.2 takes for a number is quoted, though PyYAML takes it for text."""
+    """Lines stay lines. Text that a reader of YAML 1.2 takes for a number is quoted, though PyYAML takes it for text."""
     style = "|" if "\n" in text else "'" if text[:1] in "0123456789.+-" else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
