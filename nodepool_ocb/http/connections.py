@@ -1,8 +1,9 @@
-"""The connections to a daemon's pages: how many there are at once, and how long a request may take to come.
+"""The connections to a daemon's pages: their greatest number, and the time that a request may take to arrive.
 
-A connection costs a thread and a descriptor, which the daemon needs for its own work. So ``CONNECTIONS`` are the most at
-once, and the last descriptors of the process are never used here. Where all are taken, the connection that has waited
-longest for its request is cut for the new one: a client that sends its request at once is served during a flood.
+A connection costs a thread and a descriptor, which the daemon needs for its own work. So at most ``CONNECTIONS`` are
+open, and the last descriptors of the process are never used here. If all are taken, the connection that has waited
+longest for its request is cut for the new one. So a client that sends its request without delay is served during a
+flood.
 """
 
 from __future__ import annotations

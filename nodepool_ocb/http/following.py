@@ -1,9 +1,9 @@
-"""Following a log from wherever it is: at the pages of daemons, or in a file of this host.
+"""Following a log at any place: at the pages of daemons, or in a file of this host.
 
-What is given out is the log byte for byte: whatever breaks meanwhile, the next piece is asked for at the byte that was
-reached, of whoever has it then. Where another place answers than before, the last bytes that were given out are asked for
-again and compared: so the log of a run that was begun anew elsewhere is not taken for its continuation. Of the log no more
-than a piece is held.
+The log is given out byte for byte. After a fault, the next piece is asked for from the last byte on, at any place that
+has the log then. If another place answers than before, the last bytes that were given out are asked for again and
+compared. So the log of a run that was begun anew elsewhere is not taken for its continuation. Memory holds one piece of
+the log at most.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from nodepool_ocb.http import logs
 from nodepool_ocb.http.logs import Missing, Piece, Shorter, Unreached
 
 WAIT_SECONDS: Final = 10.0  # that a daemon may wait with its answer until there is more
-PAUSE_SECONDS: Final = 0.5  # before nobody, or an empty file, is asked again
+PAUSE_SECONDS: Final = 0.5  # before a silent place, or an empty file, is asked again
 PATIENCE_SECONDS: Final = 5.0  # with a daemon that does not answer, where nothing is added any more
 COMPARED_BYTES: Final = 1024
-SURE_BYTES: Final = 256  # of what was given out, to be found again in an end that is recorded
+SURE_BYTES: Final = 256  # of the bytes given out, to be found again in a recorded end
 
 Found: TypeAlias = Piece | Missing | Shorter | Unreached
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where a log is to be had now."""
+    """The places that have a log now."""
 
     name: str
     addresses: Mapping[str, str] = {}  # HOST:PORT of pages, the likeliest first → HOST:FILE there, where that is known
@@ -37,7 +37,7 @@ class Places(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> bool:
-        """Whether there is anybody to ask, or a file."""
+        """Whether there is an address to ask, or a file."""
         return bool(self.addresses or self.file)
 
     @property
@@ -47,7 +47,7 @@ class Places(msgspec.Struct, frozen=True):
 
 
 class Source(Protocol):
-    """What is known of a log; as far as was seen when it was looked at last."""
+    """The known facts about a log, as of the last look."""
 
     #: Whether another daemon, which takes over, begins the log anew, and has less of it for a while.
     regrows: bool
@@ -60,11 +60,11 @@ class Source(Protocol):
         """Whether nothing is added to it any more."""
 
     def look(self) -> bool:
-        """See what is true now; False, and all as before, where that cannot be seen."""
+        """Read the present facts; False, with the facts unchanged, if they cannot be read."""
 
 
 class Given(msgspec.Struct):
-    """What came of it: how far the log was given out, and whether that is all there is of it."""
+    """The result: how far the log was given out, and whether that is the whole log."""
 
     offset: int = 0
     place: str = ""  # the address or file that the newest piece came from
@@ -75,7 +75,7 @@ class Given(msgspec.Struct):
 
 
 class Follower:
-    """Gives a log to ``out``; ``say`` gets sentences for whoever watches."""
+    """Gives a log to ``out``; ``say`` gets sentences for the person that watches."""
 
     def __init__(
         self, source: Source, out: Callable[[bytes], None], say: Callable[[str], None], offset: int = 0
@@ -86,7 +86,7 @@ class Follower:
         self._silent_since: float | None = None
 
     def give(self, follow: bool) -> Given:
-        """Give out what there is now, or with ``follow`` until nothing is added any more."""
+        """Give out the log as it is now, or with ``follow`` until nothing is added any more."""
         target: int | None = None  # without follow: the size at the first answer
         for piece in self._pieces(follow):
             self._take(piece)
@@ -95,9 +95,9 @@ class Follower:
                 self.given.whole = True
                 break
             if not piece.data:
-                self._source.look()  # whoever answers may be the wrong one by now
+                self._source.look()  # another daemon may have the log by now
             if piece.last or not piece.data:
-                time.sleep(PAUSE_SECONDS)  # a daemon with many who wait answers at once
+                time.sleep(PAUSE_SECONDS)  # a daemon with many waiting clients answers without waiting
         return self.given
 
     def _take(self, piece: Piece) -> None:
@@ -113,7 +113,7 @@ class Follower:
                 self._silent_since = None
                 yield found
             elif isinstance(found, Shorter) and self._growing():
-                self._origin = "", ""  # what it has then is compared
+                self._origin = "", ""  # the bytes that it has then are compared
                 time.sleep(PAUSE_SECONDS)
                 self._source.look()
             elif isinstance(found, Shorter):
@@ -123,7 +123,7 @@ class Follower:
                 return
 
     def _ask(self, wait_seconds: float) -> Found:
-        """The next piece, of the first place that has the log; else what the likeliest place said."""
+        """The next piece, of the first place that has the log; else the answer of the likeliest place."""
         offset, given, places = self.given.offset, self.given, self._source.places
         place, found = _first(self._source, offset, wait_seconds)
         if isinstance(found, Piece) and given.end and (places.name, place) != self._origin:
@@ -137,7 +137,7 @@ class Follower:
         return found
 
     def _continued(self, found: Piece, place: str) -> Found:
-        """What comes after the bytes that were given out last, if it begins with those."""
+        """The bytes after the last ones that were given out, if the piece begins with those."""
         end, offset = self.given.end, self.given.offset
         if found.data.startswith(end):
             return Piece(found.data[len(end) :], offset, found.size, found.ended)
@@ -193,7 +193,7 @@ def _first(source: Source, offset: int, wait_seconds: float) -> tuple[str, Found
 
 
 def rest(given: Given, tail: str) -> bytes | None:
-    """What an end that is recorded adds to what was given out; None where the two do not meet.
+    """The bytes that a recorded end adds to the bytes given out; None if the two do not meet.
 
     >>> rest(Given(offset=4, end=b"one\\n"), "two\\n")
     >>> rest(Given(offset=300, end=b"x" * 299 + b"y"), "x" * 299 + "yz")

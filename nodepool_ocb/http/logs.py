@@ -1,13 +1,13 @@
 """Logs over HTTP: the page on which a daemon serves the logs of its work, and reading such a page.
 
-``GET /logs/NAME?offset=N&wait=S`` gives at most 256 KiB of the log NAME from byte N; a negative N counts from its end. Where
-there is nothing beyond N yet, the answer waits for it, S seconds at most. ``Log-Offset`` says where the piece begins,
-``Log-Size`` how large the log is, and ``Log-Ended: yes`` that nothing will be added. 404: there is no such log (with
-``Log-Ended: no``: not yet). 416: it is shorter than N. Whoever asks again at the offset that it has reached misses nothing
-and gets nothing twice.
+``GET /logs/NAME?offset=N&wait=S`` gives at most 256 KiB of the log NAME from byte N; a negative N counts from its end.
+If there is no byte beyond N yet, the answer waits for one, S seconds at most. ``Log-Offset`` says where the piece
+begins, ``Log-Size`` how large the log is, and ``Log-Ended: yes`` that nothing will be added. 404: there is no such log
+(with ``Log-Ended: no``: not yet). 416: it is shorter than N. A client that asks again at the offset that it has reached
+misses nothing and gets nothing twice.
 
-Only plain files of one folder are served, by names that cannot lead out of it; links are not followed. A name is one word, of
-a build, or FOLDER/WORD, of a run. There is no password (docs/security.md).
+Only plain files of one folder are served, by names that cannot lead out of it; links are not followed. A name is one
+word, of a build, or FOLDER/WORD, of a run. There is no password (docs/security.md).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nodepool_ocb.http.page import Answer
 
 PIECE_BYTES: Final = 256 * 1024
 WAIT_SECONDS: Final = 20.0  # that an answer waits for more, at most
-LOOK_SECONDS: Final = 0.1  # a file tells nobody that it grew
+LOOK_SECONDS: Final = 0.1  # a file does not report that it grew
 WAITING: Final = CONNECTIONS // 2  # answers that wait at a time; others are given at once
 PATIENCE_SECONDS: Final = 5.0  # for an answer, beyond what it was asked to wait
 
@@ -66,13 +66,13 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class Shorter(msgspec.Struct, frozen=True):
-    """The log is shorter than what was read of it: its host lost what was not on its disk yet."""
+    """The log is shorter than the part that was read: its host lost bytes that were not on its disk yet."""
 
     size: int
 
 
 class Unreached(msgspec.Struct, frozen=True):
-    """Nobody answered, or the answer was cut: ask again at the same offset."""
+    """No daemon answered, or the answer was cut: ask again at the same offset."""
 
     reason: str
 
@@ -95,9 +95,9 @@ def file_of(folder: str | Path, name: str) -> Path:
 
 
 class LogPage:
-    """The page ``logs`` of a daemon whose logs are ``FOLDER/NAME.log``; both are called on any thread.
+    """The page ``logs`` of a daemon with logs ``FOLDER/NAME.log``; ``folder`` and ``ended`` are called on any thread.
 
-    ``folder``: None where none are kept now; ``ended(NAME)``: nothing is written to that log now.
+    ``folder``: None if no logs are kept now; ``ended(NAME)``: nothing is written to that log now.
     """
 
     def __init__(self, folder: Callable[[], Path | None], ended: Callable[[str], bool]) -> None:
@@ -129,7 +129,7 @@ class LogPage:
         return piece
 
     def _piece(self, name: str, offset: int) -> Piece | Missing | Shorter:
-        ended = self._ended(name)  # before the file is looked at: what is in it then is all
+        ended = self._ended(name)  # asked before the file is read: then the file is complete
         *above, last = name.split("/")
         try:
             with _entered(self._folder(), above) as folder:
@@ -167,7 +167,7 @@ def _answer(piece: Piece | Missing | Shorter) -> Answer:
     if isinstance(piece, Shorter):
         return Answer(416, b"the log is shorter\n", {"Log-Size": str(piece.size)})
     headers = {
-        "Content-Type": "application/octet-stream",  # whatever a build prints: no browser takes it for a page
+        "Content-Type": "application/octet-stream",  # so that no browser takes the output of a build for a page
         "X-Content-Type-Options": "nosniff",
         "Log-Offset": str(piece.offset),
         "Log-Size": str(piece.size),
@@ -181,9 +181,9 @@ def _word(ended: bool) -> str:
 
 
 def read(file: Path, offset: int, ended: bool, folder: int | None = None) -> Piece | Missing | Shorter:
-    """A part of a log that is on this host; what is no plain file, or cannot be read, is Missing.
+    """A part of a log on this host; Missing if it is no plain file or cannot be read.
 
-    ``folder``: a descriptor of what ``file`` is in, where it is a name alone.
+    ``folder``: a descriptor of the folder of ``file``, if that is a name alone.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # opening a FIFO would never end
     try:
@@ -214,7 +214,7 @@ def readable(file: Path | str) -> bool:
 def ask(
     address: str, name: str, offset: int = 0, wait_seconds: float = 0.0, patience_seconds: float = PATIENCE_SECONDS
 ) -> Piece | Missing | Shorter | Unreached:
-    """A part of a log that a daemon serves at HOST:PORT; ends within the two times, whatever is there."""
+    """A part of a log that a daemon serves at HOST:PORT; each wait for bytes ends within the sum of the two times."""
     host, _, port = address.rpartition(":")
     path = f"/logs/{quote(name, safe='')}?offset={offset}&wait={wait_seconds:.1f}"
     try:
@@ -230,7 +230,7 @@ def ask(
 
 
 def _understood(answer: http.client.HTTPResponse, offset: int) -> Piece | Missing | Shorter:
-    """Raises ValueError for what was cut, or is no such page, or another part than the one from ``offset`` on."""
+    """Raises ValueError if the answer was cut, is no such page, or is another part than the one from ``offset`` on."""
     ended = answer.getheader("Log-Ended", "") == "yes"
     if answer.status == 404:
         return Missing(ended)

@@ -1,4 +1,4 @@
-"""What a page of a daemon is: something that answers for all paths below a name (health.Pages serves them)."""
+"""A page of a daemon: it answers for all paths below a name (health.Pages serves them)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Answer(NamedTuple):
-    """What a page says; ``body`` is held in memory, so a page bounds it."""
+    """The answer of a page; ``body`` is held in memory, so a page bounds it."""
 
     status: int
     body: bytes
@@ -16,5 +16,5 @@ class Answer(NamedTuple):
 
 
 #: Answers for everything below ``/NAME/``: it gets the rest of the path as it came, and the query. Called on a thread of
-#: its own for each request; what it raises is logged, and the client's 500.
+#: its own for each request; an exception is logged, and the client gets 500.
 Page: TypeAlias = Callable[[str, Mapping[str, str]], Answer]

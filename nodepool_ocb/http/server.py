@@ -29,13 +29,13 @@ from nodepool_ocb.model import ranges
 
 log = logging.getLogger(__name__)
 
-#: What is wrong, in one sentence; None when all is well.
+#: The fault, in one sentence; None when all is well.
 Trouble: TypeAlias = Callable[[], str | None]
 
 KEYS: Final = "http.listen, builder.listen"
 ANSWER_SECONDS: Final = 5.0  # that a client may take to read an answer
 SHORTAGE_SECONDS: Final = 0.2  # before the next connection, where the process cannot have one
-#: What a health page answers where all is well, by its name: the line behind ``ok`` says what is covered.
+#: The answer of a health page if all is well, by its name: the line behind ``ok`` says which parts are covered.
 WELL: Final[Mapping[str, str]] = {
     "live": "ok\nthe loop of this daemon moves\n",
     "ready": "ok\nZooKeeper answers, the records are read, and this host is fit for work; no single noderole is covered\n",
@@ -96,7 +96,7 @@ class Door:
         if self._served and _port(listen) == _port(self._listen):  # the two may be in each other's way
             before = self._listen
             self.close()
-            self._listen = self._served = None  # until somebody listens again
+            self._listen = self._served = None  # until a listener is open again
             try:
                 served = self._open(listen)
             except Invalid:
