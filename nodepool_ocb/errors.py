@@ -11,7 +11,7 @@ from typing import Final
 
 
 class OcbError(Exception):
-    """The root of the family; ``exit_code`` is what the command line ends with."""
+    """The root of the family; ``exit_code`` is the exit code of the command line."""
 
     exit_code = 1
 
@@ -77,15 +77,15 @@ class NotFound(OcbError):
 
 
 class Conflict(OcbError):
-    """What was asked contradicts what exists."""
+    """The request contradicts the records that exist."""
 
     exit_code = 4
 
 
 class Stale(Conflict):
-    """A znode moved on, is gone or exists already, so a transaction was refused whole; ``path`` names it.
+    """A znode has another version, is gone or exists already, so a transaction was refused whole; ``path`` names it.
 
-    ``absent``: it is not there, or what it was to be made below is not.
+    ``absent``: the znode, or the parent of the znode to create, does not exist.
     """
 
     def __init__(self, message: str, path: str = "", *, absent: bool = False) -> None:
@@ -95,8 +95,8 @@ class Stale(Conflict):
 
 
 class Taken(Conflict):
-    """Another daemon is registered under our name, and its session is not over; ``wait_seconds`` is how long that may
-    take if it is dead, for then we may be its own successor.
+    """Another daemon is registered under our name, and its session is not over. ``wait_seconds`` is the time until its
+    session ends if it is dead: we may be its successor.
     """
 
     def __init__(self, message: str, wait_seconds: float) -> None:
@@ -105,13 +105,13 @@ class Taken(Conflict):
 
 
 class TimedOut(OcbError):
-    """A deadline passed; whatever was waited for may still happen."""
+    """A deadline passed; the awaited event may still happen."""
 
     exit_code = 5
 
 
 class InError(OcbError):
-    """The thing that was waited for ended in error, or cannot end well any more."""
+    """The awaited thing ended in error, or cannot end well any more."""
 
     exit_code = 6
 
@@ -127,12 +127,12 @@ class Unknown(Unavailable):
 
 
 class Denied(OcbError):
-    """ZooKeeper refuses what this identity asked."""
+    """ZooKeeper refuses the request of this identity."""
 
     exit_code = 8
 
 
 class NoCluster(OcbError):
-    """Where ZooKeeper was asked there is no cluster, or another one than this daemon belongs to: nothing was touched."""
+    """There is no cluster at this place in ZooKeeper, or another one than this daemon belongs to: nothing was changed."""
 
     exit_code = 9
