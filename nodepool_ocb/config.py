@@ -28,7 +28,7 @@ PLACES: Final = (Path("/etc/nodepool-ocb"), Path("~/.config/nodepool-ocb"))
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all parts of the configuration share."""
+    """The common base of all parts of the configuration."""
 
 
 class TlsSettings(Section, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class TlsSettings(Section, frozen=True, kw_only=True):
 
 
 class UserSettings(Section, frozen=True, kw_only=True):
-    """The name of each kind's user, as far as there are such clients; docs/security.md says who may do what."""
+    """The name of each kind's user; None if there are no such clients. docs/security.md has the rights of each."""
 
     people: str
     annealer: str | None = None
@@ -51,7 +51,7 @@ class UserSettings(Section, frozen=True, kw_only=True):
 
 
 class ZooKeeperSettings(Section, frozen=True, kw_only=True):
-    """Where the ensemble is, and who we are to it. Plain text to another machine is refused unless allowed."""
+    """The ensemble, and our identity there. Plain text to another machine is refused unless allowed."""
 
     hosts: str = "127.0.0.1:2181"  # "host:port,host:port/chroot"
     session_timeout_seconds: float = 10.0
@@ -69,7 +69,7 @@ class ZooKeeperSettings(Section, frozen=True, kw_only=True):
 
 
 class NodesSettings(Section, frozen=True, kw_only=True):
-    """What new nodes are."""
+    """The defaults of new nodes."""
 
     available: bool = True  # annealers may work on it
 
@@ -99,21 +99,21 @@ class AnnealerSettings(Section, frozen=True, kw_only=True):
 
 
 class BuilderSettings(Section, frozen=True, kw_only=True):
-    """How a builder works; what it builds and where it uploads stands in ``nodepool``, in Nodepool's own keys."""
+    """The settings of a builder. Its images and providers stand in the file ``nodepool``, in Nodepool's own keys."""
 
     nodepool: str = "nodepool.yaml"  # the file with diskimages and providers
-    secure: str | None = None  # the file whose keys are laid over it: passwords
+    secure: str | None = None  # the file with keys that are laid over it: passwords
     build_workers: int = 1  # builds at a time
     upload_workers: int = 4  # uploads at a time
     labels: tuple[str, ...] = ()  # this builder's own: images may be pinned to builders that have one
     arch: str | None = None  # as `uname -m` says it; None: this machine's
     keep: int = 2  # ready builds of an image, with their uploads
     failed_keep_seconds: float = 86400.0  # that failed records stay, to be read
-    gone_seconds: float = 3600.0  # before what only a builder that is not there could send is built anew
+    gone_seconds: float = 3600.0  # before an image is built anew if only a missing builder could send its build
     orphan_grace_seconds: float = 3600.0  # that a file is seen without a record before it is removed
     sweep_seconds: float = 30.0  # between two readings of everything
-    cleanup_seconds: float = 60.0  # between two looks for what is left over
-    leak_seconds: float = 3600.0  # between two lists of what a provider has
+    cleanup_seconds: float = 60.0  # between two searches for leftovers
+    leak_seconds: float = 3600.0  # between two lists of a provider's objects
     free_bytes: int = 1 << 30  # of image and build directory, before a build begins
     drain_seconds: float = 20.0  # that a build or an upload may still take after SIGTERM
     retry_seconds: float = 60.0  # from a failed build or upload to the next; doubles, at most 60 times this
@@ -124,7 +124,7 @@ class SshSettings(Section, frozen=True, kw_only=True):
     """How machines are reached."""
 
     key_files: tuple[str, ...] = ("/etc/nodepool-ocb/id_ed25519",)
-    first_contact: Literal["pin", "refuse"] = "pin"  # what to do with a host key that is not known yet
+    first_contact: Literal["pin", "refuse"] = "pin"  # the reaction to a host key that is not known yet
     ping: bool = False  # probes ask for an ICMP echo first
     connect_timeout_seconds: float = 10.0
     idle_seconds: float = 60.0  # an unused connection is kept this long
@@ -139,11 +139,11 @@ class VaultSettings(Section, frozen=True, kw_only=True):
     address: str  # https://HOST:8200
     token_file: str
     mount: str = "secret"
-    ca: str | None = None  # PEM; None: what this host trusts
+    ca: str | None = None  # PEM; None: the authorities that this host trusts
 
 
 class SecretsSettings(Section, frozen=True, kw_only=True):
-    """Where keys and secrets come from; docs/security.md says who needs which."""
+    """The sources of keys and secrets; docs/security.md has the needs of each host."""
 
     key_file: str | None = None  # a key a line, the newest first; None: nothing is encrypted or decrypted here
     directory: str | None = None  # below which references ``file:`` are read; None: none is
@@ -166,7 +166,7 @@ class HttpSettings(Section, frozen=True, kw_only=True):
 
 
 class LogSettings(Section, frozen=True, kw_only=True):
-    """What goes to stderr, and how."""
+    """The level and the format of the log on stderr."""
 
     format: Literal["plain", "json"] = "plain"
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -281,7 +281,7 @@ def _odd(url: str) -> str | None:
 
 
 def receiver(url: str) -> str:
-    """Where a webhook sends to, without what may be secret.
+    """The address of a webhook's receiver, without parts that may be secret.
 
     >>> receiver("https://ann:secret@hooks.example.com:8443/T0/secret?token=secret")
     'https://hooks.example.com:8443'
@@ -291,7 +291,7 @@ def receiver(url: str) -> str:
 
 
 def user_faults(settings: ZooKeeperSettings) -> list[str]:
-    """What is wrong with who we are, where there are users."""
+    """The faults of our identity, if users are configured."""
     if settings.users is None or settings.username in settings.names().values():
         return []
     who = settings.username or "nobody"
