@@ -6,14 +6,15 @@ import os
 from pathlib import Path
 from typing import Final
 
-#: Has what makes Python sleep well under libfaketime.
+#: The folder of the module that makes Python sleep correctly under libfaketime.
 STARTUP: Final = Path(__file__).parent / "startup"
 
 
 def skewed(seconds: float) -> dict[str, str]:
-    """The environment of a process whose wall clock is ahead by so much, or behind; its monotonic clock is right.
+    """The environment of a process with a wall clock that is ahead by ``seconds``, or behind; its monotonic clock is
+    right.
 
-    Raises FileNotFoundError where libfaketime is not installed.
+    Raises FileNotFoundError if libfaketime is not installed.
     """
     found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
     if not found:

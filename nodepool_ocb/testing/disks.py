@@ -63,7 +63,7 @@ class SmallDisk:
         self._ballast.unlink(missing_ok=True)
 
     def read_only(self) -> None:
-        """Nothing in the folder can be opened for writing; what is open stays so."""
+        """No file in the folder can be opened for writing; files that are open stay writable."""
         folder = str(self.folder)
         subprocess.run(["mount", "--bind", "-o", "ro", folder, folder], check=True, capture_output=True)
         self._protected = True

@@ -1,7 +1,7 @@
-"""A private container engine (dockerd of Debian's package docker.io), which leaves nothing.
+"""A private container engine (dockerd of Debian's package docker.io), which leaves nothing behind.
 
 It runs in process and mount namespaces of its own, so its end is the end of all its processes, containers and mounts,
-and it dies with the thread that started it. It has no network and touches nothing of the host's firewall. Needs root.
+and it dies with the thread that started it. It has no network and does not change the host's firewall. Needs root.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 
 START_SECONDS: Final = 60.0
 
-#: What runs in the namespaces. An engine writes to /run and to /etc/docker, whatever it is told: it has its own.
+#: The script in the namespaces. An engine writes to /run and to /etc/docker with any options: it has its own.
 SCRIPT: Final = """\
 set -e
 mount --make-rprivate /
@@ -73,7 +73,7 @@ class Engine:
         shutil.rmtree(self.directory)
 
     def run(self, *arguments: str, timeout_seconds: float = 60.0) -> str:
-        """What the command ``docker`` prints; raises CalledProcessError where it fails."""
+        """The output of the command ``docker``; raises CalledProcessError if it fails."""
         command = ["docker", "--host", self.url, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_seconds).stdout
 

@@ -1,7 +1,7 @@
-"""A cloud with nothing but images: Keystone v3 and Glance v2 over HTTP, as far as openstacksdk speaks them.
+"""A cloud that has images alone: Keystone v3 and Glance v2 over HTTP, as far as openstacksdk uses them.
 
-It listens on 127.0.0.1, keeps data as sizes and checksums, and fails when it is told to: a request may be answered with
-another status, cut, held, or its data damaged. ``images`` is what the cloud has.
+It listens on 127.0.0.1, keeps data as sizes and checksums, and fails on request: it can answer a request with another
+status, cut or hold it, or damage its data. ``images`` has the images of the cloud.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PAGE: Final = 3  # images on a page of a list, so that there are many pages
 
 
 class Fault(msgspec.Struct):
-    """What is to happen to a request."""
+    """A fault to apply to a request."""
 
     method: str
     path: str  # a regular expression, found in the path
@@ -77,7 +77,7 @@ class Glance:
         auth |= {"project_name": "nodepool", "user_domain_name": "Default", "project_domain_name": "Default"}
         path.write_text(json.dumps({"clouds": {name: {"auth": auth, "region_name": "RegionOne"}}}))
 
-    # -- what may go wrong --
+    # -- faults --
 
     def answer(self, method: str, path: str, status: int, message: str = "", times: int = 1) -> None:
         """Answer the next such requests with a status."""
@@ -103,7 +103,7 @@ class Glance:
         return fault.held
 
     def heal(self) -> None:
-        """Let go what is held, and forget the faults that nobody met."""
+        """Release the held requests, and forget the faults that fitted no request."""
         with self.lock:
             for fault in [*self._faults, *self._server.holding]:
                 if fault.release is not None:
@@ -161,7 +161,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Answer(Exception):
-    """A status, and what is said with it."""
+    """A status, with its value and headers."""
 
     def __init__(self, status: int, value: Any = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status)
@@ -243,7 +243,7 @@ class _Request(BaseHTTPRequestHandler):
             case "PUT", ["image", "v2", "images", name, "file" | "stage" as what]:
                 return self._store(name, what)
             case "POST", ["image", "v2", "images", name, "import"]:
-                self._image(name)["status"] = "importing"  # until somebody has seen it
+                self._image(name)["status"] = "importing"  # until a client has seen it
                 return _Answer(202)
         return _Answer(404, f"there is no {self.command} {self.path}")
 
@@ -325,7 +325,7 @@ class _Request(BaseHTTPRequestHandler):
         return self.cloud.images[name]
 
     def _store(self, name: str, what: str) -> _Answer:
-        """Take the data in; an image whose data does not come whole is queued again, as Glance has it."""
+        """Take the data in; an image with incomplete data is queued again, as in Glance."""
         image = self._image(name)
         image["status"] = "saving" if what == "file" else "uploading"
         md5, sha512, size = hashlib.md5(usedforsecurity=False), hashlib.sha512(), 0
@@ -348,7 +348,7 @@ class _Request(BaseHTTPRequestHandler):
         return _Answer(204)
 
     def _body(self) -> Iterator[bytes]:
-        """What is left of the request's body."""
+        """The rest of the request's body."""
         taken = 0
         while self._left:
             if self._fault is not None and self._fault.cut_after is not None and taken >= self._fault.cut_after:

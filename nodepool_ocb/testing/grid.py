@@ -1,8 +1,8 @@
-"""A world of any size, written straight to ZooKeeper: what measurements and tests of many noderoles start from.
+"""A world of any size, written straight to ZooKeeper: the start of measurements and of tests with many noderoles.
 
 The noderoles of a node stand in ``lanes`` columns, ``depth`` deep. Each has two parents one level up: the one above it,
-and the one above in the next lane of the next node, so that no node can go ahead alone (unless ``across`` says no).
-All are committed, in a deployment that is PROPOSED: nothing moves before ``start``. Or all are ACTIVE, as after years.
+and the one above in the next lane of the next node, so that no node can go ahead alone (unless ``across`` is false).
+All are committed, in a deployment that is PROPOSED: nothing moves before ``start``. With ``active`` all are ACTIVE.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SINCE: Final = 1_700_000_000.0
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """The shape, and what each noderole is. ``record_bytes`` pads the records; 0 leaves them as they are."""
+    """The shape, and the role of the noderoles. ``record_bytes`` pads the records; 0 leaves them as they are."""
 
     nodes: int
     lanes: int = 1

@@ -1,4 +1,4 @@
-"""What listens in a machine's place and is no sshd; another kind is another line of IMPOSTORS."""
+"""Listeners in a machine's place that are no sshd; another kind is another line of IMPOSTORS."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ IMPOSTORS: Final[Mapping[str, Says]] = {
 
 
 class Impostor:
-    """Takes every connection at an address, and says to each what it says; a context manager."""
+    """Accepts every connection at an address, and calls ``says`` with each; a context manager."""
 
     def __init__(self, address: tuple[str, int], says: Says) -> None:
         self._says = says
@@ -82,7 +82,7 @@ class Impostor:
 
     def _converse(self, conversation: socket.socket) -> None:
         with conversation, contextlib.suppress(OSError):
-            conversation.settimeout(1.0)  # who does not listen is not talked to
+            conversation.settimeout(1.0)  # a peer that reads nothing gets nothing more
             self._says(conversation, self._over)
 
     def __enter__(self) -> Self:

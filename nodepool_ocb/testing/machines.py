@@ -1,8 +1,9 @@
 """Machines to act on: real sshd processes on addresses of 127.0.0.0/8, each with a home of its own.
 
-They run as whoever starts them, and root is not needed. A machine can be killed, frozen, thawed, cut off and started
-again; it can lose what its runner keeps, or another machine can stand in its place. Nothing is left at the end, not even
-what a script left running: every process of a machine carries its name in the environment, or descends from one that does.
+They run as the user that starts them; root is not needed. A machine can be killed, frozen, thawed, cut off and started
+again. It can lose the state directory of its runner, or another machine can stand in its place. No process is left at
+the end, also none that a script left running. Every process of a machine carries its name in the environment, or
+descends from one that does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from nodepool_ocb.model.records import Node
 
 MARK: Final = "NODEPOOL_OCB_MACHINE"
 STATE_DIR: Final = "~/.nodepool-ocb"
-LOST: Final = "lost-"  # what a state directory is called when its machine has lost it, with a number
+LOST: Final = "lost-"  # the name of a state directory that its machine has lost, with a number
 START_SECONDS: Final = 20.0
 CONFIG: Final = """\
 ListenAddress {host}:{port}
@@ -103,14 +104,14 @@ class Farm:
         for machine in self._machines:
             machine.forget()
 
-    # -- what they are --
+    # -- records and settings --
 
     def records(self) -> list[tuple[str, Node]]:
         """Names and records, the host keys pinned."""
         return [(machine.fqdn, machine.record) for machine in self._machines]
 
     def settings(self) -> dict[str, Any]:
-        """What the section ``ssh`` of a configuration must say."""
+        """The section ``ssh`` of a configuration for these machines."""
         return {"key_files": [str(self._key)], "state_dir": STATE_DIR}
 
     def state_dir(self, fqdn: str) -> Path:
@@ -133,7 +134,7 @@ class Farm:
         return one.host, one.port
 
     def history(self, machine: int) -> list[Event]:
-        """What the runner wrote, whole lines only."""
+        """The history that the runner wrote, whole lines only."""
         file = self.state_dir(self._machines[machine].fqdn) / "history"
         lines = file.read_text().split("\n")[:-1] if file.exists() else []
         return [_event(line.split(" ", 7)) for line in lines]
@@ -156,10 +157,10 @@ class Farm:
                 return int(keeper)
         return None
 
-    # -- what may happen to them --
+    # -- faults --
 
     def kill(self, machine: int) -> None:
-        """The power fails: every process is killed, whatever it is; files stay."""
+        """The power fails: every process is killed; files stay."""
         _end(lambda: self.processes(machine))
         self._machines[machine].forget()
 
@@ -169,7 +170,7 @@ class Farm:
         self._machines[machine].await_start()
 
     def freeze(self, machine: int) -> None:
-        """Every process stops; the kernel still acknowledges what is sent to it."""
+        """Every process stops; the kernel still acknowledges the bytes that are sent to it."""
         _signal(self.processes(machine), signal.SIGSTOP)
 
     def thaw(self, machine: int) -> None:
@@ -194,19 +195,19 @@ class Farm:
         self._machines[machine].await_start()
 
     def force(self, machine: int, command: str) -> None:
-        """Its logins run this, whatever command they are told, from here on; it starts anew for that."""
+        """Its logins run this command in place of any other from now on; the machine starts anew for that."""
         config = self._machines[machine].directory / "sshd_config"
         config.write_text(f"{config.read_text()}ForceCommand {command}\n")
         self.kill(machine)
         self.start(machine)
 
     def kill_keeper(self, machine: int) -> None:
-        """What watches over its newest run is killed, where there is such."""
+        """Kill the process that watches over its newest run, if there is one."""
         if keeper := self.keeper(machine):
             _signal([keeper], signal.SIGKILL)
 
     def lose_state(self, machine: int) -> None:
-        """Its state directory is gone, as by rm -rf; what was in it is among the ``memories``."""
+        """Its state directory is gone, as by rm -rf; the former one is among the ``memories``."""
         *lost, state = self.memories(self._machines[machine].fqdn)
         with contextlib.suppress(FileNotFoundError):
             state.rename(state.with_name(f"{LOST}{len(lost)}"))
@@ -301,7 +302,7 @@ def _free_port(host: str) -> int:
 
 
 def _end(processes: Any) -> None:
-    """Kill until there is none: what is killed may just have started another."""
+    """Kill until there is none: a killed process may have started another just before."""
     deadline = time.monotonic() + START_SECONDS
     while found := processes():
         if time.monotonic() > deadline:
@@ -317,7 +318,7 @@ def _signal(processes: Iterable[int], kind: signal.Signals) -> None:
 
 
 def _processes(mark: str, listeners: Iterable[int]) -> list[int]:
-    """Those listeners, what carries the mark, and what descends from either; zombies are none."""
+    """The listeners, the processes that carry the mark, and the descendants of both; without zombies."""
     parents = _parents()
     children: defaultdict[int, list[int]] = defaultdict(list)
     for pid, parent in parents.items():

@@ -40,7 +40,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 class DaemonProcess:
     """One daemon; ``sections`` are its configuration beside ``zookeeper`` and ``http``: {"annealer": {"slots": 3}}.
 
-    ``launcher`` is what Python is given to run. The configuration is written when the object is made.
+    ``launcher`` has the arguments of Python. The configuration is written when the object is made.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class DaemonProcess:
             settings[name] = {**settings.get(name, {}), **keys}
         self.config.write_text(yaml.safe_dump(settings))
 
-    # -- what is known of it --
+    # -- state and measurements --
 
     @property
     def pid(self) -> int:
@@ -160,7 +160,7 @@ class DaemonProcess:
         return self
 
     def kill(self) -> None:
-        """SIGKILL: gone at once, with nothing said to anybody."""
+        """SIGKILL: the daemon ends without a word to its peers."""
         self._started.kill()
         self._started.wait()
 

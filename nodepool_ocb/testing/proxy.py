@@ -1,4 +1,4 @@
-"""A TCP proxy that a test breaks on purpose: cut, refuse, swallow what the server answers, or hold everything back."""
+"""A TCP proxy that a test breaks on purpose: cut, refuse, swallow the answers of the server, or hold everything back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Proxy:
                 self._drop(end)
 
     def drop_answers(self) -> threading.Event:
-        """Swallow what the server says from now on; the event is set when something was swallowed."""
+        """Swallow the bytes of the server from now on; the event is set when some were swallowed."""
         with self._lock:
             self._deaf = True
             self._swallowed = threading.Event()
@@ -59,7 +59,7 @@ class Proxy:
             return self._swallowed
 
     def drop_requests(self) -> threading.Event:
-        """Swallow what clients say from now on; the event is set when something was swallowed."""
+        """Swallow the bytes of clients from now on; the event is set when some were swallowed."""
         with self._lock:
             self._mute = True
             self._swallowed = threading.Event()

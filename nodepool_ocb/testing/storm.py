@@ -68,7 +68,7 @@ def cut(daemon: CutDaemon) -> Mend:
 
 
 def deafen(daemon: CutDaemon) -> Mend:
-    """What it asks for is done, and it does not hear of it."""
+    """ZooKeeper carries out its requests, and the daemon does not get the answers."""
     daemon.proxy.drop_answers()
     return daemon.proxy.heal
 
@@ -129,7 +129,7 @@ def _write_over(
                             session.commit([Set(znode.path, msgspec.json.decode(unsigned(znode.data)), znode.version)])
 
 
-# -- what all daemons share --
+# -- faults of ZooKeeper, for all daemons --
 
 
 def of_server(server: Server) -> list[Fault]:
@@ -173,10 +173,10 @@ def of_ensemble(ensemble: Ensemble) -> list[Fault]:
 
 
 class Storm:
-    """Breaks one thing after another: ``daemons``, their ``servers``, and what ``more`` faults there are.
+    """Breaks one thing after another: ``daemons``, their ``servers``, and the faults in ``more``.
 
-    ``lasts`` are the seconds for which a thing may stay broken; several may be broken at a time, but not the servers twice,
-    and nothing beside a fault that is ``alone``.
+    ``lasts`` are the seconds for which a thing may stay broken. Several may be broken at a time, but not the servers
+    twice, and nothing beside a fault that is ``alone``.
     """
 
     def __init__(

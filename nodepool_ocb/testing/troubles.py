@@ -1,4 +1,4 @@
-"""What happens beside the faults of daemons, in a storm: each trouble is a thread with a chance of its own, which makes it
+"""Faults beside those of daemons, in a storm. Each trouble is a thread with its own random numbers, which makes a fault
 and mends it, again and again.
 """
 
@@ -23,7 +23,9 @@ MENDED_SECONDS: Final = 120.0
 
 
 class Trouble:
-    """Goes on while its context does, then finishes what it is at. What goes wrong with the trouble itself is raised."""
+    """Makes faults while its context lasts, then finishes the present one. An exception of the trouble itself is raised
+    at the end.
+    """
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -70,7 +72,7 @@ class Trouble:
 
 
 class Unreadable(Trouble):
-    """A record turns into what nobody can read, or into one of a later version; seconds later it is back.
+    """A record becomes unreadable, or one of a later version; seconds later it is back.
 
     ``among`` gives the paths of which one is chosen.
     """
@@ -78,8 +80,8 @@ class Unreadable(Trouble):
     def __init__(self, settings: ZooKeeperSettings, seed: int, among: Callable[[Session], Sequence[str]]) -> None:
         super().__init__(seed)
         self._settings, self._among = settings, among
-        self.spoiled: str | None = None  # the path of what cannot be read now
-        self.ever: set[str] = set()  # the paths of all that could not be read for a while
+        self.spoiled: str | None = None  # the path of the record that cannot be read now
+        self.ever: set[str] = set()  # the paths of all records that could not be read for a while
 
     def round(self) -> None:
         self.pause(0.2, 1.5)
@@ -103,7 +105,7 @@ class Unreadable(Trouble):
             session.commit([Set(path, records[1], version)])
             self.pause(0.2, 3.0)
         except Stale:
-            return  # somebody wrote it just now
+            return  # another writer changed it just now
         except Unavailable:
             pass  # it may have been written
         self._put_back(session, path, records, version + 1)

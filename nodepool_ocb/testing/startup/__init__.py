@@ -1,1 +1,1 @@
-"""What a Python process imports first of all, where this folder is on its PYTHONPATH."""
+"""The folder of the module that a Python process imports at its start, if the folder is on its PYTHONPATH."""

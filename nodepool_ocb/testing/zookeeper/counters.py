@@ -1,4 +1,4 @@
-"""What a ZooKeeper server counts, for tests and measurements that must not believe the client."""
+"""The counters of a ZooKeeper server, for tests and measurements that must not rely on the client's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A private ensemble of ZooKeeper servers whose leader may be killed or frozen, and whose members may be cut off.
+"""A private ensemble of ZooKeeper servers. Its leader may be killed or frozen, and its members may be cut off.
 
-Between any two members stands a proxy, so that one can be cut off from the others while its clients still reach it; where
-nobody is to be cut off, elections are quicker without (a proxy accepts before the member behind it does).
+Between any two members stands a proxy, so that one can be cut off from the others while its clients still reach it. If
+no member must be cut off, elections are faster without proxies: a proxy accepts before the member behind it does.
 ``Ensemble`` is a context manager; nothing of it is left afterwards.
 """
 
@@ -60,7 +60,7 @@ class Ensemble:
         """On 127.0.0.1, where clients connect."""
         return tuple(port for member in self.members for port in member.ports)
 
-    # -- who is what --
+    # -- leader and followers --
 
     def leader(self, timeout_seconds: float = 60.0) -> Server:
         """The member that leads, once one does; raises RuntimeError where none does in time."""
@@ -78,7 +78,7 @@ class Ensemble:
     def _leading(self) -> Server | None:
         return next((member for member in self.members if "Mode: leader" in member.ask("srvr", 0.5)), None)
 
-    # -- what may happen to it --
+    # -- faults --
 
     def cut(self, member: Server) -> None:
         """No other member reaches it, and it reaches none; clients still do."""

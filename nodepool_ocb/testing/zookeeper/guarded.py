@@ -1,4 +1,4 @@
-"""A ZooKeeper server that speaks TLS alone and lets in only whom it knows, with a certificate that all its clients share."""
+"""A ZooKeeper server that speaks TLS alone and admits known users alone, with a certificate that all its clients share."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ SETTINGS = {
 class Guarded:
     """The server, its certificates, and settings for each of its ``users``; ``SUPERUSER`` and ``USERS`` are among them.
 
-    ``demands_user`` off: whoever has the certificate may connect without being a user. ``jaas`` says itself who the users
-    are, and what proves them; ``SUPERUSER`` must be among them.
+    ``demands_user`` off: a client with the certificate may connect without being a user. ``jaas`` itself names the
+    users and their passwords; ``SUPERUSER`` must be among them.
     """
 
     def __init__(self, users: Sequence[str] = (), demands_user: bool = True, jaas: str = "") -> None:
@@ -87,7 +87,7 @@ class Guarded:
 
 
 def password(user: str) -> str:
-    """What proves that user."""
+    """The password of that user."""
     return f"secret-of-{user}"
 
 

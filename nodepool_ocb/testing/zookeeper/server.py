@@ -158,7 +158,7 @@ class Server:
         return ""
 
     def kill(self) -> None:
-        """SIGKILL, also while it is stopped; what was written with fsync on is still there after start()."""
+        """SIGKILL, also while it is stopped. Data that were written with fsync on are still there after start()."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -199,7 +199,7 @@ def init(settings: ZooKeeperSettings) -> ZooKeeperSettings:
 
 
 def free_port() -> int:
-    """A port on 127.0.0.1 that nobody listens on, below those of outgoing connections."""
+    """A port on 127.0.0.1 without a listener, below those of outgoing connections."""
     for port in _candidates():
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
