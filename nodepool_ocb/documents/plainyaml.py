@@ -1,12 +1,14 @@
-"""YAML to plain JSON values, read with suspicion: parser events become values here, and nothing else ever happens.
+"""YAML to plain JSON values, read with suspicion: parser events become values here, without any other effect.
 
-- Scalars are those of YAML 1.2: ``yes``, ``on``, ``1:30`` and dates are text. Numbers with leading zeros are text too
-  (``0755`` and ``0000`` are no decimal numbers to their author). An integer stays one, however large.
-- Refused: duplicate keys, keys that are not text, tags, numbers beyond JSON, more than DEPTH levels, ALIASES aliases,
-  NODES nodes with aliases and merge keys counted as often as they are used.
-- Every fault is collected, with its line; faulty entries are left out of the value.
-- A key that is there twice with one and the same value is a warning; the reader decides whether it is a fault. One that asks for
-  the ``last`` gets the last value of any such key, as most readers of YAML do, and a warning.
+- Scalars are those of YAML 1.2: ``yes``, ``on``, ``1:30`` and dates are text.
+- Numbers with leading zeros are text too (``0755`` and ``0000`` are no decimal numbers to their author). An integer
+  stays one, of any size.
+- Refused: duplicate keys, keys that are not text, tags, numbers beyond JSON, more than DEPTH levels or ALIASES aliases.
+- Refused: more than NODES nodes, with aliases and merge keys counted as often as they are used.
+- Faults are collected, with their lines; faulty entries are left out of the value. A fault of the syntax, or a passed
+  limit, ends the text.
+- A key that occurs twice with one and the same value is a warning; the reader decides whether it is a fault.
+- A reader that asks for the ``last`` gets the last value of a repeated key, as most readers of YAML do, and a warning.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _ODD: Final = re.compile(r"[^A-Za-z0-9_.+~@-]")
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     """The identity of an external object, on labels, properties, or in a file beside it."""
 
-    cluster: str  # the id of the cluster whose record names it
+    cluster: str  # the id of the cluster with the record that names it
     provider: str  # as the configuration calls it
     image: str
     build: str

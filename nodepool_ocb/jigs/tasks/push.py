@@ -64,7 +64,7 @@ class Push:
         self._order, self._link, self._words = order, link, words
         self._state_dir, self._timeout_seconds = state_dir, timeout_seconds
         self._over = threading.Event()
-        self._lock = threading.Lock()  # of what ``__exit__`` ends
+        self._lock = threading.Lock()  # of the channel and process that ``__exit__`` ends
         self._channel: Any = None
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._work, name=f"push to {order.node}", daemon=True)
@@ -157,7 +157,7 @@ class Push:
             code = process.wait()
             with self._lock:
                 self._process = None
-            shut(channel)  # what else holds the pipes ends by that, rsync's remote shell first
+            shut(channel)  # this ends the other holders of the pipes, rsync's remote shell first
             for thread in threads:
                 thread.join()
         return (code if code >= 0 else 128 - code), _short(b"".join(said))

@@ -52,7 +52,7 @@ class Task(msgspec.Struct, frozen=True):
     parameters: Mapping[str, Json]  # of the list, and those that differ on this node
     uid: str
     noop: bool  # report the changes, and make none
-    once: str  # names this task of this run of its list, under whatever claims it is tried
+    once: str  # names this task of this run of its list, the same under each claim
 
     def shaped(self, kind: Kind, shape: type[Shape]) -> Shape:
         """The parameters, with the defaults of their kind; raises Refused if one is missing or has a wrong type."""
