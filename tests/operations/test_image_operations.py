@@ -12,11 +12,13 @@ from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.records import Create, ImageSettings
+from nodepool_ocb.operations.images.exporting import ImageExport
+from nodepool_ocb.operations.images.pausing import EndPassed, ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow, UploadList
 from nodepool_ocb.operations.reads.images import ReadConfiguredPauses
 from nodepool_ocb.store.client.session import Session
 from tests.cli.images.played_builder import Builder
-from tests.operations.performing import calm
+from tests.operations.performing import calm, faster_writer
 
 
 @pytest.fixture
@@ -92,3 +94,53 @@ def test_the_pauses_of_a_host_without_configuration_are_not_looked_for(
         mine.settings = lambda: loaded
         file = str(tmp_path / "nodepool.yaml")
         assert mine.read(iter(ReadConfiguredPauses()), opened) == {"jammy": file}
+
+
+def test_an_export_leaves_out_builds_that_are_under_way(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    ready = builder.made()
+    sent = builder.uploads(ready, "west")
+    builder.uploads(ready, "east", UploadState.UPLOADING)
+    builder.begins()
+    Builder(builder.session, "noble").made()
+    mine = calm(zk_settings)
+    document = mine.perform(ImageExport(images=("jammy", "jammy"))).answer
+    assert list(document.images) == ["jammy"]
+    (build,) = document.images["jammy"].builds.values()
+    assert (build["builder"], build["schema"]) == (builder.host, 1)
+    assert {provider: list(found) for provider, found in build["uploads"].items()} == {"west": [sent]}
+    assert mine.heard.notes == ["left out: 1 build that is under way, or aborted"]
+    assert sorted(mine.perform(ImageExport()).answer.images) == ["jammy", "noble"]
+
+
+def test_a_pause_after_a_faster_writer_replaces_its_pause(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    first = ImagePause(image="jammy", reason="first", seconds=60.0)
+    with faster_writer(lambda: calm(zk_settings).perform(first)) as acted:
+        performed = calm(zk_settings).perform(ImagePause(image="jammy", reason="second"))
+    assert acted == [1]
+    assert [(row.change, row.kind, row.name) for row in performed.rows] == [("change", "pause", "jammy")]
+    pause = builder.view().pause
+    assert pause is not None
+    assert (pause.record.by, pause.record.reason, pause.record.until) == ("ann", "second", None)
+
+
+def test_a_pause_that_another_ended_meanwhile_is_no_failure(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    unpause = ImageUnpause(image="jammy")
+    calm(zk_settings).perform(ImagePause(image="jammy"))
+    with faster_writer(lambda: calm(zk_settings).perform(unpause)):
+        assert calm(zk_settings).perform(unpause).rows == ()
+    assert builder.view().pause is None
+
+
+@pytest.mark.parametrize("end", [{"until": 1.0}, {"seconds": 0.0}], ids=str)
+def test_a_pause_that_is_over_already_is_refused(
+    builder: Builder, zk_settings: ZooKeeperSettings, end: dict[str, float]
+) -> None:
+    with pytest.raises(EndPassed, match="is over"):
+        calm(zk_settings).perform(ImagePause(image="jammy", **end))
+    assert builder.view().pause is None
+
+
+def test_a_dry_run_pauses_nothing(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    performed = calm(zk_settings, dry_run=True).perform(ImagePause(image="jammy"))
+    assert [row.name for row in performed.rows] == ["jammy"]
+    assert builder.view().pause is None

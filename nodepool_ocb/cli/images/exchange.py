@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
@@ -19,13 +19,14 @@ import msgspec
 from nodepool_ocb.cli.images import imaging, takeover
 from nodepool_ocb.cli.kit import completion, output, session, terminal
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
+from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.documents import files
-from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.images import Build, BuildState, Pause, Upload, UploadState
+from nodepool_ocb.model.images import Build, Pause, Upload
 from nodepool_ocb.model.records import Change, Create, Json, Record
+from nodepool_ocb.operations.images.exporting import Document, Exported, ImageExport, lasting
 from nodepool_ocb.views.view import View, plain
 
 if TYPE_CHECKING:
@@ -37,20 +38,6 @@ MOST_BYTES: Final = 64 << 20
 
 _ID: Final = re.compile(r"[0-9]{10}")
 _NAME: Final = re.compile(r"[^/\x00-\x1f\x7f]{1,200}")
-
-
-class Exported(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An image: ``builds`` is id → record with ``uploads``: provider → id → record."""
-
-    builds: dict[str, dict[str, Json]]
-    pause: dict[str, Json] | None = None
-
-
-class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is exported."""
-
-    schema: Literal[1]
-    images: dict[str, Exported]
 
 
 class Export(View, frozen=True):
@@ -68,43 +55,20 @@ class Named(View, frozen=True):
 # -- export --
 
 
-@click.command("export", cls=Verb)
+@click.command("export", cls=Verb, operation=ImageExport)
 @click.argument("names", nargs=-1, metavar="[IMAGE]...", shell_complete=completion.images)
 def export(names: Sequence[str]) -> None:
     """The records of images as one JSON document, for `image import`; of all images unless some are named.
 
     Builds and uploads that are under way are left out. Give `-o yaml` for YAML.
     """
-    with session.session() as opened:
-        known = imaging.load(opened)
-    chosen = [imaging.image_of(known, name) for name in dict.fromkeys(names)] if names else list(known.values())
-    document = Export(Document(1, {view.name: _exported(view) for view in chosen}))
-    left_out = sum(not _lasting(build.record) for view in chosen for build in view.builds)
-    if left_out:
-        output.say(f"left out: {counted(left_out, 'build that is', 'builds that are')} under way, or aborted")
+    document = Export(perform(ImageExport(images=tuple(names))).answer)
     if output.chosen() == "table":
         terminal.document(plain(document))
     elif output.chosen() == "name":
-        output.things([Named(view.name) for view in chosen], ("name",))
+        output.things([Named(name) for name in document.record.images], ("name",))
     else:
         output.thing(document, "")
-
-
-def _exported(view: ImageView) -> Exported:
-    builds: dict[str, dict[str, Json]] = {}
-    for build in view.builds:
-        if not _lasting(build.record):
-            continue
-        uploads: dict[str, dict[str, Json]] = {}
-        for upload in build.uploads:
-            if _lasting(upload.record):
-                uploads.setdefault(upload.provider, {})[upload.id] = _plain(upload.record)
-        builds[build.id] = {**_plain(build.record), "uploads": uploads}
-    return Exported(builds, _plain(view.pause.record) if view.pause else None)
-
-
-def _lasting(record: Build | Upload) -> bool:
-    return record.state not in (BuildState.BUILDING, BuildState.ABORTED, UploadState.UPLOADING)
 
 
 def _plain(record: Record) -> dict[str, Json]:
@@ -222,7 +186,7 @@ def _record(kind: type[R], path: str, fields: dict[str, Json], faults: list[str]
     except Invalid as wrong:
         faults += wrong.problems
         return
-    if isinstance(record, Build | Upload) and not _lasting(record):
+    if isinstance(record, Build | Upload) and not lasting(record):
         faults.append(f"{path}: nobody can go on with what is {record.state}; leave it out")
         return
     yield Create(path, record)

@@ -20,11 +20,11 @@ from nodepool_ocb.images import builders
 from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.images.states import BuildEvent, build_after
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.images import BuildState, Pause
-from nodepool_ocb.model.records import Change, Check, Create, Delete, Set
+from nodepool_ocb.model.images import BuildState
+from nodepool_ocb.model.records import Change, Check, Set
+from nodepool_ocb.operations.images.pausing import EndPassed, ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow
 from nodepool_ocb.views import images
-from nodepool_ocb.views.times import shown as shown_time
 
 LIST_COLUMNS: Final = (
     "name",
@@ -135,7 +135,7 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
 # -- pausing --
 
 
-@command.command(writes=True)
+@command.command(operation=ImagePause)
 @name_argument
 @click.option("--reason", help="Why; `image show` has it.")
 @click.option("--until", type=times.moment, metavar="TIME", help="As 2026-01-31T18:00, or with Z behind it for UTC.")
@@ -146,34 +146,22 @@ def pause(name: str, reason: str | None, until: float | None, seconds: float | N
     if until is not None and seconds is not None:
         raise click.UsageError("--until and --for contradict each other")
 
-    def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
-        there = imaging.image_of(known, name).pause
-        path = paths.pause(name)
-        yield [Create(path, record) if there is None else Set(path, record, there.version)]
-
-    with session.session() as opened:
-        now = opened.now()
-        ends = now + seconds if seconds is not None else until
-        if ends is not None and ends <= now:
-            raise click.UsageError(f"--until {shown_time(ends)} is over")
-        record = Pause(by=session.me(), reason=reason, at=now, until=ends)
-        session.report(imaging.change(opened, decide, dry_run), dry_run)
-        say_aside(f"image {name} is paused: no build of it begins", ends, f"nodepool-ocb image unpause {name}")
+    operation = ImagePause(image=name, reason=reason, until=until, seconds=seconds)
+    try:
+        performed = perform(operation, dry_run=dry_run)
+    except EndPassed as passed:
+        raise click.UsageError(f"--until {passed}") from passed
+    session.report_performed(performed)
+    end = performed.answer.until
+    say_aside(f"image {name} is paused: no build of it begins", end, f"nodepool-ocb image unpause {name}")
 
 
-@command.command(writes=True)
+@command.command(operation=ImageUnpause)
 @name_argument
 @dry_run_option
 def unpause(name: str, dry_run: bool) -> None:
     """Let builds of an image begin again; a pause in the configuration stays."""
-
-    def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
-        there = imaging.image_of(known, name).pause
-        if there is not None:
-            yield [Delete(paths.pause(name), there.version)]
-
-    with session.session() as opened:
-        session.report(imaging.change(opened, decide, dry_run), dry_run)
+    session.report_performed(perform(ImageUnpause(image=name), dry_run=dry_run))
 
 
 # -- deleting --

@@ -9,6 +9,7 @@ import msgspec
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images.rules import ImageView
+from nodepool_ocb.model.records import Json, Record
 from nodepool_ocb.operations.operation import Lookup
 
 if TYPE_CHECKING:
@@ -57,3 +58,19 @@ class ReadConfiguredPauses(Lookup[Mapping[str, str]], frozen=True):
             return {image.name: file for image in nodepool.load(file, environ=os.environ).diskimages if image.pause}
         except Invalid:
             return {}
+
+
+class RecordAsJson(Lookup[dict[str, Json]], frozen=True):
+    """A record as ZooKeeper holds it, with the fields that a later version added. Raises Invalid if it cannot be written."""
+
+    records = ""
+
+    record: Record
+
+    def answer(self, reader: Reader) -> dict[str, Json]:  # noqa: ARG002
+        import json
+
+        from nodepool_ocb.store.client import codec
+
+        document: dict[str, Json] = json.loads(codec.encode(self.record))
+        return document
