@@ -1,9 +1,9 @@
 """Inline runs: noderoles with nothing to run on a machine, claimed and completed in one transaction.
 
 One transaction completes as many noderoles of a node as it has room for, parents before children, so a chain of milestones
-costs one transaction. It creates and deletes the claim, and raises the fence once: another claim of the node at the same time
-refuses this transaction, or is refused. If a run has just ended on the node, its end stands in the same transaction.
-Noderoles for which there is no room wait for the next transaction. Pure.
+costs one transaction. It creates and deletes the claim, and raises the fence once. If another annealer claims the node at the
+same time, one of both is refused. If a run has just ended on the node, its end stands in the same transaction. Noderoles for
+which there is no room wait for the next transaction. Pure.
 """
 
 from __future__ import annotations

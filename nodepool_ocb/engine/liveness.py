@@ -51,7 +51,7 @@ def died(
     room for all noderoles of the node, the node is ``dying`` until ``went_on`` has moved the others. Noderoles below on other
     nodes without room there are settled by the annealers that watch them.
 
-    A noderole with a run that must be ended stays in TRANSITION: when the machine is back, an annealer takes it over and ends
+    A noderole with a run that must be ended stays in TRANSITION. When the machine is back, an annealer takes it over and ends
     the run. A noderole with an unreadable record is not written. A task that has ended is not moved.
 
     The run that was going on there gets its record; ``ended`` is that record, if its annealer knows it. ``together`` is part of
@@ -171,8 +171,8 @@ def changed(
     """The node with other fields; empty if it has them already. Roles with a hook on_node_change get it to run.
 
     ``alive=False`` marks it, for ``hold_seconds`` or ``until`` a time, with a ``reason``; ``alive=True`` lifts the mark. If a
-    hook may not mark the node, its mark is ignored. If a node becomes available, or its hold ends, while it is not alive, its
-    noderoles are set back as by a death, unless that was done before.
+    hook may not mark the node, its mark is ignored. A node may become available, or its hold may end, while it is not alive.
+    Then its noderoles are set back as by a death, unless that was done before.
 
     Raises Conflict in these cases:
 

@@ -353,9 +353,9 @@ def apply(
 ) -> dict[P, NodeRole]:
     """The new records after these events at once: those of the named noderoles, and those of all noderoles that they move.
 
-    Raises Conflict, with the noderole's name, if the table refuses an event, if its record cannot be read, or if a destructive
-    role would be refreshed. If the role of a noderole has a hook for the state that it enters, that hook is added to ``hooks``
-    for an annealer to run.
+    Raises Conflict, with the noderole's name, if the table refuses an event or the record cannot be read. Raises Conflict also
+    for REFRESH of a destructive role. If a role has a hook for the state that its noderole enters, the hook is added to
+    ``hooks`` for an annealer.
     """
     changed: dict[P, NodeRole] = {}
     for vertex, event in events.items():

@@ -19,8 +19,8 @@ TASK: Final = "task"  # the flag of a role that a run of a task list made; only 
 def deletion(world: World, names: Collection[str]) -> list[Change]:
     """The transaction that deletes these roles together.
 
-    Raises NotFound, or Conflict while one is bound anywhere, is in a deployment, or is required by a role that stays,
-    naming those and the next command.
+    Raises NotFound. Raises Conflict, with the names and the next command, while one is bound, is in a deployment, or is
+    required by a role that stays.
     """
     unreadable.refuse_end_of_roles(world, names)
     for name in names:

@@ -3,8 +3,8 @@
 A build:
 
 - BEGIN makes the record; SUCCEED or FAIL ends the work. The builder holds the lock of the image's builds for both.
-- ABANDON is written by any builder: the build is in ``building``, and its builder has lost the lock. If that builder then gets
-  the lock back and no newer build is ready, RESUME returns the build to ``building``, with the time of its state. RESUME also
+- ABANDON is written by any builder: the build is in ``building``, and its builder has lost the lock. That builder may get the
+  lock back. If no newer build is ready then, RESUME returns the build to ``building``, with the time of its state. RESUME also
   follows an end with a lost answer from ZooKeeper; the builder then writes the same end again.
 - SPOIL: a file is not the file that was built. The build is not ready, and another one becomes due.
 - RETIRE follows from the rules in tidy.py, DELETE from a person. Both lead to ``delete``, and no event leads out of it: the

@@ -2,7 +2,7 @@
 
 A phase may name roles. Then it takes their noderoles on the node, with all that these need there. It may name stages of the
 task list. Then it takes the tasks before them of the rollout's own run (``RolloutRecord.sends``). If it names neither and is
-the last, it takes every noderole of the node that is no task; if it is not the last, it takes none. Noderoles outside the
+the last, it takes every noderole of the node that is no task. If it is not the last, it takes none. Noderoles outside the
 rollout's deployment and those below it are never committed.
 
 A task that failed, and may, is about to be let pass: it counts as at work. The same holds for a noderole that waits for a

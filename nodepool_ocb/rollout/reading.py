@@ -1,9 +1,9 @@
 """Deployment strategies (seed 003): Airship's documents, and ours beside them, to records.
 
-A document is Airship's as it is (``schema: shipyard/DeploymentStrategy/v1``), or its ``data`` alone. Files may hold
-several, and Airship's DeploymentConfiguration beside them, which names the strategy and the times of its phases; documents
-of another ``schema`` are passed over. Every fault is reported at once, with file, line and path. Ours beside Airship's keys,
-and off by default: docs/rollouts.md names them.
+A document is Airship's as it is (``schema: shipyard/DeploymentStrategy/v1``), or its ``data`` alone. Files may hold several,
+and Airship's DeploymentConfiguration beside them. That names the strategy and the times of its phases. Documents of another
+``schema`` are passed over. Every fault is reported at once, with file, line and path. Ours beside Airship's keys, and off by
+default: docs/rollouts.md names them.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ def removable(vertex: Vertex, besides: Collection[Vertex] = ()) -> list[Vertex]:
     """The noderoles that go when one is unbound: it and all below it, children first. ``besides``: noderoles unbound with it.
 
     Raises Conflict if a noderole below was committed on another node and is not among ``besides``, or if one of them is in
-    TRANSITION. Raises Conflict also for a record that may be below and cannot be read, and for a member of a run of tasks
-    that is not over.
+    TRANSITION. Raises Conflict also for a record that may be below and cannot be read. The same holds for a member of a run of
+    tasks that is not over.
     """
     below: dict[Vertex, None] = {}
     queue = [vertex]

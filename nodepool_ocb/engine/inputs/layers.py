@@ -1,10 +1,10 @@
 """The layers of attributes that a jig sees, the weakest first (semantics: "The jig sees").
 
-The order is: the hints of the node; the attributes of the ACTIVE noderoles beside it; its ancestors, from the most distant
-row to the nearest; its own attributes. Each noderole brings its role's template, the attributes that its deployment sets
-for the role, its wall, and the attributes that the system and the user set. The noderoles beside have no order among
-themselves. So all their templates come first, then all attributes of deployments, and so on: a default of one role hides
-no value that was set for another one.
+The hints of the node come first, then the attributes of the ACTIVE noderoles beside it. Its ancestors follow, from the most
+distant row to the nearest. Its own attributes are the last. Each noderole brings its role's template and the attributes that
+its deployment sets for the role. Its wall follows, then the attributes of the system and of the user. The noderoles beside have
+no order among themselves. So all their templates come first, then all attributes of deployments, and so on. A default of one
+role hides no value that was set for another one.
 
 ``sources`` takes the records from the world. ``layers`` inserts the blobs that were read meanwhile.
 """

@@ -1,8 +1,8 @@
 """The nodes and noderoles of a world that an expression selects. Pure.
 
 For a noderole, a criterion of nodes applies to its node. For a node, parts joined by ``and`` apply to *one* noderole if any of
-them needs one: ``role:ntp not state:ACTIVE`` is a node with an ntp that is not ACTIVE. If none of them needs one,
-``not`` means that there is none: ``not role:ntp`` is a node without ntp. ``has(...)`` selects a noderole of its own.
+them needs one. So ``role:ntp not state:ACTIVE`` is a node with an ntp that is not ACTIVE. If none of them needs one, ``not``
+means that there is none: ``not role:ntp`` is a node without ntp. ``has(...)`` selects a noderole of its own.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ The rules, in prose:
 - A group with a failed dependency has failed, with any criteria; nothing of it is sent. Once the dependency is accepted or
   retried, it waits again.
 - Groups begin in the order of the document as their dependencies succeed, ``parallel_groups`` at a time.
-- A batch takes all phases one after the other. When all its nodes in a phase are at rest, the criteria are evaluated over
-  *all* members, sent by any group. Before the last batch, the percentage is evaluated over the batches so far, and the other
-  criteria as far as they cannot be met any more. A group that fails in a phase is not sent in the next.
+- A batch takes all phases one after the other. When all its nodes in a phase are at rest, the criteria are evaluated over *all*
+  members, sent by any group. Before the last batch, the percentage is evaluated over the batches so far. A criterion that
+  cannot be met any more fails the group then, too. A group that fails in a phase is not sent in the next.
 - A phase that runs out of time fails its group, or is evaluated (``on_timeout``). If a phase began in the future, by a clock
   that was wrong, its time begins to count when that is noticed.
 - While its deployment is paused no group begins, and no phase runs out of time.

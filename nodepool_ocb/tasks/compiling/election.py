@@ -22,8 +22,8 @@ def selector(task: Task) -> tuple[str, ...]:
 def elected(tasks: TaskList, nodes: Iterable[Member]) -> Mapping[str, tuple[str, ...]]:
     """Node → its roles, with the primaries that the list names as roles; the name of a group means the roles of that group.
 
-    Where a list names ``primary-X`` and no node has that role, the node with the lowest uid among those with the role X
-    gets it, and has X no longer.
+    A list may name ``primary-X`` although no node has that role. Then the node with the lowest uid among those with the role X
+    gets it, and loses X.
     """
     known = {node.name: node for node in nodes}
     roles = {name: list(node.roles) for name, node in known.items()}

@@ -1,6 +1,6 @@
 """The tree of an expression of the settings language or of ``api``, and its value on facts.
 
-``and`` and ``or`` give one of their operands and read the second only if it matters; ``==`` compares as Python does; ``in``
+``and`` and ``or`` give one of their operands, and read the second only if it matters. ``==`` compares as Python does. ``in``
 looks in lists, mappings and texts. A tree has no more nodes than its text has words, and no loops.
 """
 

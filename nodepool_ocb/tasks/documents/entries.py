@@ -1,7 +1,7 @@
 """Entries of documents, and the tasks that they become.
 
-An entry is the written mapping, with its place. Several notations of documents have one form in a task: ``role``, ``roles``,
-``groups`` and ``tags`` are its roles, ``rsync`` is ``sync``, a strategy beside the parameters is its strategy.
+An entry is the written mapping, with its place. Several notations of documents have one form in a task. ``role``, ``roles``,
+``groups`` and ``tags`` become its roles. ``rsync`` becomes ``sync``. A strategy beside the parameters becomes its strategy.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 - COMMITTING: every noderole is committed, of a held run those of its stages and barriers; then RUNNING.
 - RUNNING: a task that may fail is let pass. Nothing more begins on a node with a failed task, or on one that is away for longer
   than the run's patience. A barrier lets failures pass that a tolerance bears, as long as a vertex of its relation or group
-  succeeded; more failures end a run that is not held. A stage with ``trigger_rule: all_done`` is passed when all before it
-  have ended. When nothing moves any more: ENDING. While its deployment is paused the run says so, and no machine is away for
-  too long.
+  succeeded. More failures end a run that is not held. A stage with ``trigger_rule: all_done`` is passed when all before it have
+  ended. When nothing moves any more: ENDING. While its deployment is paused the run says so, and no machine is away for too
+  long.
 - STOPPING: noderoles that have not begun are taken back, and running ones are waited for, or cancelled. Then ENDING.
 - ENDING: noderoles without a run are taken back, with the reason. They get no parents on other nodes any more, so that these
   nodes may be deleted. The history is written; the run is over.

@@ -6,8 +6,8 @@
     tasks/runs/<deployment>/<id>/<table>/<part>   Rows: the tables below, as many rows in each part as fit
     tasks/runs/<deployment>/<id>/facts/<fqdn>     the facts of a node; those of all nodes in "common"
 
-The tables and their rows: see ``Table``. A run's own znode is empty until its parts are all there and its
-noderoles are bound; a run with an empty one was never begun. Only the head and ``history`` change after they are written.
+The tables and their rows: see ``Table``. A run's own znode is empty until its parts are all there and its noderoles are bound.
+A run with an empty one was never begun. Only the head and ``history`` change after they are written.
 """
 
 from __future__ import annotations

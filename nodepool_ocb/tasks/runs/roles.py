@@ -101,8 +101,8 @@ def of_noderoles(world: World, running: Running, now: float, by: str | None) -> 
     Children come before their parents, so that none of them waits for a noderole that is still to be renewed. Noderoles of
     another run below these lose such parents: they do not belong to this run.
 
-    Raises Conflict for a noderole that is at work or is of no run, and for a node that is being deleted; NotFound for a node
-    that is gone.
+    Raises Conflict for a noderole that is at work or is of no run, and for a node that is being deleted. Raises NotFound for a
+    node that is gone.
     """
     plan = running.plan
     names = [running.noderole(at) for at in range(len(plan))]
