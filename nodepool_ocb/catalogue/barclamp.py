@@ -1,12 +1,11 @@
 """Barclamps: OpenCrowbar's documents, and ours, to roles.
 
-Every problem is reported with file, line and key, and costs as little as it can: a wrong role is left out, the others are
-imported (decision 053). Harmless input that OpenCrowbar took is a warning. Ours beside OpenCrowbar's keys: ``script``,
+Every problem is reported with file, line and key, and disables as little as it can. A wrong role is left out, and the others
+are imported (decision 053). Harmless input that OpenCrowbar took is a warning. Ours beside OpenCrowbar's keys: ``script``,
 ``check``, ``timeout_seconds``, ``retries``, ``backoff_seconds``, ``parameters`` (docs/barclamps.md).
 
-The attributes that a barclamp declares for itself, outside its roles, become those of an abstract role
-``barclamp-<name>``: they can be wanted and read, and nothing is bound. That role also keeps the implementors of jigs that
-the barclamp declares.
+The attributes that a barclamp declares outside its roles become those of an abstract role ``barclamp-<name>``. They can be
+wanted and read, and nothing is bound. That role also keeps the implementors of jigs that the barclamp declares.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from nodepool_ocb.model.records import Json, Role
 #: Keys of some old documents that order roles and have no known meaning; without them the order would be lost silently.
 BACKWARDS = ("preceeds", "proceeds")
 
-#: Keys whose lists of names become fields of a role, and keys that become fields as they are.
+#: Keys with lists of names that become fields of a role, and keys that become fields as they are.
 RELATED = ("requires", "attaches", "conflicts", "provides")
 AS_WRITTEN = ("jig", "description", "type", "timeout_seconds", "retries", "backoff_seconds", "parameters")
 

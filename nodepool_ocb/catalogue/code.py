@@ -1,7 +1,7 @@
 """The base of Python code that a role may bring: hooks (seeds 000 and 001), and the work of jig ``role-provided``.
 
-A package offers a subclass through the entry point group ``nodepool_ocb.roles``, under the name of the role or, for all
-roles of a barclamp, under the barclamp's name. Two rules for hooks: they are fast (more than 50 ms is logged), and they are
+A package offers a subclass through the entry point group ``nodepool_ocb.roles``, under the name of the role. A subclass for all
+roles of a barclamp has the barclamp's name. Two rules for hooks: they are fast (more than 50 ms is logged), and they are
 idempotent, since each runs at least once. A hook changes the world only through the ``Hooked`` that it is given.
 """
 

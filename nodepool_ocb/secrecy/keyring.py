@@ -65,7 +65,10 @@ class Keyring:
         return held["value"]
 
     def anew(self, place: str, text: str) -> dict[str, Json] | None:
-        """The same value, encrypted with the newest key; None if it is already, or is not encrypted. Raises Sealed."""
+        """The same value, encrypted with the newest key; None if it is already, or is not encrypted.
+
+        There must be a key. Raises Sealed if no key opens the value.
+        """
         parts = secrecy.encrypted(text)
         if parts is None or parts[0] == self.ids[0]:
             return None

@@ -100,8 +100,8 @@ class Secrets:
     def sealed(
         self, wall: Mapping[str, Json], before: Mapping[str, Json], places: Collection[str], opened: Opened
     ) -> dict[str, Json]:
-        """The returned values of a run in their stored form: sealed if the role has a secret there, or if they contain one of the
-        run's secrets.
+        """The returned values of a run in their stored form. A value is sealed if the role has a secret there, or if it
+        contains one of the run's secrets.
 
         ``before``: the present wall; its secrets with unchanged values stay as they are. Raises Sealed without a key, and
         for a reference to a secret: a machine would get any secret that it names.
