@@ -22,7 +22,7 @@ from nodepool_ocb.operations.operation import Call, Lookup, Note, Operation, Per
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings
-    from nodepool_ocb.store.client.session import Session
+    from nodepool_ocb.store.client.session import Session, Stats
 
 CONNECT_SECONDS: Final = 7.0  # a command without ZooKeeper ends within ten, also on a busy machine
 REFUSED_SECONDS: Final = 1.0  # a server that restarts may be back by then
@@ -56,6 +56,7 @@ class Performer:
         self.caller = caller
         self.settings = settings  # raises Invalid
         self.journal = Journal(call)
+        self.committed: Stats = []  # of the changes of the transaction that was committed last
         self._transactions = 0  # of the operation under way
 
     # -- reading --
@@ -192,7 +193,7 @@ class Performer:
                     if dry_run:
                         self.journal.remember(opened, transaction)
                     else:
-                        opened.commit(transaction)
+                        self.committed = opened.commit(transaction)
                     changes += transaction
                     self._transactions += 1
             except Stale as stale:

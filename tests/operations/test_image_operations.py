@@ -12,6 +12,7 @@ from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.records import Create, ImageSettings
+from nodepool_ocb.operations.images.building import ImageBuild
 from nodepool_ocb.operations.images.exporting import ImageExport
 from nodepool_ocb.operations.images.pausing import EndPassed, ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow, UploadList
@@ -144,3 +145,33 @@ def test_a_dry_run_pauses_nothing(builder: Builder, zk_settings: ZooKeeperSettin
     performed = calm(zk_settings, dry_run=True).perform(ImagePause(image="jammy"))
     assert [row.name for row in performed.rows] == ["jammy"]
     assert builder.view().pause is None
+
+
+def test_a_request_after_a_faster_writer_has_its_own_number(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    with faster_writer(lambda: calm(zk_settings).perform(ImageBuild(image="jammy", reason="first"))) as acted:
+        answer = calm(zk_settings).perform(ImageBuild(image="jammy", reason="second")).answer
+    assert acted == [1]
+    request = builder.view().request
+    assert request is not None
+    assert (request.record.reason, request.mzxid) == ("second", answer.request)
+
+
+def test_a_request_says_why_no_build_begins(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    mine = calm(zk_settings)
+    assert not mine.perform(ImageBuild(image="jammy")).answer.builders
+    assert [note.partition(":")[0] for note in mine.heard.notes] == ["no builder is running"]
+    builder.registers(images={"noble": ImageSettings(formats=("qcow2",))})
+    mine.perform(ImagePause(image="jammy"))
+    answer = mine.perform(ImageBuild(image="jammy")).answer
+    assert answer.builders
+    assert [text.partition(":")[0] for text in answer.after] == [
+        "no running builder can build jammy",
+        "jammy is paused",
+    ]
+
+
+def test_a_dry_run_asks_for_no_build(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    mine = calm(zk_settings, dry_run=True)
+    performed = mine.perform(ImageBuild(image="jammy"))
+    assert ([row.kind for row in performed.rows], performed.answer.request) == (["build request"], None)
+    assert (builder.view().request, mine.heard.notes) == (None, [])

@@ -1,62 +1,34 @@
-"""Asking for a build, and waiting until it is there: ``image build``."""
+"""Waiting for a build: ``image build --wait``."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
 from nodepool_ocb.cli.images import buildlog, imaging
-from nodepool_ocb.cli.kit import journal, output, session
+from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.live import lively
 from nodepool_ocb.cli.pictures import waits
-from nodepool_ocb.errors import InError, NotFound, OcbError, Stale, TimedOut, Unavailable
+from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut, Unavailable
 from nodepool_ocb.images.builders import why_not_built
 from nodepool_ocb.images.rules import ImageView
-from nodepool_ocb.model import paths
-from nodepool_ocb.model.images import BuildRequest
-from nodepool_ocb.model.records import Change, Create, Daemon, Set
+from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.views import images
+from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.progress import BuildProgress, of_build
 from nodepool_ocb.views.times import age
-
-if TYPE_CHECKING:
-    from nodepool_ocb.store.client.session import Session
 
 TICK_SECONDS: Final = 5.0  # builders come and go, pauses end
 TERMINAL_TICK_SECONDS: Final = 1.0  # a line that moves
 LINES: Final = 20  # of a failed build's log
 
 
-def flag(opened: Session, name: str, reason: str | None) -> Change:
-    """What raises the flag, also where one stands already."""
-    record = BuildRequest(by=session.me(), reason=reason, at=opened.now())
-    path = paths.request_build(name)
-    znode = opened.get(path)
-    return Create(path, record) if znode is None else Set(path, record, znode.version)
-
-
-def ask(opened: Session, name: str, reason: str | None) -> tuple[Change, int]:
-    """Raise the flag; gives what was written, and the request's number."""
-    for _ in range(session.ATTEMPTS):
-        change = flag(opened, name, reason)
-        try:
-            stat = opened.commit([change])[0]
-        except Stale:
-            continue  # another asked, or a build became ready, at this moment
-        assert stat is not None, "a flag that was written has a stat"
-        return change, stat.mzxid
-    raise Stale(f"others keep asking for builds of {name}; try again", paths.request_build(name))
-
-
-# -- waiting --
-
-
-def wait(name: str, request: int, timeout_seconds: float | None, changes: list[Change], nobody: bool) -> None:
+def wait(name: str, request: int, timeout_seconds: float | None, changes: Sequence[ChangeRow], nobody: bool) -> None:
     """Wait for a build that answers the request, and print how it ended: one document.
 
     ``nobody``: that no builder is running was said already.
@@ -159,15 +131,13 @@ def _tell(
     request: int,
     last: tuple[ImageView | None, BuildProgress],
     ended: OcbError | None,
-    changes: list[Change],
+    changes: Sequence[ChangeRow],
 ) -> None:
     view, now = last
     build = now.build
     outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
     row = images.build_row(view, build) if view and build else None
-    ended_with = images.BuildWait(
-        outcome=outcome, image=name, request=request, build=row, changes=journal.rows(changes)
-    )
+    ended_with = images.BuildWait(outcome=outcome, image=name, request=request, build=row, changes=tuple(changes))
     if now.outcome == "failed" and build is not None:
         for line in (build.record.tail or "").splitlines()[-LINES:]:
             output.say(f"| {click.unstyle(line)}")

@@ -16,12 +16,12 @@ from nodepool_ocb.cli.kit import completion, output, session, times
 from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.images import builders
 from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.images.states import BuildEvent, build_after
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState
 from nodepool_ocb.model.records import Change, Check, Set
+from nodepool_ocb.operations.images.building import ImageBuild
 from nodepool_ocb.operations.images.pausing import EndPassed, ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow
 from nodepool_ocb.views import images
@@ -99,7 +99,7 @@ def show(name: str) -> None:
 # -- asking for a build --
 
 
-@command.command(writes=True)
+@command.command(operation=ImageBuild)
 @name_argument
 @click.option("--reason", help="Why; builders log it, and `image show` has it.")
 @click.option("--wait", is_flag=True, help="Wait until a build that began after this is ready, or has failed.")
@@ -109,27 +109,17 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
     """Ask for a build now, off the schedule; a build that is under way already does not count."""
     from nodepool_ocb.cli.images import building
 
-    with session.session() as opened:
-        view = imaging.image_of(imaging.load(opened), name)
-        if dry_run:
-            flag = building.flag(opened, name, reason)
-            session.report(session.decided(opened, lambda: [[flag]], dry_run), dry_run, image=name)
-            return
-        change, request = building.ask(opened, name, reason)
-        running = imaging.builders(opened)
-    file = configured.paused().get(name)
-    if file is not None:
-        output.say(f"{name} is paused in {file}: builders that read the same begin nothing; take `pause` away there")
-    if not running:
-        output.say(images.NOBODY)
-    if wait:
-        building.wait(name, request, timeout_seconds, [change], nobody=not running)
+    performed = perform(ImageBuild(image=name, reason=reason), dry_run=dry_run)
+    asked = performed.answer
+    if asked.request is None:
+        session.report_performed(performed, image=name)
         return
-    if cannot := builders.why_not_built(name, running):
-        output.say(images.cannot_build(name, cannot))
-    if view.pause is not None and view.pause.on(time.time()):
-        output.say(f"{name} is paused: nothing is built before: nodepool-ocb image unpause {name}")
-    session.report([change], image=name, request=request)
+    if wait:
+        building.wait(name, asked.request, timeout_seconds, performed.rows, nobody=not asked.builders)
+        return
+    for sentence in asked.after:
+        output.say(sentence)
+    session.report_performed(performed, image=name, request=asked.request)
 
 
 # -- pausing --

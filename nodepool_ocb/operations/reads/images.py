@@ -74,3 +74,14 @@ class RecordAsJson(Lookup[dict[str, Json]], frozen=True):
 
         document: dict[str, Json] = json.loads(codec.encode(self.record))
         return document
+
+
+class RequestNumber(Lookup[int], frozen=True):
+    """The number of the build request that this call committed last: the mzxid of its flag."""
+
+    records = ""
+
+    def answer(self, reader: Reader) -> int:
+        stat = reader.performer.committed[0]
+        assert stat is not None, "a flag that was written has a stat"
+        return stat.mzxid
