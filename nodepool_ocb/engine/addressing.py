@@ -81,7 +81,7 @@ def _number(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def check(world: World, fqdn: str, addresses: Sequence[str]) -> None:
-    """Raises Invalid for addresses that are none, or are twice there, and Conflict where another node has one of them."""
+    """Raises Invalid for addresses that are none, or are twice there, and Conflict if another node has one of them."""
     problems: list[str] = []
     found: list[tuple[str, int]] = []
     for address in addresses:
@@ -100,7 +100,7 @@ def check(world: World, fqdn: str, addresses: Sequence[str]) -> None:
 
 
 def doubles(world: World, fqdn: str) -> list[str]:
-    """Other nodes that have an address, a name or a host key of this one: the same machine, in all likelihood."""
+    """Other nodes with an address, a name or a host key of this one: very probably the same machine."""
     view = world.nodes.get(fqdn)
     if view is None or view.record is None:
         return []
@@ -114,7 +114,7 @@ Endpoint: TypeAlias = tuple[str, int]
 
 
 def _elsewhere(world: World, fqdn: str, wanted: frozenset[Endpoint]) -> Iterator[tuple[str, Endpoint]]:
-    """The other nodes that are at any of these, each with one where it is."""
+    """Each other node at one of these endpoints, with that endpoint."""
     if not isinstance(world.places, _Places):
         world.places = _Places(world)
     for endpoint in sorted(wanted):
@@ -149,7 +149,7 @@ class _Places:
 
 
 def _endpoints(fqdn: str, addresses: tuple[str, ...]) -> frozenset[Endpoint]:
-    """Where a node is: at its addresses, and at its own name."""
+    """The endpoints of a node: its addresses, and its own name."""
     found = {(fqdn, PORT)}
     for address in addresses:
         with suppress(ValueError):  # a hand wrote it

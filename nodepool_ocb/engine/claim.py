@@ -56,7 +56,7 @@ def take(world: World, vertex: Vertex, annealer: str, run: str, now: float) -> G
 
 
 def take_next(world: World, grant: Grant, vertex: Vertex, record: NodeRole, run: str, now: float) -> Grant:
-    """The same for the next noderole of the node; ``record``: as the end of ``grant`` leaves it."""
+    """The grant for the next noderole of the node; ``record``: as the end of ``grant`` leaves it."""
     following = take_as(world, vertex, record, grant.annealer, run, now)
     return msgspec.structs.replace(
         following, epoch=grant.epoch + 1, fence=grant.fence + 1, claim_version=grant.claim_version + 1
@@ -64,7 +64,7 @@ def take_next(world: World, grant: Grant, vertex: Vertex, record: NodeRole, run:
 
 
 def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: str, now: float) -> Grant:
-    """The same for a noderole that will have this record."""
+    """The grant for a noderole that will have this record."""
     taking_over = record.state is State.TRANSITION
     epoch, fence = vertex.node.epoch + 1, vertex.node.fence + 1
     claimed = replace(after(record, Event.CLAIM, now, by=annealer), run=run, epoch=epoch)
@@ -89,7 +89,7 @@ def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: 
 def claiming(world: World, grant: Grant, recorded: bool = False) -> list[Change]:
     """The transaction of a claim; ``recorded``: the run that is taken over has its record already.
 
-    Raises Conflict where the view is not whole enough to claim from: a parent or the deployment is missing.
+    Raises Conflict if the view is not whole enough to claim from: a parent or the deployment is missing.
     """
     vertex, node = grant.vertex, grant.vertex.node
     return [
@@ -161,7 +161,7 @@ def leaving(grant: Grant, reason: str) -> list[Change]:
 
 
 def superseded(world: World, grant: Grant) -> bool:
-    """Whether the noderole, or its node, went on without the run of this grant: then its result counts for nothing."""
+    """Whether the noderole, or its node, went on without the run of this grant: then its result is ignored."""
     vertex, record = grant.vertex, grant.vertex.record
     return (
         world.vertex(vertex.name) is not vertex
@@ -248,7 +248,7 @@ def outcome(grant: Grant, run: Run | None, results: Iterable[Change] = ()) -> It
 
 
 def writes(vertex: Vertex, record: NodeRole) -> list[Change]:
-    """The record of a noderole that exists is to be this one."""
+    """The changes that write this record of an existing noderole."""
     change = Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version)
     if vertex.record.serves and satisfied(vertex.record) and not satisfied(record):
         return [*gates_raised(vertex), change]
@@ -330,7 +330,7 @@ def settling(
 
 
 def settlings(moved: Mapping[Vertex, NodeRole]) -> Iterator[list[Change]]:
-    """All of these records, in as few transactions as bear them; one that rests on a record of another is left out."""
+    """All of these records, in as few transactions as possible; a record that rests on another one outside them is left out."""
     records = Records()
     for vertex, record in moved.items():
         if not records.take(vertex, record):
@@ -342,6 +342,6 @@ def settlings(moved: Mapping[Vertex, NodeRole]) -> Iterator[list[Change]]:
 
 
 def written(moved: Mapping[Vertex, NodeRole], changes: Iterable[Change]) -> dict[Vertex, NodeRole]:
-    """Those of the records that a transaction writes."""
+    """The records that a transaction writes."""
     there = {change.path for change in changes if isinstance(change, Set)}
     return {v: record for v, record in moved.items() if paths.noderole(v.role, v.node.name) in there}

@@ -86,6 +86,6 @@ def redeploy(vertex: Vertex, now: float, by: str | None = None) -> list[Change]:
 
 
 def advance(world: World, moved: Mapping[Vertex, NodeRole]) -> None:
-    """Bring the world to where a transaction that was written has taken it."""
+    """Apply a written transaction to the world."""
     for vertex, record in moved.items():
         world.put_noderole(vertex.node.name, vertex.role, record, vertex.version + 1, vertex.mzxid)

@@ -142,7 +142,7 @@ DRIVERS: Final = (ROLLOUT, TASKS)
 
 
 def refuse_driven(world: World, vertices: Iterable[Vertex]) -> None:
-    """Raises Conflict where one of the noderoles was bound by a run of tasks that is not over, with the command that ends it.
+    """Raises Conflict if one of the noderoles was bound by a run of tasks that is not over, with the command that ends it.
 
     Such a noderole is not unbound, and its node is not deleted or moved to another deployment. A rollout binds nothing; a node
     that is gone has failed in it.
@@ -159,7 +159,7 @@ def refuse_driven(world: World, vertices: Iterable[Vertex]) -> None:
 def undriven(world: World, names: Iterable[str], fqdn: str) -> Iterator[Check]:
     """Checks, for a transaction, that nothing is driven in these deployments, or above them, that may know the node by name.
 
-    Raises Conflict where something is.
+    Raises Conflict if something is.
     """
     line = list(dict.fromkeys(names))
     for deployment in line:  # grows while it is walked
@@ -273,7 +273,7 @@ def living(world: World, name: str) -> Stored[Deployment]:
 
 
 def refuse_deleting(name: str, record: Deployment) -> None:
-    """Raises Conflict where a deletion of the deployment has begun.
+    """Raises Conflict if a deletion of the deployment has begun.
 
     >>> refuse_deleting("lab", Deployment())
     """
@@ -285,7 +285,7 @@ def refuse_deleting(name: str, record: Deployment) -> None:
 
 
 def of(world: World, name: str) -> Stored[Deployment]:
-    """Raises NotFound, or Conflict where its record cannot be read."""
+    """Raises NotFound, or Conflict if its record cannot be read."""
     unreadable.refuse(world, [paths.deployment(name)])
     stored = world.deployments.get(name)
     if stored is None:

@@ -33,7 +33,7 @@ def suspected(view: NodeView, by: str, reason: str, now: float) -> list[Change]:
 
 
 def refuted(view: NodeView) -> list[Change]:
-    """It was reached: nothing is left of the suspicion."""
+    """The node was reached: delete the suspicion."""
     return [Set(paths.node(view.name), replace(_present(view), suspicion=None), view.version)]
 
 
@@ -153,7 +153,7 @@ def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[C
 
 
 def pinned(view: NodeView, host_key: str) -> list[Change]:
-    """The machine is alive and showed its key, where the record has none: from now on that key counts."""
+    """The machine is alive and showed its key, and the record has none: store that key."""
     node = _present(view)
     return [Set(paths.node(view.name), noticed(view.world, node, replace(node, host_keys=(host_key,))), view.version)]
 

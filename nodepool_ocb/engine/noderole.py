@@ -119,17 +119,17 @@ def satisfied(record: NodeRole) -> bool:
 
 
 def claimable(record: NodeRole) -> bool:
-    """Whether CLAIM is possible, as far as its own state goes."""
+    """Whether its own state allows CLAIM."""
     return record.state in (State.TODO, State.TRANSITION) or (record.state is State.ACTIVE and record.refresh)
 
 
 def renewing(record: NodeRole) -> bool:
-    """Whether it runs, or is to run, again in place; a check is none."""
+    """Whether it runs, or is to run, again in place; a check does not count."""
     return record.refresh and (record.check is None or record.check.refresh)
 
 
 def refreshable(record: NodeRole) -> bool:
-    """Whether REFRESH is possible, as far as its own state goes."""
+    """Whether its own state allows REFRESH."""
     return record.state is State.ACTIVE or (record.state is State.TRANSITION and record.check is not None)
 
 
@@ -146,7 +146,7 @@ def bound(now: float, by: str | None, **fields: Any) -> NodeRole:
 def after(record: NodeRole, event: Event, now: float, by: str | None = None, reason: str | None = None) -> NodeRole:
     """The record after an event, before its neighbours settle.
 
-    Raises Conflict where the table has no such pair.
+    Raises Conflict if the table has no such pair.
     """
     state = AFTER.get((record.state, event))
     if state is None or not _possible(record, event):

@@ -70,7 +70,7 @@ def _roles_of_new(world: World, admin: bool, jigs: Collection[str] | None) -> li
 
 
 def check_name(fqdn: str, admin_domain: str | None) -> None:
-    """Raises Invalid where the name is no FQDN, or lies outside the cluster's administrative domain.
+    """Raises Invalid if the name is no FQDN, or lies outside the cluster's administrative domain.
 
     >>> check_name("n1.example.com", "example.com")
     """

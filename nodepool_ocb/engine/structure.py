@@ -83,12 +83,12 @@ def written(world: World, part: Iterable[Change]) -> Iterator[list[Change]]:
 
 
 def forgotten(transaction: Sequence[Change]) -> bool:
-    """Whether something comes, goes, or is defined anew, and the structure's version is not raised."""
+    """Whether a record is created, deleted or defined anew, and the structure's version is not raised."""
     return any(map(_comes_or_goes, transaction)) and not _raises(transaction)
 
 
 def gates_raised(member: Vertex) -> Iterator[Change]:
-    """The gates of a member that goes, or ceases to be satisfied."""
+    """The changes that raise the gates of a member that is deleted, or ceases to be satisfied."""
     for role in member.record.serves:
         yield Raise(paths.gate(member.record.deployment, role), Gate(by=member.name))
 
@@ -170,7 +170,7 @@ def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Ch
 
 
 def stored(world: World) -> Stored[Structure]:
-    """Raises Conflict where it cannot be read."""
+    """Raises Conflict if it cannot be read."""
     if world.structure is None:
         raise Conflict(f"{paths.STRUCTURE} cannot be read, and nothing may come or go without it: restore it")
     return world.structure
@@ -190,12 +190,12 @@ def lacking(vertex: Vertex) -> Iterator[tuple[str, str]]:
 
 
 def _above_all_epochs(view: NodeView) -> int:
-    """As far as its noderoles say."""
+    """The highest epoch in the record of the node and in those of its noderoles."""
     base = view.record.epoch_base if view.record else 0
     return max([base, *(drift.epoch(each.record) for each in view.noderoles.values())])
 
 
 def _gates(vertex: Vertex) -> list[ClusterView]:
-    """Of the clusters that it waits for, and of those that it is a member of: it cannot be written without these."""
+    """The clusters that it waits for, and those that it is a member of: it cannot be written without their gates."""
     named = map(vertex.node.world.clusters.get, vertex.record.parents)
     return [*(each for each in named if each is not None and each.members), *vertex.clusters]

@@ -21,7 +21,7 @@ SPOILED_ADVICE = "write a JSON object there (zkCli.sh -server HOST set PATH '{}'
 
 
 def refuse(world: World, wanted: Iterable[str]) -> None:
-    """Nothing happens where all of these paths can be read."""
+    """Raises Conflict if one of these paths cannot be read."""
     for path in wanted if world.unreadable else ():
         if path in world.unreadable:
             raise Conflict(f"the record {path} cannot be read, and this depends on it; {ADVICE}")
@@ -113,20 +113,20 @@ def refuse_new_node(world: World, fqdn: str) -> None:
 
 
 def refuse_removal(world: World, views: Iterable[NodeView]) -> None:
-    """Noderoles of these nodes that are to go: any record that cannot be read may be a child of one."""
+    """Deletion of noderoles of these nodes: any unreadable record may be a child of one."""
     if world.unreadable:
         refuse(world, [path for view in views for path in (paths.node(view.name), paths.claim(view.name))])
         refuse(world, _noderoles(world))
 
 
 def refuse_deletion(world: World, view: NodeView) -> None:
-    """A node that is to go, after the hooks that any role has for that."""
+    """Deletion of a node: it rests on the hooks of all roles."""
     refuse_removal(world, [view])
     refuse(world, _of_kind(world, "roles"))
 
 
 def refuse_end_of(world: World, deployment: str) -> None:
-    """A deployment that is to go, after its roles' hooks: any node, noderole or deployment may belong to it."""
+    """Deletion of a deployment, after its roles' hooks: any node, noderole or deployment may belong to it."""
     if world.unreadable:
         refuse(world, [paths.deployment(deployment), paths.rollouts(deployment)])
         refuse(world, (*_of_kind(world, "deployments"), *_of_kind(world, "nodes"), *_of_kind(world, "roles")))
@@ -146,7 +146,7 @@ def refuse_import(world: World) -> None:
 
 
 def refuse_inventory(world: World) -> None:
-    """The nodes of a rollout that is to begin: any node or noderole that cannot be read may be of its deployment."""
+    """The nodes of a new rollout: any unreadable node or noderole may be of its deployment."""
     refuse(world, (*_of_kind(world, "deployments"), *_of_kind(world, "nodes")))
 
 

@@ -13,7 +13,7 @@ BEYOND_SECONDS: Final = 180.0
 
 
 def overdue(world: World, vertex: Vertex, now: float) -> Reason | None:
-    """The noderole with a run that should be over, and the annealer that still holds its node; None where none does."""
+    """The noderole with a run that should be over, and the annealer that still holds its node; None if none does."""
     claim, stored = vertex.node.claim, world.roles.get(vertex.role)
     if claim is None or stored is None or claim.noderole != vertex.name:
         return None

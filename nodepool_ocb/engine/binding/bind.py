@@ -62,7 +62,7 @@ def _binder(
     jigs: Collection[str] | None,
     given: Mapping[str, list[Vertex]],
 ) -> _Binder:
-    """Raises NotFound, or Conflict where nothing may be bound to the node now."""
+    """Raises NotFound, or Conflict if nothing may be bound to the node now."""
     assert view.record is not None, "a node that is bound to exists, or is about to"
     chosen = deployment or view.record.deployment
     unreadable.refuse_bind(world, view, chosen)

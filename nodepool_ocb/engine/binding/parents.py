@@ -14,7 +14,10 @@ from nodepool_ocb.model.records import Once, Role
 
 
 def explicit(world: World, names: Collection[str]) -> dict[str, list[Vertex]]:
-    """The noderoles of these names, by each role that they count as; raises NotFound, or Conflict for one that goes."""
+    """The noderoles of these names, by each role that they count as.
+
+    Raises NotFound for an unknown name, Conflict for a noderole on a node that is being deleted.
+    """
     chosen: dict[str, list[Vertex]] = {}
     for name in names:
         vertex = world.vertex(name)
@@ -55,7 +58,7 @@ class Draft:
         return paths.noderole_name(role, self.view.name)
 
     def role(self, name: str, because: str | None = None) -> Role:
-        """Raises NotFound for an unknown role, Conflict where another role requires it."""
+        """Raises NotFound for an unknown role, Conflict if another role requires it."""
         stored = self.world.roles.get(name)
         if stored is None:
             if because is None:
@@ -88,7 +91,7 @@ class Draft:
         return [], ""
 
     def _one(self, role: str, name: str, why: str, planned: Collection[str]) -> tuple[list[str], str]:
-        """One noderole that was found; where its own role is a cluster's, all of that."""
+        """The noderole that was found; if its own role is a cluster role, the whole cluster."""
         if not self.flagged(role, "cluster"):
             return [name], why
         here = [each for each in sorted(self._able(role)) if each in self.view.noderoles or each in planned][:1]
@@ -164,7 +167,7 @@ class Draft:
         return vertex.record.parents if vertex else ()
 
     def reaches(self, start: str, role: str) -> bool:
-        """Whether the planned noderole of ``role`` stands above ``start`` already: another edge would close a circle."""
+        """Whether the planned noderole of ``role`` is an ancestor of ``start`` already: another edge would close a circle."""
         target, seen, queue = self.name(role), set[str](), [start]
         while queue:
             name = queue.pop()

@@ -21,7 +21,7 @@ MOST_PARENTS: Final = limits.MOST_CHANGES - 30
 
 
 def refuse_role(draft: Draft, role: str, because: str | None, jigs: Collection[str] | None) -> None:
-    """Raises Conflict where the role may not be bound to the node; ``jigs`` are the active ones (None: do not ask)."""
+    """Raises Conflict if the role may not be bound to the node; ``jigs`` are the active ones (None: do not ask)."""
     definition = draft.role(role, because)
     wanted_by = f" (required by {because})" if because else ""
     if roles.TASK in definition.flags:

@@ -40,7 +40,7 @@ def removable(vertex: Vertex, besides: Collection[Vertex] = ()) -> list[Vertex]:
 
 
 def removable_together(vertices: Collection[Vertex]) -> list[Vertex]:
-    """The same of several at once, which may depend on one another."""
+    """The noderoles that go when several are unbound at once; they may depend on one another."""
     chosen = set(vertices)
     found = {each: None for vertex in vertices for each in removable(vertex, chosen)}
     return sorted(found, key=lambda each: (-each.node.world.depth(each), each.name))

@@ -35,7 +35,7 @@ def wrong(schedule: str) -> str | None:
 
 
 def previous_tick(schedule: str, now: float) -> float | None:
-    """The newest that is not after ``now``; None where it never came, or is no schedule.
+    """The newest tick that is not after ``now``; None if there was none, or for an invalid schedule.
 
     >>> previous_tick("0 3 * * *", 97200.0), previous_tick("0 3 * * *", 97199.0), previous_tick("?", 0.0)
     (97200.0, 10800.0, None)

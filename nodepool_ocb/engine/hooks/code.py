@@ -54,7 +54,7 @@ def all_missing(world: World) -> list[Missing]:
 
 
 def _waiting(world: World) -> Iterator[tuple[str, str]]:
-    """The role and the hook of all that wait: those in front, for the others wait for them."""
+    """The role and the hook of each waiting item: the first hook, for the others wait for it."""
     for vertex in world.vertices():
         if vertex.record.hooks:
             yield vertex.role, vertex.record.hooks[0]

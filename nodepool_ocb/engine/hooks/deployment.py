@@ -77,7 +77,7 @@ def _without(record: DeploymentRole, hook: str) -> dict[str, str]:
 
 
 def refuse_commit(world: World, deployment: str) -> None:
-    """Raises Conflict where a role refuses to be in the deployment, with its reason and the ways out."""
+    """Raises Conflict if a role refuses to be in the deployment, with its reason and the ways out."""
     for (there, name), stored in sorted(world.deployment_roles.items(), key=lambda item: item[0]):
         if there == deployment and (reason := stored.record.refused.get(CREATE)):
             raise Conflict(
@@ -86,7 +86,7 @@ def refuse_commit(world: World, deployment: str) -> None:
 
 
 def refuse_noderoles(world: World, vertices: Iterable[Vertex]) -> None:
-    """Raises Conflict where the role of any of them refuses the deployment it is in: it would wait and not start."""
+    """Raises Conflict if the role of any of them refuses the deployment it is in: it would wait and not start."""
     for deployment, role in sorted({(vertex.record.deployment, vertex.role) for vertex in vertices}):
         if (why := refusing(world, deployment, role)) is not None:
             raise Conflict("; first: ".join(why))

@@ -37,7 +37,7 @@ def plain(catalogue: Mapping[str, Role], role: str, blob: Json) -> Iterator[tupl
 
 
 def wrapped(value: Any, declared: Collection[str], place: str = "") -> Any:
-    """The same with a secret in place of each plain value at these places, so that nothing shows it.
+    """The value with a secret in place of each plain value at these places, so that nothing shows it.
 
     >>> wrapped({"db": {"password": "x", "name": "shop"}}, {"db/password"})
     {'db': {'password': {'$secret': 'plain'}, 'name': 'shop'}}

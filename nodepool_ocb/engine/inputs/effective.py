@@ -48,7 +48,7 @@ class Effective(msgspec.Struct, frozen=True):
 
 
 class Unlike(msgspec.Struct, frozen=True):
-    """A place at which two noderoles see different values; None where one sees nothing there."""
+    """A place at which two noderoles see different values; None if one sees nothing there."""
 
     place: str
     one: Said | None
@@ -62,7 +62,7 @@ def effective(brought: Iterable[Brought]) -> list[Effective]:
 
 
 def below(found: Iterable[Effective], places: Sequence[str]) -> list[Effective]:
-    """Those at these places, and below them."""
+    """The values at these places, and below them."""
     wanted = tuple(f"{place}/" for place in places)
     return [each for each in found if f"{each.place}/".startswith(wanted)]
 

@@ -78,7 +78,7 @@ def _numbered(given: Given) -> Judged:
 
 @functools.cache
 def of_instant(jig: str) -> int:
-    """The number of a run of which there was nothing to run: only another jig would make of it something else."""
+    """The number of the inputs of an inline run: they differ only if the jig differs."""
     return _number(_encoded(Given(jig=jig, reason="there was nothing to run")))
 
 

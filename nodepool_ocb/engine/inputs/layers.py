@@ -124,7 +124,7 @@ class Sources(msgspec.Struct, frozen=True):
 
     @property
     def blobs(self) -> list[str]:
-        """The paths of all that is to be read, each once."""
+        """The paths of the blobs to read, each once."""
         return list(dict.fromkeys(chain((path for each in self.everyone for path in each.blobs), self.facts)))
 
     @property

@@ -43,7 +43,7 @@ def outdated(record: NodeRole, now: Judged) -> bool:
 
 
 def all_outdated(world: World, vertices: Iterable[Vertex], blobs: Blobs) -> list[Vertex]:
-    """Those that are outdated, of which the attributes of ``read_for`` were read; in their order."""
+    """The outdated noderoles, in order; the attributes of ``read_for`` must have been read."""
     catalogue, memo = Catalogue(world), dict[str, list[Mapping[str, Json]]]()
 
     def now(vertex: Vertex) -> Judged:
@@ -127,7 +127,7 @@ def _attribute(key: tuple[str, ...], before: Any, now: Any, of_layers: Sequence[
 
 
 def _origin(key: tuple[str, ...], of_layers: Sequence[Layer]) -> str | None:
-    """The strongest layer that says something there."""
+    """The strongest layer with a value there."""
     return next((str(layer) for layer in reversed(of_layers) if says(layer.values, key)), None)
 
 

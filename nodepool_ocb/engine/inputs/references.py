@@ -1,4 +1,4 @@
-"""References to secrets that no annealer can resolve, as far as the annealers that run say which kinds they can. Pure."""
+"""References to secrets of a kind that no running annealer can resolve, by the registrations of annealers. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SETTINGS: Final[Mapping[str, str]] = {"file": "secrets.directory", "vault": "sec
 
 
 def refuse_unresolvable(world: World, after: Json, before: Json = None) -> None:
-    """Raises Conflict where a reference is new in ``after``, and of a kind that no annealer that runs can resolve."""
+    """Raises Conflict if a reference is new in ``after``, and of a kind that no annealer that runs can resolve."""
     able = [daemon.references for daemon in world.annealers.values()]
     kinds = {kind for each in able for kind in each or SETTINGS}
     known = {text for _, text in secrecy.found(before)}

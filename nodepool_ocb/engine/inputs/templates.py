@@ -12,7 +12,7 @@ from nodepool_ocb.model.records import Json, Role
 
 
 def provided(catalogue: Mapping[str, Role], name: str) -> list[Role]:
-    """The role, then those that it provides, the nearest first; KeyError where it is not known."""
+    """The role, then those that it provides, the nearest first; KeyError if it is not known."""
     catalogue[name]
     names = [name]
     for each in names:  # grows while it is walked

@@ -46,7 +46,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wait_seconds(self) -> float:
-        """Until its outcome is to be written again."""
+        """The time until its outcome is written again, in seconds."""
         doublings = (
             MOST_DOUBLINGS if self.hidden else min(self.refusals + self.oversized + self.unwritable, MOST_DOUBLINGS)
         )

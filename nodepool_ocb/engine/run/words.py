@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """Where a run is."""
+    """The phase of a run."""
 
     CLAIMING = "CLAIMING"  # the claim is sent, and not answered
     RUNNING = "RUNNING"  # its jig has the order, or is about to get it

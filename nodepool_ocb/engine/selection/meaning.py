@@ -83,7 +83,7 @@ class _Meaning:
     # -- joining --
 
     def of_nodes(self, expression: Expression, within: int) -> int:
-        """Those of the nodes ``within`` that are meant."""
+        """The selected nodes among ``within``."""
         if anchored(expression):
             return self._carriers(self.of_noderoles(expression, self._carried(within))) & within
         match expression:
@@ -101,7 +101,7 @@ class _Meaning:
                 return self._of_node(expression) & within
 
     def of_noderoles(self, expression: Expression, within: int) -> int:
-        """Those of the noderoles ``within`` that are meant."""
+        """The selected noderoles among ``within``."""
         match expression:
             case Has():
                 return self._carried(self.of_nodes(expression, self._carriers(within))) & within
@@ -250,7 +250,7 @@ def _meant(what: str, words: Iterable[Word], known: Iterable[str]) -> set[str]:
 
 
 def _labels(words: Iterable[Word], labels: Iterable[Any]) -> set[tuple[str, str]]:
-    """The pairs that are meant, as ``_meant``; a word without a second is every value of its key."""
+    """The selected (key, value) pairs, as in ``_meant``; a word without a second part means every value of its key."""
     known = {pair for each in labels for pair in each.items()}
     found = set[tuple[str, str]]()
     for word in words:

@@ -232,7 +232,7 @@ def _plain(letters: tuple[Letter, ...], at: int, second: Word | None = None) -> 
 
 
 def _refuse_open(letters: tuple[Letter, ...]) -> None:
-    """A set of letters that is not closed would stand for a bracket, which is hardly meant."""
+    """Refuse a set of letters that is not closed: it would mean a bracket, which is hardly intended."""
     closes = 0
     for place, letter in enumerate(letters):
         if place < closes or not letter.plain or letter.text != "[":

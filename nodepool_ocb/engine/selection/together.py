@@ -84,7 +84,7 @@ def _checks_any(change: Change, gates: set[str]) -> bool:
 
 
 def _once(part: Sequence[Change]) -> Iterator[Change]:
-    """Without the checks that stand there already."""
+    """The changes without repeated checks."""
     seen: set[tuple[str, int]] = set()
     for change in part:
         if isinstance(change, Check):

@@ -23,7 +23,7 @@ FEW: Final = 8
 
 
 class Edges:
-    """Those between the noderoles of ``nodes``, which may grow."""
+    """The edges between the noderoles of ``nodes``, which may grow."""
 
     def __init__(self, nodes: Mapping[str, NodeView]) -> None:
         self.clusters: dict[str, ClusterView] = {}  # by name
@@ -42,11 +42,11 @@ class Edges:
         return found
 
     def awaiting(self, name: str) -> Sequence[Vertex]:
-        """Those that name a noderole as a parent which is not here."""
+        """The noderoles that name a missing noderole as a parent."""
         return self._awaited.get(name, ())
 
     def depth(self, vertex: Vertex) -> int:
-        """How many noderoles stand above it on the longest way up; 0 at the top."""
+        """The number of noderoles above it on the longest way up; 0 at the top."""
         if vertex in self._depths:
             return self._depths[vertex]
         depths, entered = self._depths, set[Vertex | ClusterView]()
@@ -201,7 +201,7 @@ class Edges:
             self._reshaped()
 
     def _count(self, cluster: ClusterView, more: int) -> None:
-        """So many more of its members are not satisfied; its children turn where that makes it wait, or wait no more."""
+        """Add a number of unsatisfied members to a cluster's counter; its children turn if it begins or ceases to wait."""
         waited = cluster.waiting > 0
         cluster.waiting += more
         if waited is not (cluster.waiting > 0):

@@ -127,7 +127,7 @@ class NodeView(msgspec.Struct, eq=False):
 
     @property
     def epoch(self) -> int:
-        """That of its newest claim. It never falls, not even where the node is deleted and created again."""
+        """The epoch of its newest claim. It never falls, not even if the node is deleted and created again."""
         return (self.record.epoch_base if self.record else 0) + self.fence
 
     @property

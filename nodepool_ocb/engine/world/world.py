@@ -133,11 +133,11 @@ class World:
             yield from node.noderoles.values()
 
     def depth(self, vertex: Vertex) -> int:
-        """How many noderoles stand above it on the longest way up; 0 at the top."""
+        """The number of noderoles above it on the longest way up; 0 at the top."""
         return self.edges.depth(vertex)
 
     def role_of(self, vertex: Vertex) -> Role:
-        """Raises NotFound where the role was never imported here."""
+        """Raises NotFound if the role was never imported here."""
         stored = self.roles.get(vertex.role)
         if stored is None:
             raise NotFound(f"role {vertex.role} is not known; import the barclamp that defines it")
@@ -223,7 +223,7 @@ class World:
                 registered.pop(names[1], None)
 
     def node(self, fqdn: str) -> NodeView:
-        """The node of this name, made empty where it has not been seen."""
+        """The node of this name; an empty one is created if it is not known."""
         view = self.nodes.get(fqdn)
         if view is None:
             fqdn = sys.intern(fqdn)
@@ -290,7 +290,7 @@ def _key(names: tuple[str, ...]) -> str | tuple[str, ...]:
 
 
 def node_of(world: World, fqdn: str) -> NodeView:
-    """Raises NotFound, or Conflict where its record was never read whole."""
+    """Raises NotFound, or Conflict if its record was never read whole."""
     view = world.nodes.get(fqdn)
     if paths.node(fqdn) in world.unreadable and (view is None or view.record is None):
         raise Conflict(f"the record {paths.node(fqdn)} cannot be read; nodepool-ocb status says why")
