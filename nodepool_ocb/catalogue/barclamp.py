@@ -67,7 +67,7 @@ def imported(read: Iterable[BarclampFile], known: Mapping[str, Role] | None = No
 
 
 class _Origin(msgspec.Struct, frozen=True):
-    """Where a role is written."""
+    """The place of a role in a document."""
 
     document: Document
     key: Key

@@ -120,13 +120,13 @@ def ancestry(catalogue: Mapping[str, Role], name: str) -> set[str]:
 def attributes(catalogue: Mapping[str, Role], name: str) -> dict[str, Attrib]:
     """The attributes of a role by name, with those of the roles that it provides, as if it declared them (seed 001).
 
-    Raises NotFound where the role is not known.
+    Raises NotFound if the role is not known.
     """
     return {attrib.name: attrib for each in reversed(_provided(catalogue, name)) for attrib in each.attribs}
 
 
 def secret_places(catalogue: Mapping[str, Role], name: str) -> tuple[str, ...]:
-    """The paths of the attributes of a role that are secret; raises NotFound where the role is not known."""
+    """The paths of the attributes of a role that are secret; raises NotFound if the role is not known."""
     _provided(catalogue, name)
     return templates.secret(catalogue, name)
 
@@ -134,7 +134,7 @@ def secret_places(catalogue: Mapping[str, Role], name: str) -> tuple[str, ...]:
 def template(catalogue: Mapping[str, Role], name: str) -> dict[str, Json]:
     """The defaults of all attributes that a role has, its own before those of the roles that it provides.
 
-    Raises NotFound where the role is not known.
+    Raises NotFound if the role is not known.
     """
     _provided(catalogue, name)
     return templates.template(catalogue, name)
@@ -178,7 +178,7 @@ def slips(
 ) -> list[str]:
     """A sentence for each value of a blob at a path that ``attribute_path`` refuses; a value of ``before`` there is no slip.
 
-    Raises NotFound where the role is not known.
+    Raises NotFound if the role is not known.
     """
     declared = sorted({attrib.map for attrib in attributes(catalogue, role).values()})
     return [

@@ -42,7 +42,7 @@ class Unusable:
         self.reason = left_out.sentence
 
     def faults(self, options: Mapping[str, Json]) -> list[str]:  # noqa: ARG002
-        """No word on the options: a builder with this backend knows them."""
+        """No faults: a builder with this backend knows the options."""
         return []
 
     def command(self, task: object) -> NoReturn:  # noqa: ARG002

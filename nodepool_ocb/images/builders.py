@@ -90,7 +90,7 @@ def unbuildable(images: Mapping[str, ImageView], builders: Builders) -> list[Unb
 
 
 def why_not_built(image: str, builders: Builders) -> str | None:
-    """Why no running builder can build the image; None where one can, where that is not known, or where none runs."""
+    """Why no running builder can build the image; None if one can, if that is not known, or if none runs."""
     if not all(daemon.images for daemon in builders.values()):
         return None  # a builder with more images than a record holds does not list them
     known = [(daemon, daemon.images.get(image, STUB)) for _, daemon in sorted(builders.items())]
@@ -114,7 +114,7 @@ def forgotten(view: ImageView, builders: Builders) -> bool:
 
 
 def stranded(images: Mapping[str, ImageView], builders: Builders) -> list[Stranded]:
-    """The uploads that no running builder can delete; none where no builder runs, for then nothing is known."""
+    """The uploads that no running builder can delete; none if no builder runs, for then nothing is known."""
     reached = {provider for daemon in builders.values() for provider in daemon.providers}
     return [
         Stranded(name, upload)

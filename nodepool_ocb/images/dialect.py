@@ -58,7 +58,7 @@ class Source(msgspec.Struct, frozen=True):
         return Fault(self.written.line(origin), _restored(text), _restored(self.written.path(origin)), origin)
 
     def line(self, key: Key) -> int:
-        """The line where something is written."""
+        """The line of a key."""
         return self.fault(key, "").line
 
     def problems(self, more: list[Fault], secret: bool = False) -> list[str]:

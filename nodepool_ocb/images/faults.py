@@ -59,7 +59,7 @@ def of_secrets(secure: Source, source: Source) -> list[Fault]:
 
 
 class _Names(msgspec.Struct, frozen=True):
-    """The names that a section defines; None where the file has no such section, and so leaves it to others."""
+    """The names that a section defines; None if the file has no such section, and so leaves it to others."""
 
     section: str
     word: str
@@ -124,7 +124,7 @@ def _programs(source: Source, value: Json) -> Iterator[Fault]:
 
 
 def _words(command: str) -> list[str]:
-    """A command as a shell splits it; nothing where that is not possible."""
+    """A command as a shell splits it; empty if that is not possible."""
     try:
         return shlex.split(command)
     except ValueError:

@@ -45,7 +45,7 @@ class ProviderImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
-    """Where images are uploaded."""
+    """A service to which images are uploaded."""
 
     name: str
     driver: str = OPENSTACK
@@ -66,7 +66,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nodepool(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole of it. Abstract diskimages are merged away."""
+    """The content of nodepool.yaml. Abstract diskimages are merged away."""
 
     elements_dir: tuple[str, ...] = ()
     images_dir: str | None = None
@@ -123,7 +123,7 @@ def _unbuilt(path: Path, read: Nodepool) -> Iterator[str]:
 
 
 def _lines(source: Source) -> dict[str, int]:
-    """Where the faults lie that only backends and drivers can find."""
+    """The lines for the faults that only backends and drivers can find."""
     found = {}
     for section in ("diskimages", "providers"):
         for number, each in enumerate((source.document.value or {}).get(section) or []):

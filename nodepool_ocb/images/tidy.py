@@ -141,7 +141,7 @@ def _tidy_build(image: ImageView, build: BuildView, tidier: Tidier, now: float) 
 
 
 def _stuck(upload: UploadView, now: float) -> bool:
-    """Whether it is to be deleted for so long that its provider seems to refuse, or to be gone."""
+    """Whether its deletion has waited for so long that its provider seems to refuse, or to be gone."""
     return now >= believed(upload.record.state_time, now) + STUCK_SECONDS
 
 

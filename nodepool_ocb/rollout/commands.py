@@ -80,7 +80,7 @@ def nothing_failed(rollout: Rollout) -> bool:
 def promote(
     rollout: Rollout, group: str, batch: int, by: str | None = None, attempt: int | None = None
 ) -> list[Decision]:
-    """Let a group that pauses after this batch (from 1) go on with the next; nothing where it was let go on already."""
+    """Let a group that pauses after this batch (from 1) go on with the next; nothing if it was let go on already."""
     record = _group(rollout, group)
     if record.attempt:
         _same_attempt(f"group {group}", record.attempt, attempt)

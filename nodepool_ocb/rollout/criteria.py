@@ -55,7 +55,7 @@ def bearable(criteria: Criteria, members: int) -> int:
 
 
 def _sentences(criteria: Criteria, count: Count, words: str) -> tuple[str, ...]:
-    """``words``: of the number that are successful, which stands at its braces."""
+    """A sentence for each criterion that is not met; ``words`` has braces for the number of successful nodes."""
     wanted = []
     percent, least, most = _of(criteria)
     if percent is not None and count.successful * 100 < percent * count.members:

@@ -103,7 +103,7 @@ class Observer:
         return vertex.record.epoch <= self._rollout.nodes[vertex.node.name].again[vertex.role]
 
     def noderoles(self, node: str, phase: int) -> list[Vertex]:
-        """Those of a node's phase, by name."""
+        """The noderoles of a node's phase, by name."""
         view = self._world.nodes.get(node)
         if view is None:
             return []

@@ -102,7 +102,7 @@ def begin(
     """A rollout of these nodes, with its members chosen for good; nothing is sent yet.
 
     Nodes are sent in the order of their names; those with anything to run ``again`` first, so that a canary is one of them.
-    Raises Invalid where groups depend on one another.
+    Raises Invalid if groups depend on one another.
     """
     levels(strategy)
     index = Index(nodes)

@@ -115,7 +115,7 @@ def _batches(rollout: Rollout, name: str) -> Mapping[str, int]:
 
 
 class _Order:
-    """Which group comes after which: all, one after the other; or, side by side, only those that depend on one another."""
+    """The order of groups: all one after the other; or, side by side, only by their dependencies."""
 
     def __init__(self, rollout: Rollout) -> None:
         names = sequence([record.group for record in rollout.groups.values()])

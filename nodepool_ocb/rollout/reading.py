@@ -33,7 +33,7 @@ class Reading(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()  # FILE:LINE: PATH: sentence
 
     def chosen(self, name: str | None, called: str) -> Strategy:
-        """The strategy of this name; else the one that is meant, or the only one. Raises NotFound where it is not there."""
+        """The strategy of this name; else the one that is meant, or the only one. Raises NotFound if it is not there."""
         strategies = {strategy.name: strategy for strategy in self.strategies}
         wanted = name or self.meant or (self.strategies[0].name if len(strategies) == 1 else NAME)
         if wanted not in strategies:
@@ -50,7 +50,7 @@ class Reading(msgspec.Struct, frozen=True):
 def load(source: Path | str, name: str | None = None, *, called: str | None = None) -> Strategy:
     """The strategy in a file, or in text when its ``called`` is given, as ``Reading.chosen`` has it.
 
-    Raises Invalid with every fault of every document in it; NotFound where there is no file, or none of the name.
+    Raises Invalid with every fault of every document in it; NotFound if there is no file, or none of the name.
     """
     return read([source], called).chosen(name, called or str(source))
 

@@ -223,7 +223,7 @@ def parts(rollout: Rollout) -> dict[str, Record]:
 
 
 def changed(before: Rollout, after: Rollout) -> dict[str, Record]:
-    """Those of the parts that differ; the cost depends almost only on the changes."""
+    """The parts that differ; the cost depends almost only on the changes."""
     made: dict[str, Record] = {}
     if after.nodes is not before.nodes:
         ends = list(accumulate(after.sizes))

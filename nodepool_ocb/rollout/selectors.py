@@ -48,7 +48,7 @@ class Index:
         return [self.names[position] for position in positions(self.mask(selectors))]
 
     def mask(self, selectors: Sequence[Selector]) -> int:
-        """The same, as bits."""
+        """The nodes that selectors select, as bits."""
         meant = 0 if selectors else self.every
         for selector in selectors:
             meant |= self._one(selector)
@@ -84,7 +84,7 @@ def _keys(name: str, node: Node) -> Iterator[tuple[str, str]]:
 
 
 def inventory(world: World, deployment: str) -> dict[str, Node]:
-    """The machines that a rollout of a deployment is about: of it and of all below it, or with a noderole in these."""
+    """The machines of a rollout of a deployment: those of it and of all below it, and those with a noderole in these."""
     return {name: node for name, node in _within(world, deployment) if not node.virtual}
 
 

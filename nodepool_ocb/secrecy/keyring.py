@@ -47,7 +47,7 @@ class Keyring:
         return {secrecy.KEY: f"enc:{newest}:{id}:{self._keys[newest].encrypt(data).decode()}"}
 
     def decrypt(self, place: str, text: str) -> Json:
-        """The value of the secret that stands at a place; raises Sealed."""
+        """The value of the secret at a place; raises Sealed."""
         parts = secrecy.encrypted(text)
         if parts is None:
             raise Sealed("it is neither encrypted nor a reference", own=False)

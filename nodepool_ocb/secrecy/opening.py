@@ -62,7 +62,7 @@ class Secrets:
         return None
 
     def keys(self) -> Keyring:
-        """The keys as they stand in the file now; raises Sealed."""
+        """The keys that are in the file now; raises Sealed."""
         name = self._settings.key_file
         which = name, _state(name)
         if self._read is None or self._read[0] != which:

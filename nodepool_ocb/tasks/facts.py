@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ClusterStatus(StrEnum):
-    """How a deployment stands, for conditions: by its newest run."""
+    """The status of a deployment for conditions: by its newest run."""
 
     NEW = "new"  # there was none
     DEPLOYMENT = "deployment"  # it is under way
@@ -114,7 +114,7 @@ def given(
 
 
 def with_tasks(node: Mapping[str, Json], tasks: Sequence[Json]) -> dict[str, Json]:
-    """The node's own facts with its task list (``agenda``). Raises Invalid where they are too large."""
+    """The node's own facts with its task list (``agenda``). Raises Invalid if they are too large."""
     facts = {**node, TASKS: list(tasks)}
     return _checked(facts, NODE_BYTES, f"the facts of {node['fqdn']}", "run fewer tasks at once, with --tasks or --end")
 

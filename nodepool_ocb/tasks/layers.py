@@ -18,7 +18,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 def named(root: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """The same files, below a root.
+    """The files, below a root.
 
     >>> named("9.0", {"netconfig/tasks.yaml": "[]"})
     {'9.0/netconfig/tasks.yaml': '[]'}

@@ -22,7 +22,7 @@ UID: Final = "uid"  # the label
 
 
 def members(world: World, deployment: str) -> list[Member]:
-    """All nodes of a deployment with its admin nodes; raises Conflict where two have one uid."""
+    """All nodes of a deployment with its admin nodes; raises Conflict if two have one uid."""
     nodes = {view.name: view.record for view in world.nodes.values() if view.record and not view.record.virtual}
     own = {name: node for name, node in nodes.items() if node.deployment == deployment}
     found = [_member(name, node) for name, node in {**own, **_admins(world, deployment, nodes)}.items()]

@@ -69,7 +69,7 @@ class Outfit:
         old_facts_of: OldFactsOf = no_old_facts,
         evaluator: Evaluator | None = None,
     ) -> Sources:
-        """Where the conditions of a run on these members look. A primary has its plain role, too, as ``api`` sees it."""
+        """The facts for the conditions of a run on these members. A primary has its plain role, too, as ``api`` sees it."""
         names = {member.name for member in of_run}
         both = [
             replace(member, roles=tuple(dict.fromkeys((*self._own_roles[member.name], *member.roles))))
@@ -85,7 +85,7 @@ class Outfit:
     def attributes(self, plan: Plan) -> dict[str, dict[str, Json]]:
         """Node, or ``COMMON`` → ``astute``, its facts, and ``parameters``, which differ on it: task → parameters.
 
-        Raises Invalid where they are too large.
+        Raises Invalid if they are too large.
         """
         uids = {member.name: member.uid for member in self.members}
         agenda = agendas(plan, self.tasks, uids, completed)

@@ -36,20 +36,12 @@ def is_pattern(text: str) -> bool:
 
 
 def lacks_slashes(text: str) -> bool:
-    """Whether a text is probably a pattern, and does not say so.
-
-    >>> lacks_slashes("(primary-)?rabbitmq"), lacks_slashes("^ceph.*"), lacks_slashes("rabbitmq"), lacks_slashes("*")
-    (True, True, False, False)
-    """
+    """Whether a text is probably a pattern without its slashes."""
     return text != "*" and not is_pattern(text) and _ODD.search(text) is not None
 
 
 def fault(text: str) -> str | None:
-    """Why a text between slashes is no pattern that is taken; None where it is one, or a name.
-
-    >>> fault("/ceph-(mon|osd)/"), fault("/ceph(/")
-    (None, 'is no regular expression: missing ), unterminated subpattern at position 4')
-    """
+    """Why a text between slashes is no valid pattern; None if it is one, or is a name."""
     if not is_pattern(text):
         return None
     if len(text) > SIZE:

@@ -155,7 +155,7 @@ class _Deciding:
     # -- a group --
 
     def _move(self, name: str) -> bool:
-        """One move of a group; False where it stays."""
+        """One move of a group; False if it stays."""
         record = self._groups[name]
         match record.state:
             case GS.NOT_STARTED:

@@ -69,7 +69,7 @@ def _shortest(parents: Sequence[Sequence[int]], knotted: Set[int]) -> list[int]:
 
 
 def _way(came: dict[int, int], vertex: int) -> list[int]:
-    """From the vertex down to where the search began."""
+    """The way from the vertex down to the start of the search."""
     way = [vertex]
     while came[vertex] != vertex:
         vertex = came[vertex]

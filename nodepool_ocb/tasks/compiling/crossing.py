@@ -18,7 +18,7 @@ POINTS: Final = 16  # of each instance on the ring that ``any`` chooses from
 
 
 class Crossing:
-    """Adds them to a draft. One barrier stands for the instances of a task, however many wait for these."""
+    """Adds relations to a draft. One barrier stands for the instances of a task, for any number of waiting vertices."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -80,7 +80,7 @@ class Crossing:
         return self._placement.instances(task, names) if names else []
 
     def all(self, before: Sequence[int], after: Sequence[int], key: tuple[int, object]) -> None:
-        """All of these, then all of those; ``key``: the task that is before, and on which nodes."""
+        """All of ``before``, then all of ``after``; ``key``: the earlier task, and its nodes."""
         several = len(before) > 1 and (len(after) > 1 or self._draft.tolerant)
         if len(before) > FEW or several:  # others may wait for the same
             if key not in self._barriers:

@@ -55,7 +55,7 @@ class Draft:
         return len(self.parents) - 1
 
     def after(self, before: Iterable[int], vertices: Iterable[int]) -> None:
-        """Each of these waits for all of those: an edge for each pair."""
+        """Each of ``vertices`` waits for all of ``before``: an edge for each pair."""
         edges = list(before)
         if edges:
             for vertex in vertices:

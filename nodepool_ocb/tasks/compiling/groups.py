@@ -24,7 +24,7 @@ Members = dict[int, dict[int, list[int]]]  # chunk → node → tasks
 
 
 def amount(task: Task, amount_of: Amount | None) -> int | None:
-    """How many at once, by the strategy of a task or a group; None: all. Raises Invalid where that is not above 0."""
+    """How many at once, by the strategy of a task or a group; None: all. Raises Invalid if that is not above 0."""
     if task.strategy is None:
         return None
     if task.strategy.order is Order.ONE_BY_ONE:

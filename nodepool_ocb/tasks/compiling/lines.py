@@ -43,7 +43,7 @@ def hooks(placement: Placement) -> None:
 
 
 def _below(placement: Placement) -> list[set[int]]:
-    """For each task those that wait for it."""
+    """For each task, the tasks that wait for it."""
     below: list[set[int]] = [set() for _ in placement.tasks]
     for task, each in enumerate(placement.relations.above):
         for parent in each:
@@ -114,7 +114,7 @@ def _others(placement: Placement, tasks: Sequence[int], ways: Sequence[Set[int]]
 
 
 def _instances(placement: Placement, tasks: Sequence[int]) -> list[int]:
-    """Those of tasks; groups and stages have none."""
+    """The vertices of tasks; groups and stages have none."""
     found = (number for number in tasks if placement.tasks[number].kind not in ANCHORS)
     return [vertex for number in found for vertex in placement.instances(number)]
 

@@ -144,14 +144,14 @@ class Placement:
         return {look: Shape(sorted(tasks), self.relations.local) for look, tasks in here.items()}
 
     def _selected(self, look: Look) -> set[int]:
-        """The tasks which the selectors mean, and those of the groups."""
+        """The tasks that the selectors select, and those of the groups."""
         meant = [n for n, task in enumerate(self.tasks) if look.meant(self._selector(task))]
         groups = (self.tasks[n] for n in meant if self.tasks[n].kind is Kind.GROUP)
         named = {n for group in groups for n in self.relations.named(group.tasks, -1)}
         return {n for n in named.union(meant) if self.tasks[n].kind not in ANCHORS}
 
     def _selector(self, task: Task) -> tuple[str, ...]:
-        """A task that says nothing, and that a group names, runs on the nodes of the group alone."""
+        """The selector of a task; a task without roles that a group names runs on the nodes of the group alone."""
         return task.roles if task.id in self.relations.added else selector(task)
 
     def _numbered(self, look: Look, shape: Shape) -> list[int]:

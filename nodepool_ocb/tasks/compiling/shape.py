@@ -31,11 +31,11 @@ class Shape:
         return _union(1 << self.at[task] for task in few if task in at)
 
     def firsts(self, mask: int) -> tuple[int, ...]:
-        """Those that wait for none of the others."""
+        """The positions that wait for none of the others."""
         return tuple(position for position in bits(mask) if not self.above[position] & mask)
 
     def lasts(self, mask: int) -> tuple[int, ...]:
-        """Those that none of the others waits for."""
+        """The positions that none of the others waits for."""
         return tuple(bits(mask & ~_union(self.above[position] for position in bits(mask))))
 
 

@@ -26,7 +26,7 @@ def parse(expression: Expression) -> Parsed:
 def evaluate(parsed: Parsed, models: Models) -> Verdict:
     """The value of an expression of the settings language or of ``api``, on facts that are the same for every node.
 
-    Raises Invalid where a fact is missing, or values of two kinds are compared.
+    Raises Invalid if a fact is missing, or values of two kinds are compared.
     """
     language = settings if parsed.expression.language is Language.SETTINGS else api
     return verdict(parsed, partial(language.lookup, models=models))

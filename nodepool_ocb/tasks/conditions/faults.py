@@ -35,7 +35,7 @@ def check_size(text: str, most_bytes: int = MOST_BYTES) -> None:
 
 
 def check_words(count: int, position: int) -> None:
-    """Raises Invalid when there is a word too many."""
+    """Raises Invalid for an expression with too many words."""
     if count > MOST_WORDS:
         raise at(position, f"a condition has at most {MOST_WORDS} words, and this one has more; divide the task")
 

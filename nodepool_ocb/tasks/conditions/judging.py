@@ -90,7 +90,7 @@ class Judge:
         }
 
     def relations(self, task: Task, expression: Expression, member: Member) -> Sequence[Relation]:
-        """The computed relations of a task on a node; none where they fail."""
+        """The computed relations of a task on a node; none if they fail."""
         return self._try(task, "cross-depends", member, self._relations, task, expression, member) or ()
 
     def _relations(self, task: Task, expression: Expression, member: Member) -> Sequence[Relation]:

@@ -51,7 +51,7 @@ class Memory:
         return _or_raise(self._parsed[expression])
 
     def verdict(self, expression: Expression) -> Verdict:
-        """Of the settings language or ``api``. Raises Invalid where it fails on its facts."""
+        """Of the settings language or ``api``. Raises Invalid if it fails on its facts."""
         if expression not in self._verdicts:
             parsed = self.parsed(expression)
             self.evaluated += 1

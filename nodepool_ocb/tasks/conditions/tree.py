@@ -96,7 +96,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def verdict(parsed: Parsed, lookup: Lookup) -> Verdict:
-    """Raises Invalid where a fact is missing or two values cannot be compared."""
+    """Raises Invalid if a fact is missing or two values cannot be compared."""
     reads: dict[str, Json] = {}
 
     def read(fact: Read) -> Json:

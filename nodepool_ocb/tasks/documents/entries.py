@@ -44,7 +44,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """Its id; empty where it has none."""
+        """Its id; empty if it has none."""
         said = self.raw.get("id")
         return said if isinstance(said, str) else ""
 

@@ -136,9 +136,7 @@ class _Names:
 
 
 def by_own_id(listed: Sequence[Entry]) -> Collection[str]:
-    """The ids of the entries without a field for their nodes and without a group: their nodes are those with the role of their
-    id.
-    """
+    """The ids of the entries without a field for their nodes and without a group: their ids are also their roles."""
     in_groups = {name for entry in listed for _, name in entry.names("tasks")}
     return {
         entry.id

@@ -30,7 +30,7 @@ class Look:
         self.vertices = [vertex_of(world, running, at) for at in range(len(running.plan))]
 
     def of(self, *states: State) -> Iterator[tuple[int, Vertex]]:
-        """Those in one of these states."""
+        """The vertices in one of these states, each with its position."""
         return (
             (at, vertex)
             for at, vertex in enumerate(self.vertices)
@@ -60,12 +60,12 @@ class Look:
 
     @cached_property
     def allowed(self) -> list[Vertex]:
-        """Those that failed, and may."""
+        """The failed noderoles with tasks that may fail."""
         return [vertex for at, vertex in self.of(State.ERROR) if not self._definition(at).fail_on_error]
 
     @cached_property
     def failures(self) -> dict[str, str]:
-        """The nodes that failed, each with why: a task of it did, or the machine is away for too long."""
+        """The nodes that failed, each with the reason: a task of it failed, or the machine is away for too long."""
         found: dict[str, str] = {}
         for at, vertex in self.of(State.ERROR):
             if self._definition(at).fail_on_error:
@@ -225,7 +225,7 @@ class Look:
 
 
 def vertex_of(world: World, running: Running, at: int) -> Vertex | None:
-    """The noderole that carries a vertex of the plan out; None where it is gone, or a later run's."""
+    """The noderole that carries a vertex of the plan out; None if it is gone, or a later run's."""
     vertex = world.vertex(running.noderole(at))
     return vertex if vertex is not None and vertex.record.task_run == running.id else None
 

@@ -62,7 +62,7 @@ def statement(text: str) -> Any:
 
 @cache
 def package(module: str = "") -> Any:
-    """The package ``yaql``, or a module of it. Raises Invalid where it is not installed."""
+    """The package ``yaql``, or a module of it. Raises Invalid if it is not installed."""
     importlib.import_module("collections.abc")  # which it takes for granted
     try:
         return importlib.import_module(f"yaql.{module}" if module else "yaql")

@@ -128,7 +128,7 @@ def _sentence(error: Exception) -> str:
 
 
 def check_fault(answer: Answer) -> Json:
-    """Its value. Raises Invalid where it has none."""
+    """Its value. Raises Invalid if it has none."""
     if answer.fault is not None:
         raise Invalid(answer.fault)
     return answer.value
