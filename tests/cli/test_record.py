@@ -253,7 +253,7 @@ def test_what_was_changed_since_it_was_shown_is_not_deleted(
         assert znode is not None
         world.commit([Set(path, Role(barclamp="chain", jig="noop"), znode.version)])
 
-    monkeypatch.setattr("nodepool_ocb.cli.record.confirm", mended_meanwhile)
+    monkeypatch.setattr("nodepool_ocb.cli.kit.performing.confirm", mended_meanwhile)
     assert ocb("record", "delete", path).exit_code == 4
     assert "other" in load_world(world).roles
 

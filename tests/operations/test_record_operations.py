@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import Ambiguous, NoCluster, NotFound
-from nodepool_ocb.model import paths
+from nodepool_ocb.engine.structure import stored
+from nodepool_ocb.errors import Ambiguous, Conflict, NoCluster, NotFound
+from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.images import Build, BuildState
-from nodepool_ocb.model.records import Claim, Create, Delete, LockOwner
+from nodepool_ocb.model.records import Change, Claim, Create, Delete, LockOwner, Role, Run, Set
+from nodepool_ocb.operations.records.deleting import RecordDelete
 from nodepool_ocb.operations.records.locking import LockList
 from nodepool_ocb.operations.records.reading import RecordList, RecordShow
-from nodepool_ocb.store.client.session import Session
-from tests.operations.performing import calm
+from nodepool_ocb.store.client.session import Session, Stats
+from nodepool_ocb.store.world.load import load_world
+from tests.operations.performing import calm, faster_writer
 
 N1 = "n1.example.com"
 BROKEN = b"{oops"
@@ -74,3 +79,45 @@ def test_a_path_without_a_record_is_refused_and_a_place_without_a_cluster_is_nam
     world.commit([Delete(paths.CLUSTER, cluster.version)])
     with pytest.raises(NoCluster):
         calm(zk_settings).perform(RecordShow(path=paths.role("nothing")))
+
+
+def test_a_record_that_is_mended_before_the_commit_is_not_deleted(
+    world: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    path = paths.role("other")
+    world._client.set(path, BROKEN)
+
+    def mend() -> None:
+        znode = world.get(path)
+        assert znode is not None
+        Session.commit(world, [Set(path, Role(barclamp="chain", jig="noop"), znode.version)])
+
+    with faster_writer(mend) as acted, pytest.raises(Conflict, match="changed meanwhile"):
+        calm(zk_settings).perform(RecordDelete(path=path, force=True))
+    assert acted
+    assert "other" in load_world(world).roles
+
+
+def test_a_deletion_goes_on_after_another_writer_raised_the_structure_between_its_parts(
+    world: Session, zk_settings: ZooKeeperSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer names all records that went, also those of the part before."""
+    run = Run(annealer="a", started=1.0, ended=2.0, outcome="succeeded", generation=1, epoch=1)
+    runs = [paths.run("top", N1, f"{number:010}-a") for number in range(limits.MOST_CHANGES + 10)]
+    world.commit([Create(path, run) for path in runs])
+    path = paths.noderole("top", N1)
+    world._client.set(path, BROKEN)
+    real, parts = Session.commit, list[int]()
+
+    def commit(session: Session, changes: Sequence[Change]) -> Stats:
+        parts.append(len(changes))
+        if len(parts) == 2:
+            known = stored(load_world(world))
+            real(world, [Set(paths.STRUCTURE, known.record, known.version)])
+        return real(session, changes)
+
+    monkeypatch.setattr(Session, "commit", commit)
+    answer = calm(zk_settings).perform(RecordDelete(path=path)).answer
+    assert len(parts) == 3  # the second is refused
+    assert {each.path for each in answer} >= {path, *runs}
+    assert world.get(path) is None

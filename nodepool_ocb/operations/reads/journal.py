@@ -77,6 +77,19 @@ class VerbInJournal(Lookup[bool], frozen=True):
         return any(f"{row.record.verb} ".startswith(f"{self.verb} ") for row in rows)
 
 
+class NameInJournal(Lookup[None], frozen=True):
+    """Give names to changes without a row of their own: the entries of this call have these rows in their place."""
+
+    records = ""
+
+    change: str
+    kind: str
+    names: tuple[str, ...]
+
+    def answer(self, reader: Reader) -> None:
+        reader.performer.journal.named(self.change, self.kind, self.names)
+
+
 def _newest_first(reader: Reader, *, warn: bool) -> Iterator[EntryRow]:
     from nodepool_ocb.store import journal
 

@@ -28,6 +28,19 @@ class ReadWorld(Lookup[World], frozen=True):
         return reader.world
 
 
+class ReadWorldAgain(Lookup[World], frozen=True):
+    """As ``ReadWorld``, without the notes: an earlier read of this call sent them."""
+
+    records = "everything below /ocb"
+
+    def answer(self, reader: Reader) -> World:
+        from nodepool_ocb.store.world.load import load_world
+
+        reader.session.sync()
+        reader.world = load_world(reader.session)
+        return reader.world
+
+
 class ReadAttributes(Lookup["Read"], frozen=True):
     """The attributes called ``names`` below the noderoles at the paths ``folders``."""
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.records import Run
 from nodepool_ocb.operations.operation import Lookup
 
 if TYPE_CHECKING:
@@ -52,6 +55,45 @@ class ReadZnode(Lookup["FoundZnode | None"], frozen=True):
         kind = quarantine.kind(self.path)
         name = kind if isinstance(kind, str) or kind is None else kind.__name__
         return FoundZnode(znode, name, quarantine.problem(znode))
+
+
+class ReadBrokenExecutions(Lookup[Mapping[str, str]], frozen=True):
+    """The paths of rollouts and runs of tasks that cannot be read, with their parts, each with the reason."""
+
+    records = "rollouts, runs of tasks"
+
+    def answer(self, reader: Reader) -> Mapping[str, str]:
+        from nodepool_ocb.store import quarantine
+
+        return quarantine.of_rollouts(reader.session) | quarantine.of_task_runs(reader.session)
+
+
+class FoundSubtree(msgspec.Struct, frozen=True):
+    """The znodes at a path and below it, leaves first, and the records of runs among them that can be decoded."""
+
+    znodes: tuple[Znode, ...]
+    runs: tuple[Run, ...]
+
+
+class ReadSubtree(Lookup[FoundSubtree], frozen=True):
+    """A path and all below it."""
+
+    records = "a branch of the tree"
+
+    path: str
+
+    def answer(self, reader: Reader) -> FoundSubtree:
+        from nodepool_ocb.store import quarantine
+        from nodepool_ocb.store.client import codec
+        from nodepool_ocb.store.subtree import subtree
+
+        znodes = subtree(reader.session, self.path)
+        runs: list[Run] = []
+        for znode in znodes:
+            if quarantine.kind(znode.path) is Run:
+                with suppress(Invalid):
+                    runs.append(codec.decode(Run, znode))
+        return FoundSubtree(tuple(znodes), tuple(runs))
 
 
 class ReadChildren(Lookup[tuple[str, ...]], frozen=True):

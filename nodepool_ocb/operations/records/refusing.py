@@ -1,8 +1,8 @@
-"""What ``record delete`` takes away, and what it refuses. Pure.
+"""The refusals of ``record delete``, and the numbers that it keeps of a deleted record. Pure.
 
 A record that cannot be read hides what it counted: the generation that its machine knows, the epoch, the number of a rollout.
-So ``/ocb/structure`` is raised above all that the record can have had, as far as its neighbours and versions bound it:
-whatever is made under the same name begins there (decision 016).
+So ``/ocb/structure`` is raised above all that the record can have had, as far as its neighbours and versions bound it.
+A new record of the same name begins there (decision 016).
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ _KEPT: Final = PathTree(row for row in KINDS if row.kept)
 
 
 def refuse(world: World, path: str, problem: str | None, force: bool) -> None:
-    """Nothing where ``path`` may be deleted: it cannot be read, is a claim that nobody stands behind, or ``force`` is given.
-
-    Raises Conflict.
-    """
+    """Raises Conflict unless ``path`` may be deleted: it is unreadable, a claim without an annealer, or ``force`` is given."""
     parts = path.split("/")[2:]
     if path in KEPT or _KEPT.find(path) is not None:
         raise Conflict(f"{path} is never deleted, for other records count on its version or its numbers: write it anew")
@@ -72,7 +69,7 @@ def _folder(parts: Sequence[str]) -> bool:
 
 
 def _refuse_work(world: World, path: str, parts: Sequence[str]) -> None:
-    """A node that somebody works on keeps all that it has."""
+    """Raises Conflict for a record of a node on which an annealer works."""
     view = world.nodes.get(parts[1]) if parts[0] == "nodes" else None
     elsewhere = view is not None and path != paths.claim(view.name)
     if view is not None and view.claim is not None and elsewhere and world.may_run(view.claim.annealer):
@@ -82,7 +79,7 @@ def _refuse_work(world: World, path: str, parts: Sequence[str]) -> None:
 
 
 def _ghost(world: World, path: str) -> bool:
-    """Whether it is a claim that no running annealer stands behind."""
+    """Whether it is a claim of an annealer that is not running."""
     parts = path.split("/")[2:]
     view = world.nodes.get(parts[1]) if len(parts) == 3 and parts[0] == "nodes" and parts[2] == "claim" else None
     claim = view.claim if view is not None else None
@@ -90,7 +87,7 @@ def _ghost(world: World, path: str) -> bool:
 
 
 def _refuse_dependants(world: World, parts: Sequence[str]) -> None:
-    """What else names the record, and would hang in the air."""
+    """Raises Conflict if other records name the record."""
     match parts:
         case ["roles", name] if name in world.roles:  # one that cannot be read is deleted, and imported again
             holds = [vertex.name for vertex in world.vertices() if vertex.role == name]
@@ -120,7 +117,7 @@ def _nodes_in(world: World, deployment: str) -> list[str]:
 def raised(
     world: World, record: Structure, versions: Mapping[str, int], runs: Iterable[Run], rollouts: Iterable[int]
 ) -> Structure:
-    """The structure above all numbers that what goes can have had.
+    """The structure above all numbers that the deleted records can have had.
 
     ``versions``: of each path that goes; ``runs``: the records of runs among it; ``rollouts``: numbers among it.
     """
