@@ -254,6 +254,9 @@ def test_a_bad_jig_holds_back_its_own_noderoles_alone_and_is_named_everywhere(
     assert f"leaves it out: {reason}" in explained
     assert "mend the package of the jig, then restart the annealer" in explained
     assert "leaves it out: acme-ocb: acme_code:Deaf: it cannot be loaded" in shown(fleet, "noderole", "explain", deaf)
+    shown(fleet, "node", "create", "other.example.com", "--virtual")
+    refused = ocb(fleet, "node", "bind", "other.example.com", "api")
+    assert (refused.exit_code, f"leaves it out: {reason}; mend the package" in refused.output) == (4, True)
     assert f"jig acme-bare is left out: {reason}" in annealer.said
     assert "Traceback" not in annealer.said
 

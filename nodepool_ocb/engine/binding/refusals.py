@@ -10,6 +10,7 @@ from typing import Final
 
 from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.engine import roles
+from nodepool_ocb.engine.acting import extensions
 from nodepool_ocb.engine.binding.parents import Draft
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
@@ -33,10 +34,10 @@ def refuse_role(draft: Draft, role: str, because: str | None, jigs: Collection[s
         hint = f"bind one that provides it first: {', '.join(able)}" if able else "no imported role provides it"
         raise Conflict(f"role {role} is abstract{wanted_by} and cannot be bound; {hint}")
     if jigs is not None and definition.jig not in jigs:
-        raise Conflict(
-            f"role {role}{wanted_by} needs jig {definition.jig}, which no annealer has;"
-            " install the package that brings it on the host of an annealer, and restart that annealer"
-        )
+        advice = "install the package that brings it on the host of an annealer, and restart that annealer"
+        if left_out := extensions.left_out(draft.world, "jig", definition.jig):
+            advice = f"{left_out}; mend the package of the jig, then restart the annealer"
+        raise Conflict(f"role {role}{wanted_by} needs jig {definition.jig}, which no annealer has; {advice}")
     assert draft.view.record is not None, "a node that is bound to exists, or is about to"
     if draft.view.record.virtual and definition.jig not in MACHINELESS:
         raise Conflict(
