@@ -108,7 +108,7 @@ def rows(changes: Iterable[Change], parse: Parse, before: Before | None = None) 
 
 
 def concealed(row: ChangeRow, secret: Callable[[str], bool]) -> ChangeRow:
-    """The same without the values of the attributes of which ``secret`` says so."""
+    """The row without the values of attributes for which ``secret`` is true."""
     if row.fields is msgspec.UNSET or row.kind not in differences.OF_ATTRIBUTES:
         return row
     fields = tuple(differences.concealed(each) if secret(each.field) else each for each in row.fields)

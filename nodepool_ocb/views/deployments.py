@@ -90,7 +90,7 @@ def _paused(world: World, name: str, now: float) -> str | None:
 
 
 def document(world: World, name: str, now: float) -> DeploymentDocument:
-    """One that is there."""
+    """A deployment that exists."""
     declared = concealing.of_world(world)
     roles = [
         Configured(

@@ -35,7 +35,7 @@ def cannot_build(image: str, reason: str) -> str:
 
 
 class UploadCounts(View, frozen=True):
-    """How many uploads there are, and how many of them are ready."""
+    """The number of uploads, and the number of ready ones."""
 
     ready: int
     all: int
@@ -58,7 +58,7 @@ class ImageRow(View, frozen=True, kw_only=True):
 
 
 class UploadRow(View, frozen=True, kw_only=True):
-    """An upload as it stands."""
+    """An upload with its state of now."""
 
     name: str  # the argument of ``upload delete``
     image: str
@@ -86,7 +86,7 @@ class LeakRow(View, frozen=True, kw_only=True):
 
 
 class BuildRow(View, frozen=True, kw_only=True):
-    """A build as it stands, with its uploads."""
+    """A build with its state of now, and its uploads."""
 
     build: str
     record: Build
@@ -107,7 +107,7 @@ class ImageDocument(View, frozen=True, kw_only=True):
 
 
 class ImageGone(View, frozen=True):
-    """An image that is watched, and of which nothing is there any more."""
+    """An image that is watched and was deleted."""
 
     name: str
     builds: None = None
@@ -147,7 +147,7 @@ def upload_stands(upload: UploadView) -> UploadState:
 
 
 def row(view: ImageView, now: float, paused: Mapping[str, str] | None = None) -> ImageRow:
-    """The image at a glance; ``paused`` says in which file images are paused."""
+    """The image at a glance; ``paused`` names the file in which images are paused."""
     newest = next(iter(view.ready()), None)
     sent = newest.uploads if newest else ()
     return ImageRow(

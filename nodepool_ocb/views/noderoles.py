@@ -73,7 +73,7 @@ class OutdatedRow(View, frozen=True, kw_only=True):
 
 
 class OutdatedIn(View, frozen=True, kw_only=True):
-    """How many noderoles of a deployment are outdated."""
+    """The number of outdated noderoles of a deployment."""
 
     deployment: str
     noderoles: int

@@ -175,7 +175,7 @@ def _unsatisfied(vertices: Iterable[Vertex]) -> Iterator[Vertex]:
 
 
 def _stuck(world: World, vertex: Vertex) -> str | None:
-    """The obstacle, as the end of a sentence about the noderole; None where there is none."""
+    """The obstacle, as the end of a sentence about the noderole; None if there is no obstacle."""
     record = vertex.record
     if record.state is State.ERROR:
         return f"is in ERROR: {record.reason or 'no reason was recorded'}"
@@ -216,7 +216,7 @@ def awaited(world: World, names: Iterable[str]) -> Iterator[AwaitedRow]:
 
 
 def tally(world: World, names: Iterable[str]) -> Tally:
-    """How many noderoles are in which state; one that will run again does not count as ACTIVE."""
+    """The number of noderoles in each state. A noderole that will run again does not count as ACTIVE."""
     counts = Counter(_called(world.vertex(name)) for name in names)
     order = ("ACTIVE", "running", "ERROR", "TODO", "BLOCKED", "PROPOSED", "to run again", "not there")
     return Tally("ACTIVE", {word: counts[word] for word in order})
@@ -277,7 +277,7 @@ def _moved(rollout: Rollout, group: str) -> str:
 
 
 class BuildProgress(msgspec.Struct, frozen=True):
-    """How far the build is that was asked for."""
+    """The progress of a requested build."""
 
     outcome: str | None  # ready, failed, paused, withdrawn or deleted; None while it is open
     sentence: str
@@ -285,7 +285,7 @@ class BuildProgress(msgspec.Struct, frozen=True):
 
 
 def of_build(view: ImageView | None, request: int, now: float) -> BuildProgress:
-    """How far a build is that answers the request with this number."""
+    """The progress of the build that answers the request with this number."""
     if view is None:
         return BuildProgress("deleted", "the image was deleted")
     ours = [build for build in view.builds if build.record.request >= request]

@@ -19,14 +19,14 @@ from nodepool_ocb.views.view import View
 
 
 class Counted(View, frozen=True):
-    """How many noderoles are in a state."""
+    """The number of noderoles in a state."""
 
     state: State
     noderoles: int
 
 
 class Made(View, frozen=True):
-    """How many builds, or uploads, are in which state."""
+    """The number of builds, or of uploads, in each state."""
 
     of: str
     states: str | None

@@ -66,7 +66,7 @@ class Idle(View, frozen=True):
 
 
 class Nodes(View, frozen=True, kw_only=True):
-    """How many nodes there are, and those on which nothing can be done."""
+    """The number of nodes, and the nodes on which nothing can be done."""
 
     all: int
     not_alive: tuple[Idle, ...]
@@ -75,7 +75,7 @@ class Nodes(View, frozen=True, kw_only=True):
 
 
 class RolloutTotals(View, frozen=True, kw_only=True):
-    """How many rollouts there are; of the newest of each deployment, those that failed, were cancelled, or are under way."""
+    """The number of rollouts. Also the newest one of each deployment, if it failed, was cancelled, or is under way."""
 
     all: int
     failed: tuple[RolloutRow, ...]
@@ -84,7 +84,7 @@ class RolloutTotals(View, frozen=True, kw_only=True):
 
 
 class TaskRunTotals(View, frozen=True, kw_only=True):
-    """How many runs of tasks there are; of the newest of each deployment, those that failed, were stopped, or are under way."""
+    """The number of runs of tasks. Also the newest one of each deployment, if it failed, was stopped, or is under way."""
 
     all: int
     failed: tuple[RunRow, ...]
@@ -195,8 +195,9 @@ def overview(
     *,
     now: float,
 ) -> Overview:
-    """``running`` are the builders; ``quarantined`` says of each path that cannot be read why; ``pauses`` are those
-    of daemons, by kind and host."""
+    """``running`` are the builders; ``quarantined`` has the reason for each unreadable path. ``pauses`` are those of
+    daemons, by kind and host.
+    """
     counts = Counter(vertex.record.state for vertex in world.vertices())
     failed = sorted((v for v in world.vertices() if v.record.state is State.ERROR), key=lambda each: each.name)
     return Overview(

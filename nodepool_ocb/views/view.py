@@ -20,9 +20,9 @@ R_co = TypeVar("R_co", bound=Record, covariant=True)
 class View(msgspec.Struct, frozen=True):
     """A value that is shown to people.
 
-    A field called ``record`` (a record from ZooKeeper, or another struct) or ``row`` (another view): all its fields
-    stand in its place, and a field after it that has the name of one of these replaces its value. A field that is
-    ``msgspec.UNSET`` is left out.
+    A field called ``record`` (a record from ZooKeeper, or another struct) or ``row`` (another view) is replaced by all
+    its fields. A later field with the name of one of these replaces its value. A field that is ``msgspec.UNSET`` is
+    left out.
     """
 
 

@@ -115,7 +115,7 @@ def asked(rows: Iterable[DriftRow]) -> CheckDocument:
 
 
 def by_deployment(world: World) -> list[DriftIn]:
-    """The deployments in which something was checked, or is to be by a schedule."""
+    """The deployments with a check, done or scheduled."""
     counts: dict[str, Counter[str]] = {}
     unmended: Counter[str] = Counter()
     for vertex in world.vertices():

@@ -100,7 +100,7 @@ def about(subject: str, names: Collection[str]) -> bool:
 
 
 def concealed(entry: Entry, secret: Callable[[str], bool]) -> Entry:
-    """The same without the values of the attributes of which ``secret`` says so."""
+    """The entry without the values of attributes for which ``secret`` is true."""
     return replace(entry, changes=tuple(_concealed(each, secret) for each in entry.changes))
 
 

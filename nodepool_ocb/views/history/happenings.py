@@ -13,7 +13,7 @@ States = Mapping[tuple[str, str], str]
 
 
 class StateEvent(View, frozen=True, kw_only=True):
-    """A node or a noderole has come to another state; None: it is not there."""
+    """A node or a noderole has another state than before; None: it does not exist."""
 
     at: float
     kind: str
@@ -23,7 +23,7 @@ class StateEvent(View, frozen=True, kw_only=True):
 
 
 def states(world: World) -> States:
-    """Of all nodes and noderoles."""
+    """The states of all nodes and noderoles."""
     found = {("node", name): _state(view.record) for name, view in world.nodes.items() if view.record is not None}
     return found | {("noderole", vertex.name): str(vertex.record.state) for vertex in world.vertices()}
 

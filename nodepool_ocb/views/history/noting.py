@@ -62,7 +62,7 @@ def _shortened(effect: Effect, room: int) -> Effect:
 
 
 def _fitting(values: Sequence[T], room: int) -> list[T]:
-    """The first of them that fit into so many bytes of JSON."""
+    """As many of the first items as fit into this number of bytes of JSON."""
     fitting = []
     for value in values:
         room -= len(_encode(value)) + 1

@@ -34,7 +34,7 @@ EMPTY: Final = "no noderoles"
 
 
 class Piece(NamedTuple):
-    """A part of a line; ``state`` says which colour it may have."""
+    """A part of a line; ``state`` selects its colour."""
 
     text: str
     state: State | None = None
@@ -69,7 +69,7 @@ def lines(matrix: Matrix, width: int, height: int) -> list[Line]:
 
 
 def summary(matrix: Matrix) -> list[str]:
-    """How many there are, in parts of a sentence."""
+    """The numbers of nodes, roles and noderoles, as parts of a sentence."""
     counts = states(matrix.counts)
     return [
         _many(len(matrix.nodes), "node"),
@@ -80,7 +80,7 @@ def summary(matrix: Matrix) -> list[str]:
 
 
 def states(counts: Mapping[State, int]) -> list[str]:
-    """Of each state how many, the worst first."""
+    """The number in each state, the worst first."""
     return [f"{counts[state]:,} {state}" for state in WORST if counts.get(state)]
 
 

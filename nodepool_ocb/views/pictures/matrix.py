@@ -1,7 +1,7 @@
 """The states of noderoles, node by node and role by role, kept up to date with a world.
 
-The cost of an update depends on the changes, not on the number of nodes. The choice of the rows to show sorts only the
-nodes of the state in which the choice ends.
+The cost of an update depends on the changes, not on the number of nodes. The cost of choosing rows depends on the
+number of rows, and on the nodes of the state in which the choice ends.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Matrix:
         return sorted(chosen, key=lambda name: (name not in errors, name))
 
     def left(self, shown: Iterable[str]) -> dict[State, int]:
-        """How many nodes there are besides, by their worst state."""
+        """The number of the other nodes, by their worst state."""
         seen = Counter(worst(self.nodes[name]) for name in shown)
         return {state: count for state in WORST if (count := len(self._worst[state]) - seen[state])}
 

@@ -1,1 +1,1 @@
-"""Rollouts and strategies as they are shown, and the commands to go on with."""
+"""Rollouts and strategies as they are shown, and the next commands."""

@@ -46,7 +46,7 @@ def accept(name: str, rollout: Rollout, group: str) -> str:
 
 
 def all_of(name: str, rollout: Rollout) -> Iterator[str]:
-    """Every one that makes sense as it stands."""
+    """Every command line that applies to the rollout now."""
     left_out = any(record.reason == DEPENDENCY and failed(record) for record in rollout.groups.values())
     for group, record in rollout.groups.items():
         if record.state is GroupState.PAUSED:

@@ -172,7 +172,7 @@ def in_turn(rollout: Rollout) -> list[str]:
 
 
 def _batches(record: GroupRecord, members: int) -> int:
-    """How many batches it takes until all are sent: after those of the group another with the rest, if any is left."""
+    """The number of batches that send all members: those of the group, and one with the rest, if any is left."""
     sizes = [batch.of(members) for batch in record.group.batches]
     return next((number for number, size in enumerate(sizes, 1) if size == members), len(sizes) + 1)
 

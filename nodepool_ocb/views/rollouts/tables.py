@@ -60,7 +60,7 @@ class AboutRollout(View, frozen=True, kw_only=True):
 
 
 class Picture(View, frozen=True):
-    """A rollout while it goes on, for a picture that changes."""
+    """A rollout that is under way, for a picture that changes."""
 
     head: str
     groups: tuple[GroupWords, ...]
@@ -124,7 +124,7 @@ def about(document: RolloutDocument) -> AboutRollout:
 
 
 def tally(document: RolloutDocument) -> Tally:
-    """How many nodes are in which state."""
+    """The number of nodes in each state."""
     counts = {str(state): len(nodes) for state, nodes in document.nodes.items()}
     done = str(NodeState.SUCCESS)
     return Tally(done, {done: counts.pop(done, 0), **counts})

@@ -131,7 +131,7 @@ def _instance(plan: Plan, vertex: int, types: Mapping[str, str], states: Mapping
 
 
 def marked(drawing: Drawing, selection: Selection) -> Drawing:
-    """The drawing of a list, in which each task that is not selected says so; raises Invalid for names that mean nothing."""
+    """The drawing of a list with the tasks that are not selected marked as skipped; raises Invalid for unknown names."""
     board = Board(
         parents=[sorted(above) for above in drawing.parents],
         order=_ordered(drawing),
@@ -231,7 +231,7 @@ def fill(corner: Corner) -> str:
 
 
 def label(corner: Corner) -> tuple[str, ...]:
-    """Its lines: the task, its type, and how it stands."""
+    """The lines of a corner: the task, its type, and its state."""
     stands = corner.state or ("skipped" if corner.skipped is not None else None)
     return tuple(each for each in (corner.task, corner.type, stands) if each)
 

@@ -33,7 +33,7 @@ class CheckedList(View, frozen=True, kw_only=True):
 
 
 class TypeRow(View, frozen=True, kw_only=True):
-    """How many tasks of a list have a type."""
+    """The number of tasks of a type in a list."""
 
     type: str
     tasks: int
@@ -85,7 +85,7 @@ def checked(tasks: TaskList, warnings: Sequence[str] = (), problems: Sequence[st
 
 
 def types(found: CheckedList) -> list[TypeRow]:
-    """How many tasks there are of each type, for a table."""
+    """The number of tasks of each type, for a table."""
     return [TypeRow(type=type, tasks=count) for type, count in found.types.items()]
 
 

@@ -61,7 +61,9 @@ class PlanDocument(View, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """How much runs, and where: nodes that have nothing to run do not count, nor does an instance that runs nothing."""
+        """The numbers of instances and nodes that run, as a sentence. Instances that run nothing, and nodes without
+        others, do not count.
+        """
         runs = [row for row in self.runs if row.type not in _QUIET]
         nodes = {node for row in runs for node in row.nodes}
         many = sum(len(row.nodes) for row in runs)

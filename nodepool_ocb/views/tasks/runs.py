@@ -136,6 +136,6 @@ def failed(rows: Iterable[InstanceRow]) -> list[str]:
 
 
 def tally(rows: Iterable[InstanceRow]) -> Tally:
-    """How many instances are in which state, without those that are skipped."""
+    """The number of instances in each state, without those that are skipped."""
     counts = histories.counted(row.state for row in rows if row.state != "skipped")
     return Tally("successful", {state: counts[state] for state in ("successful", *LIVELY) if state in counts})
