@@ -66,10 +66,11 @@ def parents(session: Session) -> None:
 
 
 def bootstrap(session: Session, *, admin_domain: str | None = None, now: float = 0.0) -> bool:
-    """Make a new cluster, with its chroot, its id, its structure and the deployment "system"; False where it is there already.
+    """Make a new cluster, with its chroot, its id, its structure and the deployment "system"; False if it exists
+    already.
 
-    Any number may do so at once: the id comes in one transaction with all that a cluster must have. Raises Conflict where
-    there is part of a tree without an id, Unavailable or Denied.
+    Several processes may call it together: one transaction creates the id with all records that a cluster must have.
+    Raises Conflict if there is a part of a tree without an id, Unavailable or Denied.
     """
     parents(session)
     try:

@@ -84,7 +84,7 @@ class _Reader:
         }
 
     def _builds(self, images: list[str]) -> dict[str, list[BuildView]]:
-        """Records before uploads: a build that says ``delete`` and then has none gets none any more."""
+        """Reads records before uploads: a build that says ``delete`` and then has no uploads gets none any more."""
         session = self._session
         folders = [*map(paths.builds, images)]
         listed = session.children_many(folders)

@@ -92,7 +92,7 @@ class Read(NamedTuple):
 
 
 def numbers(session: Session) -> list[int]:
-    """Of all entries, rising."""
+    """The numbers of all entries, rising."""
     return sorted(int(name) for name in session.children(paths.JOURNAL_ENTRIES) or () if name.isdecimal())
 
 
@@ -107,14 +107,16 @@ def read(session: Session, wanted: Sequence[int]) -> Iterator[Read]:
 
 
 class Cursor(NamedTuple):
-    """How far the webhook has delivered; ``record`` is None where it never did, the version -1 where there is no znode."""
+    """The progress of the webhook; ``record`` is None if it never delivered, the version -1 if there is no znode."""
 
     record: Webhook | None
     version: int
 
 
 def cursor(session: Session) -> Cursor:
-    """With nothing delivered of a journal that was made anew since. Raises Invalid where it cannot be read."""
+    """The progress of the webhook; -1 as the last number if the journal was made again since. Raises Invalid if it
+    cannot be read.
+    """
     znode, folder = session.get_many([paths.WEBHOOK, paths.JOURNAL_ENTRIES])
     if znode is None or not znode.data:
         return Cursor(None, -1 if znode is None else znode.version)

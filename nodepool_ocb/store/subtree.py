@@ -16,7 +16,7 @@ from nodepool_ocb.store.world.paths import parse
 
 
 def removal(session: Session, path: str) -> list[Delete]:
-    """The deletions that take away ``path`` and all below it, in an order that works; empty where nothing is there.
+    """The deletions of ``path`` and all below it, in an order that works; empty if nothing is there.
 
     Raises Unavailable or Denied.
     """

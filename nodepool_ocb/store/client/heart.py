@@ -99,7 +99,9 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
         return server in self._expiries, self._late_servers.get(server, (0, 0.0))[1]
 
     def _expect(self, server: Server) -> None:
-        """Connecting to this server may take so long: after it was late less, and then more and more again."""
+        """Set the time that connecting to this server may take: shorter after it was late, and longer again with each
+        failure.
+        """
         late = self.patience.late
         times, _ = self._late_servers.get(server, (0, 0.0))
         self._answer_seconds = late * min(2**times, LATE_SHARE) / LATE_SHARE if times else late
@@ -109,7 +111,7 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
         return super()._invoke(min(timeout, self._answer_seconds), request, xid)
 
     def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
-        """One connection from its making to its end; STOP_CONNECTING where there is to be no other."""
+        """One connection from its making to its end; STOP_CONNECTING if no other must follow."""
         client = self.client
         self._socket = None
         self._expect((host, hostip, port))

@@ -47,7 +47,7 @@ class Reading:
         return self._hosts
 
     def get(self, path: str) -> Znode | None:
-        """The znode at ``path``, None where there is none."""
+        """The znode at ``path``, None if it does not exist."""
         return self.get_many([path])[0]
 
     def get_many(self, paths: Sequence[str]) -> list[Znode | None]:

@@ -139,7 +139,7 @@ class Session(Reading):
 
     @property
     def id(self) -> int:
-        """The session's id, as in ``ephemeral_owner``; 0 where there is none."""
+        """The session's id, as in ``ephemeral_owner``; 0 if there is no session."""
         session: int = self._client._session_id or 0
         return session
 
@@ -149,7 +149,7 @@ class Session(Reading):
 
     @property
     def timeout_seconds(self) -> float:
-        """After so long a silence the session is over, as the server said, or as it was asked for."""
+        """The silence after which the session is over: as the server answered, or as it was requested."""
         milliseconds: float = self._client._session_timeout
         return milliseconds / 1000
 

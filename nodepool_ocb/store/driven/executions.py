@@ -78,7 +78,9 @@ class Executions(msgspec.Struct, Generic[P, H], frozen=True):
     def asked(
         self, deployment: str, identity: str, parts: Mapping[str, Record], pointer: P, versions: Versions[P]
     ) -> list[Change]:
-        """The transaction of a person; the driver, if there is one, reads the whole execution again before it goes on."""
+        """The transaction of a person; the driver, if there is one, reads the whole execution again before it
+        continues.
+        """
         return [
             Set(self.pointer_path(deployment), pointer, versions.version),
             *self._sets(deployment, identity, parts, versions),
@@ -131,7 +133,7 @@ def again(
 ) -> T:
     """Call ``write`` until it is not refused, at most ATTEMPTS times, with a pause between two calls.
 
-    Raises the last refusal, and at once the first one that is ``final``.
+    Raises the last refusal. A refusal that is ``final`` is raised without further calls.
     """
     for attempt in range(ATTEMPTS):
         try:

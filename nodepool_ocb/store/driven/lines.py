@@ -65,7 +65,7 @@ def _unread(deployment: str) -> str:
 
 
 def _lines(session: Session) -> dict[str, _Line]:
-    """Of every deployment."""
+    """The line of every deployment."""
     names = session.children(paths.DEPLOYMENTS) or []
     parents: dict[str, str | None] = {}
     unread: set[str] = set()

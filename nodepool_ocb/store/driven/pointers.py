@@ -37,9 +37,10 @@ def read(session: Session, path: str, kind: type[P]) -> tuple[P, int]:
 
 
 def opened(session: Session, path: str, kind: type[Pointer], judged: Sequence[Check] = ()) -> None:
-    """The pointer is there, with ids above those of all deployments that were deleted; made only while ``judged`` stands.
+    """Create the pointer if it is absent, with ids above those of all deleted deployments, while the checks ``judged``
+    hold.
 
-    Raises Stale where that has moved on, NotFound where there is no structure.
+    Raises Stale if one of these checks fails, NotFound if there is no structure.
     """
     session.ensure(path.rpartition("/")[0])
     for attempt in range(ATTEMPTS):

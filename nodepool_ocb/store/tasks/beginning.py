@@ -55,8 +55,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 def begin(session: Session, wanted: Wanted, me: LockOwner, tell: Callable[[int, int], None] = lambda *_: None) -> str:
     """Write a run, bind its noderoles, and let an annealer drive it; gives its id.
 
-    ``tell``: how many changes are written, and about how many there are. Raises Conflict where another of the deployment is
-    under way or being prepared, its deployment is PROPOSED, or a noderole is at work; NotFound where something is gone.
+    ``tell`` gets the number of written changes and about how many there are. Raises Conflict if another run of the
+    deployment is under way or being prepared, if the deployment is PROPOSED, or if a noderole is in TRANSITION. Raises
+    NotFound if a record is gone.
     """
     deployment, by = wanted.running.deployment, wanted.running.head.by
     path = paths.task_runs(deployment)
@@ -97,7 +98,7 @@ def _committed(session: Session, deployment: str) -> int:
 
 
 def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> tuple[str, Lock, int]:
-    """The next id, its lock, and the version of the pointer that says so."""
+    """The next id, its lock, and the version of the pointer that names it."""
     for attempt in range(ATTEMPTS):
         committed = Check(paths.deployment(deployment), _committed(session, deployment))
         known, version = pointer(session, deployment)
@@ -144,7 +145,7 @@ def refuse_preparing(session: Session, deployment: str, known: TaskRunPointer) -
 
 
 def clear(session: Session, deployment: str) -> str | None:
-    """End a preparation that broke off: its noderoles are free then. Gives its id; None where there is none.
+    """End a preparation that broke off: its noderoles are free then. Gives its id; None if there is none.
 
     Raises Conflict while a process prepares it.
     """

@@ -147,7 +147,7 @@ def _ground(session: Session, owner: Owner) -> _Ground:
 
 
 def _head(znode: Znode | None, ground: _Ground) -> tuple[TaskListRecord, int]:
-    """The record and its version; as if it said nothing where it is of a former deployment."""
+    """The record and its version; a record of a former deployment counts as empty."""
     if znode is None:
         return TaskListRecord(), -1
     record = codec.decode(TaskListRecord, znode) if znode.data else TaskListRecord()
@@ -199,8 +199,8 @@ def listed(session: Session) -> dict[Owner, TaskListRecord]:
 def upload(session: Session, owner: Owner, texts: Mapping[str, str], meta: Meta, seen: int | None) -> TaskListRecord:
     """Replace the list if its version is still ``seen``; None: any version.
 
-    Raises Conflict if it has another version by now, Invalid for a name or a size that is not allowed, NotFound if the
-    deployment does not exist.
+    Raises Conflict if it has another version by now, Invalid for a name or a size that is not allowed. Raises NotFound
+    if the deployment does not exist.
     """
     if not is_name(owner.name):
         raise Invalid(f"{owner.name!r} is no name; use small letters, digits, '-', '_' and '.', at most 63")
@@ -332,10 +332,10 @@ def configure(session: Session, name: str, settings: Mapping[str, Json], by: str
 
 
 def removal(session: Session, owner: Owner) -> list[Change]:
-    """The changes that take away all that is there of an owner, the record last.
+    """The deletions of all znodes of an owner, the record last.
 
-    If one transaction does not bear it, the record is emptied first. A deletion that stops half-way then leaves no list, instead
-    of a record that names files that are gone.
+    If they do not fit into one transaction, the record is emptied first. A deletion that stops half-way then leaves no
+    list, and no record that names deleted files.
     """
     znodes = subtree.subtree(session, owner.path())
     deletions: list[Change] = [Delete(each.path, each.version) for each in znodes]

@@ -111,8 +111,8 @@ class Cache:
         return gates
 
     def _behind(self, gates: dict[str, Znode | None]) -> list[str]:
-        """The paths to read before these gates are shown: paths that became dirty before the gates were read, the
-        gates' members, and the noderoles that they name.
+        """The paths to read before these gates are shown. They are the paths that became dirty before the gates were
+        read, the gates' members, and the noderoles that the gates name.
         """
         if not gates:
             return []
