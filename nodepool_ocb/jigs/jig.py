@@ -131,7 +131,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 class Detached(msgspec.Struct, frozen=True):
-    """We were told to stop: the run goes on without us, and nothing follows from this."""
+    """The annealer stops: the run continues without it, and no decision follows from this."""
 
     reason: str = "told to stop"
 
@@ -148,7 +148,7 @@ class Jig(Protocol):
 
     @property
     def instant(self) -> bool:
-        """Whether it succeeds at once and touches nothing, so that it needs no thread."""
+        """Whether it succeeds immediately and touches nothing, so that it needs no thread."""
 
     @property
     def attaches(self) -> bool:
@@ -167,7 +167,7 @@ class Jig(Protocol):
         """End the runs of the order's noderole and generation on the machine; None if nothing runs any more."""
 
     def close(self) -> None:
-        """Give back connections; runs go on."""
+        """Give back connections; runs continue."""
 
 
 @runtime_checkable

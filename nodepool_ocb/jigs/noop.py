@@ -1,4 +1,4 @@
-"""Jig noop: succeeds at once. For roles that only wait for others, or whose hooks do the work."""
+"""Jig noop: succeeds immediately. For roles that wait for others, or that work through their hooks."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Output:
 
 
 def last_line(tail: str) -> str:
-    """The last line of an output that is not blank, shortened, with control characters shown; empty where there is none.
+    """The last line of an output that is not blank, shortened, with control characters shown; empty if there is none.
 
     >>> last_line("first\\nmv: cannot move: busy\\n\\n")
     'mv: cannot move: busy'
@@ -161,7 +161,7 @@ def _opened(file: Path) -> BinaryIO:
 
 
 def _write(file: BinaryIO, data: bytes) -> None:
-    """All of it; a disk that is nearly full takes a part first."""
+    """Write all of it; a disk that is nearly full takes a part first."""
     left = memoryview(data)
     while left:
         left = left[file.write(left) :]

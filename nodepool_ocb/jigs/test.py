@@ -1,8 +1,11 @@
 """Jig test: acts on nothing and behaves as its parameters say, to try out a graph before it meets machines.
 
-The parameters of the role, or attributes of the same names at the top, which override them: ``delay`` (seconds),
-``fail`` (true, or a text that is the reason), ``hang`` (true: until the time-out) and ``drift`` (true: a check finds
-some).
+The parameters are those of the role; attributes of the same names at the top override them.
+
+- ``delay``: seconds.
+- ``fail``: true, or a text that is the reason.
+- ``hang``: true: until the time-out.
+- ``drift``: true: a check finds some.
 """
 
 from __future__ import annotations

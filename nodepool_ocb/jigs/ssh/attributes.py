@@ -105,7 +105,7 @@ def returned(changed: Mapping[str, Json], written: bytes) -> dict[str, Json]:
 
 
 def _place(changed: Mapping[str, Json], steps: list[str]) -> list[str]:
-    """As far as the steps lead through maps to something that is there."""
+    """The part of the steps that leads through maps to an existing value."""
     seen: Any = changed
     for at, key in enumerate(steps):
         if key not in seen:  # a later write replaced a map above it

@@ -22,7 +22,7 @@ NO_THREAD: Final = "can't start new thread"  # Python says this, and no class of
 
 
 class OwnFault(Exception):
-    """This host failed to ask: that says nothing about any machine. ``step``: as of ``Unreachable``."""
+    """This host failed to ask: that gives no information about any machine."""
 
     def __init__(self, step: str, reason: str) -> None:
         super().__init__(f"{step}: {reason}")

@@ -150,7 +150,7 @@ def _hold(channel: paramiko.Channel) -> None:
 
 
 def as_root(command: str, become: str) -> str:
-    """A command line that runs a command as root: at once where the login is root, else through ``become``."""
+    """A command line that runs a command as root: directly if the login is root, else through ``become``."""
     way = f'if [ "$(id -u)" = 0 ]; then exec sh -c "$1"; else exec {become} sh -c "$1"; fi'
     return f"exec sh -c {shlex.quote(way)} sh {shlex.quote(command)}"
 

@@ -33,9 +33,9 @@ class Pool:
         self._keys: list[paramiko.PKey] | None = None
 
     def take(self, fqdn: str, node: Node, anew: bool = False) -> Link | Unreachable:
-        """The machine's connection, opened if need be, or in any case where it is to be ``anew``; ``give_back`` it.
+        """The machine's connection, opened if there is none, or if ``anew`` is true; ``give_back`` it.
 
-        Raises OwnFault where this host fails.
+        Raises OwnFault if this host fails.
         """
         with self._lock:
             connecting = self._connecting[fqdn]

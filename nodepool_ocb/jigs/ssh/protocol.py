@@ -72,7 +72,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """Something that the runner says."""
+    """A frame of the runner."""
 
     word: str
     arguments: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Nonsense(ValueError):
 
 
 class OutOfRange(Nonsense):
-    """A value in a runner's answer is none that a runner gives: that fails the run, and nothing else."""
+    """A value in an answer that no runner gives: it fails the run, and nothing else."""
 
 
 class Ear:
@@ -113,7 +113,7 @@ class Ear:
 
     @property
     def owed(self) -> int:
-        """How many bytes of data the runner announced, and did not send yet."""
+        """The number of bytes of data that the runner announced, and did not send yet."""
         return self._owed or 0
 
     def hear(self, data: bytes) -> Iterator[Heard]:
@@ -153,7 +153,7 @@ class Ear:
             yield Data(self._section, heard[begin:ready])
 
     def _held(self, heard: bytes, begin: int) -> int:
-        """How many bytes at the end, from ``begin`` on, may be the begin of a mark."""
+        """The number of bytes at the end, from ``begin`` on, that may be the begin of a mark."""
         first = max(begin, len(heard) - len(self._mark))
         position = heard.rfind(b"\n", first)
         while position >= 0:
@@ -164,7 +164,7 @@ class Ear:
 
 
 def _size(word: str, arguments: list[str]) -> int | None:
-    """How many bytes of data a frame announces; None where it does not say. Raises OutOfRange."""
+    """The number of bytes of data that a frame announces; None if it announces none. Raises OutOfRange."""
     place = SIZE_OF.get(word, len(arguments))
     return number(arguments[place], MOST_OF[word]) if place < len(arguments) else None
 

@@ -47,7 +47,8 @@ class CopyJig(SourceJig):
 def _content(src: str, path: str, left: int) -> bytes:
     """The file at ``path``, which the task calls ``src``.
 
-    That it is not there is this task's failure; that it cannot be read is a fault of this host.
+    A missing file is this task's failure, and so is one that is too large. A file that cannot be read is a fault of
+    this host.
     """
     host = socket.gethostname()
     try:

@@ -1,4 +1,4 @@
-"""Files that are to be on a machine, and the script (place.sh) that puts them there."""
+"""The files of a task, and the script (place.sh) that puts them on a machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _END: Final = "end of this file"  # no base64
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """One file as it is to be."""
+    """A file with its place, content, rights and owner on the machine."""
 
     path: str
     content: bytes
@@ -29,7 +29,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters that say how files are put where they are to be."""
+    """The parameters for the rights, owners and folders of files."""
 
     permissions: str | int  # octal digits, as they are written: 0644, "0644" and 644 are one
     dir_permissions: str | int
@@ -69,7 +69,7 @@ def absolute(path: str, what: str = "path") -> str:
 
 
 def script(files: Sequence[File], noop: bool) -> str:
-    """Puts them where they are to be, in this order, or says so; raises Refused."""
+    """The script that puts the files in their places, in this order; with ``noop`` it prints them. Raises Refused."""
     for file in files:
         if file.path.endswith(("/", "/.")):
             raise Refused(f"the path {file.path} names a directory, not a file")

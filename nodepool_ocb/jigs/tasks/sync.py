@@ -53,7 +53,7 @@ class SyncJig(SourceJig):
         return Push(order, link, settings.state_dir, settings.connect_timeout_seconds, words)
 
     def _path(self, src: str) -> str:
-        """The directory as rsync is to have it: without links, but under the name that ``src`` ends with."""
+        """The source for rsync: without links, but under the name at the end of ``src``."""
         real = self.source(src)
         if src.endswith(("/", "/.")):
             return f"{real}/"
@@ -63,7 +63,8 @@ class SyncJig(SourceJig):
 def _require(src: str, path: str) -> None:
     """``path``: the directory that the task calls ``src``, without links.
 
-    That there is no such directory is this task's failure; anything else that is missing is a fault of this host.
+    A missing directory is this task's failure. A missing rsync, or a directory that cannot be read, is a fault of this
+    host.
     """
     host = socket.gethostname()
     if shutil.which("rsync") is None:

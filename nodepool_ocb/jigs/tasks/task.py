@@ -32,7 +32,7 @@ Shape = TypeVar("Shape")
 
 
 class Refused(Exception):
-    """This task cannot be done, whichever annealer tries; the text says why.
+    """The task cannot be done by any annealer; the text has the reason.
 
     ``forbidden``: the setting that does not allow a file of this host which the task names.
     """
@@ -43,7 +43,7 @@ class Refused(Exception):
 
 
 class Lacking(Exception):
-    """This annealer's host cannot do it, another's may; the text says why."""
+    """This annealer's host cannot do the task, another's may; the text has the reason."""
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -112,7 +112,7 @@ def _map(holder: Mapping[str, Json], name: str) -> dict[str, Any]:
 
 
 def program(file: str, **values: str) -> str:
-    """A script that begins with these variables and goes on as this file beside us does."""
+    """A script that sets these variables and continues with this file of the package."""
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items()) + _text(file)
 
 
