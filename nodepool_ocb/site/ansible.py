@@ -54,7 +54,7 @@ def _mapping(value: Json) -> Mapping[str, Json]:
 
 
 def _misshapen(inventory: Mapping[str, Json]) -> Iterator[tuple[Key, str]]:
-    """Groups that are none."""
+    """The faults of groups with a wrong form."""
     for name, group in inventory.items():
         if name == "_meta":
             continue

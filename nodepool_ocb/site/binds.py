@@ -19,7 +19,7 @@ from nodepool_ocb.site.wanted import Blob, Commitment, WantedNoderole
 
 
 def bound(plan: Planning) -> None:
-    """Every noderole is there, parents first; raises Conflict where one is there otherwise."""
+    """Bind every noderole that is missing, parents first; raises Conflict if one exists in another way."""
     for each in _parents_first(plan):
         vertex = plan.world.vertex(each.name)
         with each.place.blamed():
@@ -136,7 +136,10 @@ def _give(plan: Planning, each: WantedNoderole, user: Blob, catalogue: Mapping[s
 
 
 def committed(plan: Planning) -> None:
-    """Those that are to be committed are; those that are to be PROPOSED are taken back."""
+    """Commit the noderoles that the files want committed, and propose those that they want PROPOSED.
+
+    Raises Conflict if a noderole to propose is in TRANSITION.
+    """
     plan.packing.close()
     found = [(each, plan.world.vertex(each.name)) for each in plan.wanted.noderoles() if each.state is not None]
     pairs = [(each, vertex) for each, vertex in found if vertex is not None]

@@ -29,7 +29,9 @@ def refuse(plan: Planning, role: str, user: Blob, below: Blob, before: Blob) -> 
 
 
 def problems(catalogue: Mapping[str, Role], role: str, user: Blob, below: Blob, before: Blob) -> Iterator[str]:
-    """A sentence for each name that no attribute has, each value that does not fit, and each reference that is none."""
+    """A sentence for each name without an attribute, each value that does not fit, and each reference that is not
+    valid.
+    """
     yield from rules.slips(catalogue, role, user, before)
     yield from rules.faults(catalogue, role, user, below)
     try:

@@ -77,7 +77,9 @@ def _nodes(plan: Planning, scope: set[str]) -> Iterator[NodeView]:
 
 
 def _noderoles(plan: Planning, scope: set[str]) -> Iterator[Vertex]:
-    """Those of nodes that are said to have others: neither said nor of every node, and nothing that stays depends on them."""
+    """The noderoles to delete, of nodes with a list of noderoles in the files. A noderole stays if the files name it,
+    if every new node gets its role, or if one that stays depends on it.
+    """
     said = {each.name for each in plan.wanted.noderoles()}
     listed = [fqdn for fqdn, node in sorted(plan.wanted.nodes.items()) if node.noderoles is not None]
     views = [view for fqdn in listed if (view := plan.world.nodes.get(fqdn))]

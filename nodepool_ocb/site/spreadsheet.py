@@ -55,7 +55,7 @@ def read(text: str, name: str, defaults: Mapping[str, Any]) -> Wanted:
 
 
 def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Each row that says something, with the line on which it begins."""
+    """Each row that is not empty, with the line on which it begins."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(DELIMITERS, key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)

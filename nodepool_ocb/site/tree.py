@@ -78,7 +78,9 @@ def _parents_first(plan: Planning) -> Iterator[WantedDeployment]:
 
 
 def opened(plan: Planning) -> None:
-    """Those that are to be PROPOSED; and those that are to be COMMITTED in the end, where something in them changes."""
+    """Propose the deployments that the files want PROPOSED. Also those that end COMMITTED, if something in them
+    changes.
+    """
     changing = {name for name in plan.wanted.deployments if _changes(plan, plan.wanted.deployments[name])}
     changing |= set(_of_noderoles(plan))
     for name, each in sorted(plan.wanted.deployments.items()):
@@ -95,7 +97,7 @@ def _turn(plan: Planning, each: WantedDeployment, state: DeploymentState) -> Non
 
 
 def _changes(plan: Planning, each: WantedDeployment) -> bool:
-    """Whether the attributes of any of its roles are to be others."""
+    """Whether a deployment role is missing, or its attributes change."""
     for role, user in each.roles.items():
         stored = plan.world.deployment_roles.get((each.name, role))
         if stored is None or (user is not None and not attributes.same(user, stored.record.user)):
@@ -143,7 +145,7 @@ def _configure(plan: Planning, catalogue: Mapping[str, Role], name: str, role: s
 
 
 def committed(plan: Planning) -> None:
-    """The deployments that are to be COMMITTED: last, so annealers find all of it done."""
+    """Commit the deployments that the files want COMMITTED: last, so that annealers find the whole change."""
     for name, each in sorted(plan.wanted.deployments.items()):
         if each.state is DeploymentState.COMMITTED and name != deployments.SYSTEM:
             with each.place.blamed():

@@ -64,7 +64,7 @@ class WantedRole(msgspec.Struct, frozen=True):
 
 
 class WantedDeployment(msgspec.Struct, frozen=True):
-    """A deployment; ``roles``: the attributes that a role has in it, None where only the role is to be there."""
+    """A deployment; ``roles``: the attributes of a role in it, None if the role alone must be there."""
 
     name: str
     place: Source
@@ -92,7 +92,7 @@ class WantedNoderole(msgspec.Struct, frozen=True):
 
 
 class WantedNode(msgspec.Struct, frozen=True):
-    """A node: the fields of its record that are said; ``noderoles`` is None where nothing is said of them."""
+    """A node with the fields that the files set; ``noderoles`` is None if the files do not list them."""
 
     fqdn: str
     place: Source
@@ -118,7 +118,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The attributes that a noderole's user gave, as they were read; ``version`` is None where there are none."""
+    """The attributes that a noderole's user gave, as they were read; ``version`` is None if there are none."""
 
     value: Blob
     version: int | None
