@@ -24,7 +24,7 @@ _KINDS: Final = {
 
 
 class Irregular(OSError):
-    """Something else stands where a file is to be."""
+    """The path leads to something else than a regular file."""
 
     def __init__(self, path: Path | str, what: str) -> None:
         super().__init__(errno.EINVAL, f"this is {what}, not a regular file", str(path))

@@ -145,7 +145,7 @@ class _Reader:
         self.warnings: list[Fault] = []
 
     def document(self) -> Json:
-        """The next document of the stream; nothing where there is none."""
+        """The next document of the stream; None if there is none."""
         self.lines, self.faults, self.warnings, self._anchors = {}, [], [], {}
         if self._start is None:
             next(self._events)  # the start of the stream
@@ -228,7 +228,7 @@ class _Reader:
         return _Sized({**merged, **mapping}, nodes)
 
     def _replaced(self, event: Any, key: Key, before: Json) -> None:
-        """A key is there twice, and the value that follows counts: the last one does, or the first was empty."""
+        """A key occurs twice, and the later value counts: because the last one counts, or because the first was empty."""
         self._twice += 1
         if self._twice > TWICE:
             raise _TooMuch(f"has more than {TWICE} keys twice", _line(event))
@@ -238,7 +238,7 @@ class _Reader:
         self.lines = {each: line for each, line in self.lines.items() if each[: len(key)] != key}
 
     def _again(self, event: Any, key: Key, before: Json, value: Json) -> None:
-        """A key is there twice. That is a warning if only one reading is possible: one value, or one and nothing."""
+        """A key occurs twice. That is a warning if the values are equal, or if the second is empty."""
         first = f"first in line {self.lines[key]}"
         if value is None:
             self._note(
