@@ -53,7 +53,7 @@ class Connections:
         return True
 
     def asked(self, connection: socket.socket) -> None:
-        """Its request has come: it is not cut for another connection."""
+        """The request of this connection has arrived: it is not cut for another connection."""
         with self._lock:
             self._waiting.pop(connection, None)
 
@@ -63,7 +63,7 @@ class Connections:
         self._free.release()
 
     def refused(self, reason: str, error: BaseException | None = None) -> None:
-        """Log that a connection was refused, cut or failed: the first at once, then one line a minute for all."""
+        """Log that a connection was refused, cut or failed: the first one immediately, then one line a minute for all."""
         now = time.monotonic()
         with self._lock:
             self._unsaid += 1

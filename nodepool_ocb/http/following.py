@@ -106,7 +106,7 @@ class Follower:
         self.given.end = (self.given.end + piece.data)[-COMPARED_BYTES:]
 
     def _pieces(self, follow: bool) -> Iterator[Piece]:
-        """From the byte that was reached on; ``given.reason`` says why there are no more."""
+        """The pieces from the byte that was reached on; ``given.reason`` has the reason why there are no more."""
         while True:
             found = self._ask(WAIT_SECONDS if follow else 0.0)
             if isinstance(found, Piece):
