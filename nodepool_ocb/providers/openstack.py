@@ -229,7 +229,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _found(cloud: Connection, external_id: str) -> Any:
-    """An image, or None where there is none of this id."""
+    """An image, or None if there is no image of this id."""
     from openstack.exceptions import NotFoundException
 
     try:
