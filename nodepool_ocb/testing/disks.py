@@ -49,7 +49,7 @@ class SmallDisk:
         subprocess.run(["umount", "--lazy", str(self.folder)], check=False, capture_output=True)
 
     def fill(self, but: int = 0) -> None:
-        """Leave no room at all, or just so many bytes, in whole pages."""
+        """Leave no room, or ``but`` bytes, in whole pages."""
         with self._ballast.open("ab", buffering=0) as ballast:
             try:
                 while True:

@@ -1,7 +1,7 @@
 """A private container engine (dockerd of Debian's package docker.io), which leaves nothing behind.
 
-It runs in process and mount namespaces of its own, so its end is the end of all its processes, containers and mounts,
-and it dies with the thread that started it. It has no network and does not change the host's firewall. Needs root.
+It runs in process and mount namespaces of its own, so its end is the end of all its processes, containers and mounts.
+It dies with the thread that started it. It has no network and does not change the host's firewall. Needs root.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Forkserver:
         return json.loads(line)
 
     def close(self) -> None:
-        """End the server; its children go on."""
+        """End the server; its children continue."""
         with contextlib.suppress(OSError):
             self._stream.close()
         self._socket.close()

@@ -1,7 +1,7 @@
 """A cloud that has images alone: Keystone v3 and Glance v2 over HTTP, as far as openstacksdk uses them.
 
-It listens on 127.0.0.1, keeps data as sizes and checksums, and fails on request: it can answer a request with another
-status, cut or hold it, or damage its data. ``images`` has the images of the cloud.
+It listens on 127.0.0.1, and keeps data as sizes and checksums. It fails on request: it can answer a request with
+another status, cut or hold it, or damage its data. ``images`` has the images of the cloud.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Glance:
         self._add(Fault(method, path, times, status=status, message=message))
 
     def cut(self, method: str, path: str, after: int = 0) -> None:
-        """Break the connection of the next such request when so many bytes of its body have come."""
+        """Break the connection of the next such request after this number of bytes of its body."""
         self._add(Fault(method, path, 1, cut_after=after))
 
     def lose_answer(self, method: str, path: str) -> None:
@@ -96,7 +96,7 @@ class Glance:
         self._add(Fault("PUT", "/file$", 1, damage=True))
 
     def hold(self, method: str, path: str) -> threading.Event:
-        """Let the next such request wait until heal(); the event is set when it has come."""
+        """Let the next such request wait until heal(); the event is set when it has arrived."""
         fault = Fault(method, path, 1, held=threading.Event(), release=threading.Event())
         self._add(fault)
         assert fault.held is not None
@@ -112,7 +112,7 @@ class Glance:
             self._server.holding.clear()
 
     def count(self, method: str, path: str) -> int:
-        """How many such requests were done."""
+        """The number of such requests that were done."""
         return sum(each.startswith(f"{method} ") and bool(re.search(path, each)) for each in self.answered)
 
     def _add(self, fault: Fault) -> None:

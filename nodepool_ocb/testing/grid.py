@@ -1,8 +1,8 @@
 """A world of any size, written straight to ZooKeeper: the start of measurements and of tests with many noderoles.
 
 The noderoles of a node stand in ``lanes`` columns, ``depth`` deep. Each has two parents one level up: the one above it,
-and the one above in the next lane of the next node, so that no node can go ahead alone (unless ``across`` is false).
-All are committed, in a deployment that is PROPOSED: nothing moves before ``start``. With ``active`` all are ACTIVE.
+and the one above in the next lane of the next node. So no node can go ahead alone (unless ``across`` is false). All are
+committed, in a deployment that is PROPOSED: nothing moves before ``start``. With ``active`` all are ACTIVE.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """How many noderoles.
+        """The number of noderoles.
 
         >>> Grid(nodes=200, lanes=5, depth=10).size
         10000
@@ -67,7 +67,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         return self.machines[node][0] if self.machines else f"n{node:05}.bench.example.com"
 
     def paths(self) -> Iterator[str]:
-        """Of every noderole, node by node."""
+        """The path of every noderole, node by node."""
         for node in range(self.nodes):
             yield from (paths.noderole(_role(level, lane), self.fqdn(node)) for level, lane in self._places())
 

@@ -177,7 +177,7 @@ class Farm:
         _signal(self.processes(machine), signal.SIGCONT)
 
     def cut(self, machine: int) -> None:
-        """Every connection ends; runs go on, and new connections are taken."""
+        """Every connection ends; runs continue, and new connections are accepted."""
         if listener := self._machines[machine].pid:
             _signal((pid for pid, parent in _parents().items() if parent == listener), signal.SIGKILL)
 
@@ -231,7 +231,7 @@ class _Machine:
 
     @property
     def pid(self) -> int:
-        """Of the sshd that listens; 0 while there is none."""
+        """The process id of the sshd that listens; 0 while there is none."""
         return self._process.pid if self._process is not None else 0
 
     @property

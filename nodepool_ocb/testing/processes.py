@@ -174,7 +174,7 @@ class DaemonProcess:
         os.kill(self.pid, signal.SIGHUP)
 
     def terminate(self) -> None:
-        """SIGTERM; it goes on until it has drained."""
+        """Send SIGTERM; the daemon continues until it has drained."""
         os.kill(self.pid, signal.SIGTERM)
 
     def wait(self, timeout_seconds: float = 30.0) -> int:

@@ -38,7 +38,7 @@ Fault: TypeAlias = Callable[[CutDaemon], Mend]
 
 
 def duration(seconds: float) -> float:
-    """How long a storm lasts: as the environment says, else so many seconds."""
+    """The seconds that a storm lasts: by the environment, else ``seconds``."""
     return float(os.environ.get(SECONDS, seconds))
 
 

@@ -12,7 +12,7 @@ _RECEIVED: Final = re.compile(r"recved=(\d+),.*sid=")
 
 
 def transactions(server: Server) -> int:
-    """How many transactions it has seen: refused ones, and the beginning and end of sessions, included."""
+    """The number of transactions that it has seen: refused ones, and the beginning and end of sessions, included."""
     found = _ZXID.search(server.ask("srvr"))
     if found is None:
         raise RuntimeError(f"ZooKeeper on {server.hosts} does not say how far it is")
@@ -20,5 +20,5 @@ def transactions(server: Server) -> int:
 
 
 def requests(server: Server) -> int:
-    """How many requests the sessions that are open now have sent, pings included."""
+    """The number of requests that the sessions that are open now have sent, pings included."""
     return sum(int(count) for count in _RECEIVED.findall(server.ask("cons")))

@@ -148,7 +148,7 @@ class Server:
         return "Mode:" in self.ask("srvr")
 
     def ask(self, word: str, timeout_seconds: float = 2.0) -> str:
-        """The answer to a four letter word; empty where there is none."""
+        """The answer to a four letter word; empty if there is none."""
         with (
             contextlib.suppress(OSError),
             socket.create_connection(("127.0.0.1", self.port), timeout_seconds) as conversation,
@@ -169,7 +169,7 @@ class Server:
         os.kill(self.pid, signal.SIGSTOP)
 
     def cont(self) -> None:
-        """Let a frozen server go on."""
+        """Let a frozen server continue."""
         os.kill(self.pid, signal.SIGCONT)
 
     def restart(self) -> None:
