@@ -13,6 +13,7 @@ from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import Change, Claim, Create, Delete, LockOwner, Role, Run, Set
 from nodepool_ocb.operations.records.deleting import RecordDelete
+from nodepool_ocb.operations.records.graph import GraphDraw
 from nodepool_ocb.operations.records.locking import LockList
 from nodepool_ocb.operations.records.reading import RecordList, RecordShow
 from nodepool_ocb.store.client.session import Session, Stats
@@ -121,3 +122,16 @@ def test_a_deletion_goes_on_after_another_writer_raised_the_structure_between_it
     assert len(parts) == 3  # the second is refused
     assert {each.path for each in answer} >= {path, *runs}
     assert world.get(path) is None
+
+
+@pytest.mark.usefixtures("world")
+def test_a_graph_has_the_noderoles_that_are_asked_for(zk_settings: ZooKeeperSettings) -> None:
+    def names(**fields: str) -> set[str]:
+        return {each.name for each in calm(zk_settings).perform(GraphDraw(**fields)).answer.document.nodes}
+
+    every = {f"{role}@{N1}" for role in ("base", "middle", "top")}
+    assert names() == names(around=f"middle@{N1}") == every
+    assert names(selector="role:top") == {f"top@{N1}"}
+    assert names(deployment="system") == set()
+    with pytest.raises(NotFound):
+        names(deployment="nowhere")
