@@ -8,11 +8,12 @@ import pytest
 
 from nodepool_ocb import config
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.records import Create, ImageSettings
 from nodepool_ocb.operations.images.building import ImageBuild
+from nodepool_ocb.operations.images.deleting import ImageDelete
 from nodepool_ocb.operations.images.exporting import ImageExport
 from nodepool_ocb.operations.images.pausing import EndPassed, ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow, UploadList
@@ -175,3 +176,29 @@ def test_a_dry_run_asks_for_no_build(builder: Builder, zk_settings: ZooKeeperSet
     performed = mine.perform(ImageBuild(image="jammy"))
     assert ([row.kind for row in performed.rows], performed.answer.request) == (["build request"], None)
     assert (builder.view().request, mine.heard.notes) == (None, [])
+
+
+def test_a_build_that_comes_after_the_question_stays(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    old, spare = builder.made(BuildState.FAILED), builder.made(BuildState.FAILED)
+    later: list[str] = []
+
+    def meanwhile() -> None:
+        later.append(builder.made())
+        builder.sets(spare, reason="disk full")
+
+    mine = calm(zk_settings)
+    with faster_writer(meanwhile):
+        performed = mine.perform(ImageDelete(image="jammy", force=True))
+    assert sorted(row.name for row in performed.rows) == [f"jammy-{old}", f"jammy-{spare}"]
+    assert builder.build_view(later[0]).record.state is BuildState.READY
+    assert mine.heard.agreed == [f"delete jammy-{old}, jammy-{spare}"]
+
+
+def test_a_build_whose_state_changes_after_the_question_stays(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    other = builder.made(BuildState.FAILED)
+    with (
+        faster_writer(lambda: builder.sets(other, state=BuildState.READY)),
+        pytest.raises(Conflict, match="was failed, and is ready now"),
+    ):
+        calm(zk_settings).perform(ImageDelete(image="jammy", build=other, force=True))
+    assert builder.build_view(other).record.state is BuildState.READY

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
@@ -13,15 +12,10 @@ from nodepool_ocb.cli.images import configured, forgetting, imaging
 from nodepool_ocb.cli.images.exchange import export, import_
 from nodepool_ocb.cli.images.log import log
 from nodepool_ocb.cli.kit import completion, output, session, times
-from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, timeout_option, yes_option
+from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.errors import Conflict
-from nodepool_ocb.images.rules import BuildView, ImageView
-from nodepool_ocb.images.states import BuildEvent, build_after
-from nodepool_ocb.model import paths
-from nodepool_ocb.model.images import BuildState
-from nodepool_ocb.model.records import Change, Check, Set
 from nodepool_ocb.operations.images.building import ImageBuild
+from nodepool_ocb.operations.images.deleting import ImageDelete
 from nodepool_ocb.operations.images.pausing import EndPassed, ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow
 from nodepool_ocb.views import images
@@ -157,7 +151,7 @@ def unpause(name: str, dry_run: bool) -> None:
 # -- deleting --
 
 
-@command.command(writes=True)
+@command.command(operation=ImageDelete)
 @name_argument
 @click.option("--build", "id", shell_complete=completion.builds, help="Only this build; the default is all.")
 @click.option("--force", is_flag=True, help="Also where no ready build is left.")
@@ -169,25 +163,8 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
     Refused without --force where the image would be left without a ready build. A configured image is then built anew.
     A build that is under way is stopped.
     """
-    with session.session() as opened:
-        view = imaging.image_of(imaging.load(opened), name)
-        going = _deletable(view, id, force)
-        if going and not dry_run:
-            confirm(f"delete {', '.join(_going(view, build) for build in going)}", yes)
-        shown = {build.id: images.stands(view, build) for build in going}
-
-        def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
-            view = imaging.image_of(known, name)
-            now = [build for build in _deletable(view, id, force) if build.id in shown]
-            for build in now:
-                if images.stands(view, build) is not shown[build.id]:
-                    was = f"{name}-{build.id} was {shown[build.id]}, and is {images.stands(view, build)} now"
-                    raise Conflict(f"{was}; look at it again")
-            spared = [Check(paths.build(name, build.id), build.version) for build in view.ready() if build not in now]
-            for part in session.parts([_deletion(name, build, opened.now()) for build in now]):
-                yield [*spared[:1], *part]  # what must be left is left, whoever else deletes now
-
-        session.report(imaging.change(opened, decide, dry_run), dry_run)
+    operation = ImageDelete(image=name, build=id, force=force)
+    session.report_performed(perform(operation, dry_run=dry_run, yes=yes))
 
 
 @command.command(writes=True)
@@ -202,28 +179,3 @@ def erase(provider: str, yes: bool, dry_run: bool) -> None:
     """
     with session.session() as opened:
         forgetting.erase(opened, provider, yes=yes, dry_run=dry_run)
-
-
-def _deletable(view: ImageView, id: str | None, force: bool) -> list[BuildView]:
-    """The builds that are to go; raises Conflict, or NotFound."""
-    chosen = list(view.builds) if id is None else [imaging.build_of(view, id)]
-    going = [build for build in chosen if build.record.state is not BuildState.DELETE]
-    ready = view.ready()
-    if not force and ready and all(build in going for build in ready):
-        what = "the only ready build" if len(ready) == 1 else "every ready build"
-        raise Conflict(f"that is {what} of {view.name}: nothing could be launched from it; give --force if you mean it")
-    return going
-
-
-def _going(view: ImageView, build: BuildView) -> str:
-    """A build as a person is asked about it."""
-    under_way = images.stands(view, build) is BuildState.BUILDING
-    count = len(build.uploads)
-    uploads = f" with {count} upload{'s' if count > 1 else ''}" if count else ""
-    return f"{view.name}-{build.id}{uploads}{', which is being built' if under_way else ''}"
-
-
-def _deletion(name: str, build: BuildView, now: float) -> Change:
-    reason = f"{session.me()} asked for its deletion"
-    record = build_after(build.record, BuildEvent.DELETE, now, reason=reason)
-    return Set(paths.build(name, build.id), record, build.version)

@@ -10,8 +10,9 @@ from nodepool_ocb.images.rules import BuildView, ImageView, UploadView
 from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.operations.operation import Note, Steps
+from nodepool_ocb.operations.reads.announcement import Announcement
 from nodepool_ocb.operations.reads.builders import ReadBuilders
-from nodepool_ocb.operations.reads.images import ReadImages
+from nodepool_ocb.operations.reads.images import FoundImages, ReadImages, ReadImagesAtFirst
 
 Images: TypeAlias = Mapping[str, ImageView]
 
@@ -19,9 +20,20 @@ Images: TypeAlias = Mapping[str, ImageView]
 def load() -> Steps[Images]:
     """All images by name; a note names each record that cannot be read. It asks ``ReadImages``."""
     found = yield from ReadImages()
-    for path, reason in found.unread.items():
-        yield Note(f"warning: {path} is left out: {reason}")
+    for warning in _warnings(found):
+        yield Note(warning)
     return found.by_name
+
+
+def load_at_first() -> Steps[Images]:
+    """All images as the first attempt read them. It asks ``ReadImagesAtFirst`` and ``Announcement``."""
+    found = yield from ReadImagesAtFirst()
+    yield from Announcement(tuple(_warnings(found)))
+    return found.by_name
+
+
+def _warnings(found: FoundImages) -> Iterator[str]:
+    return (f"warning: {path} is left out: {reason}" for path, reason in found.unread.items())
 
 
 def builders() -> Steps[dict[str, Daemon]]:

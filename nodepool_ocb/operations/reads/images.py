@@ -36,6 +36,12 @@ class ReadImages(Lookup[FoundImages], frozen=True):
         return FoundImages(images.read(reader.session, images.names(reader.session), unread), unread)
 
 
+class ReadImagesAtFirst(ReadImages, frozen=True):
+    """As ``ReadImages``, one time in a call: the images as they were when agreement was asked for."""
+
+    kept = True
+
+
 class ReadConfiguredPauses(Lookup[Mapping[str, str]], frozen=True):
     """The images that the nodepool.yaml of the performer's host pauses, each with the name of that file.
 

@@ -469,7 +469,9 @@ def test_a_build_that_changes_while_the_question_is_asked_is_not_deleted(
 ) -> None:
     builder.made(BuildState.READY)
     other = builder.made(BuildState.FAILED)
-    monkeypatch.setattr("nodepool_ocb.cli.images.image.confirm", lambda *_: builder.sets(other, state=BuildState.READY))
+    monkeypatch.setattr(
+        "nodepool_ocb.cli.kit.performing.confirm", lambda *_: builder.sets(other, state=BuildState.READY)
+    )
     refused = ocb("image", "delete", "jammy", "--build", other)
     assert refused.exit_code == 4
     assert f"jammy-{other} was failed, and is ready now; look at it again" in refused.stderr
