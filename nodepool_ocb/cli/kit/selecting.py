@@ -120,11 +120,6 @@ def nodes_meant(opened: Session, world: World, selector: str | None) -> frozense
     return _matched(opened, world, selection.MatchNodes(selector))
 
 
-def noderoles_meant(opened: Session, world: World, selector: str | None) -> frozenset[str] | None:
-    """As ``nodes_meant``."""
-    return _matched(opened, world, selection.MatchNoderoles(selector))
-
-
 def _matched(opened: Session, world: World, lookup: Lookup[T]) -> T:
     reader = Reader(performer(), opened, {})
     reader.world = world
