@@ -4,8 +4,8 @@ The end is known for noderoles if all are ACTIVE, if one is gone, or if one cann
 Then it, or an ancestor, is in ERROR, PROPOSED, in a deployment that is PROPOSED, or of a role that refuses its
 deployment. A machine that is not alive may come back: the wait continues.
 
-The end of a rollout is known if it is over, if it is gone, or if it waits for a person to promote a group that pauses.
-A missing annealer decides nothing: one may start.
+The end of a rollout is known if it is over or gone. It is also known if a group pauses and waits for a person to
+promote it. A missing annealer decides nothing: one may start.
 
 A request for a build creates a flag with a new number (its mzxid). A build answers the request if its builder began it
 with this number or a later one. The end is known if such a build is ready, if the newest of them failed, or if none can
