@@ -188,11 +188,11 @@ class Session(Reading):
     # -- time --
 
     def now(self) -> float:
-        """Seconds since the epoch by ZooKeeper's clock, which is the same for all hosts: for every time that is written
-        or compared with one that was. It may step by as much as the clocks of two leaders differ.
+        """Seconds since the epoch by ZooKeeper's clock, which is the same for all hosts. Use it for every time that is
+        stored in ZooKeeper, or compared with a stored one. It may step by as much as the clocks of two leaders differ.
 
-        The first call writes a znode that is there for that (``access.clock``) and waits; raises Unavailable. Where there
-        is no tree yet, or this identity may not write, it is this host's clock until a write tells more.
+        The first call writes the znode of the clock (``access.clock``) and waits; raises Unavailable. If there is no
+        tree yet, or if this identity may not write, it is this host's clock until a later write gives ZooKeeper's time.
         """
         if self._clock.ahead is None:
             self._ask_time()

@@ -268,9 +268,9 @@ class Connection(Beating):
 class Client(KazooClient):  # type: ignore[misc]
     """A KazooClient over ``Connection``.
 
-    ``connected_again`` is called when a connection is up and authenticated, before any request goes out on
-    it; ``connection_gone`` when it ended, before any request is told so. Both on the connection's thread:
-    return at once.
+    ``connected_again`` is called when a connection is up and authenticated, before any request goes out on it.
+    ``connection_gone`` is called when it ended, before any request is told so. Both run on the connection's thread:
+    they must not block.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A deployment has one pointer for each kind (``pointers``). Below it, by ids, are the executions: the record of an
 execution, its *head*, and its parts by their paths below the head. An execution with an empty head was never begun.
-``Versions`` holds the version of each znode that was read; every write names them, so a writer that does not know the
+``Versions`` holds the version of each znode that was read. Every write names them, so a writer that does not know the
 newest state is refused.
 """
 

@@ -56,8 +56,8 @@ def begin(session: Session, wanted: Wanted, me: LockOwner, tell: Callable[[int, 
     """Write a run, bind its noderoles, and let an annealer drive it; gives its id.
 
     ``tell`` gets the number of written changes and about how many there are. Raises Conflict if another run of the
-    deployment is under way or being prepared, if the deployment is PROPOSED, or if a noderole is in TRANSITION. Raises
-    NotFound if a record is gone.
+    deployment is under way or being prepared. Raises Conflict if the deployment is PROPOSED, or if a noderole is in
+    TRANSITION. Raises NotFound if a record is gone.
     """
     deployment, by = wanted.running.deployment, wanted.running.head.by
     path = paths.task_runs(deployment)
