@@ -1,7 +1,7 @@
 """Jig role-provided: the work is a method of the role's own Python class (entry point ``nodepool_ocb.roles``).
 
-It runs in the annealer, not on the machine, and may run twice: it must be idempotent. Python cannot end it from
-outside, so a time-out or a stop gives an answer and leaves the thread to itself; its result is thrown away.
+It runs in the annealer, not on the machine, and may run twice: it must be idempotent. Python cannot end a thread from
+outside. So a time-out or a stop gives an outcome, and the thread continues; its result is thrown away.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ REST_SECONDS: Final = 30.0  # for the rest of the output of a run that has ended
 
 
 class Conversation:
-    """Raises Broken from ``outcome`` when the connection ends first, Nonsense when it is no runner that answers: then the
-    same order is to be given again.
+    """``outcome`` raises Broken if the connection ends first, and Nonsense if the answer is not that of a runner. The
+    caller must then give the same order again.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
-"""Whether a machine is there: it answers a ping, where that is asked for, its connection is opened or used, and it prints a word
-that we send.
+"""Whether a machine answers: to a ping if that is configured, by a connection, and by printing a word that we send.
 
-A shell may say more before that, as a runner's may.
+A shell may print more before that, as a runner's may.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Jig task-sync: makes a directory on the machine equal to a source, by rsync with ``--delete``: files that the source
-lacks are deleted on the machine.
+"""Jig task-sync: makes a directory on the machine equal to a source, by rsync. With ``--delete``, rsync deletes files
+that the source lacks.
 
 A directory of the annealer's host, which is the admin node then, is pushed. The machine itself fetches
 ``rsync://HOST/...``.
