@@ -1,7 +1,7 @@
 """Nodes of an inventory of Ansible, as ``ansible-inventory --list`` prints it. Pure.
 
-A host is a node; ``ansible_host``, ``ansible_port`` and ``ansible_user`` are its address and user; each group that it is in,
-itself or through groups below, is a tag. Its other variables are Ansible's own and are left alone.
+A host is a node; ``ansible_host``, ``ansible_port`` and ``ansible_user`` are its address and user. Each group of the
+host, direct or through groups below, is a tag. Its other variables are Ansible's own and are left alone.
 """
 
 from __future__ import annotations
