@@ -51,9 +51,9 @@ CHEAP = {
 class Server:
     """One ZooKeeper in a folder of its own.
 
-    ``fsync`` off makes tests quicker and measurements untrue. ``settings`` are more lines of zoo.cfg,
-    ``properties`` more ``-D``; with ``tls`` the lines must say everything about certificates, and ``port`` is
-    the TLS port, by default a free one.
+    ``fsync`` off makes tests quicker and measurements untrue. ``settings`` are more lines of zoo.cfg, ``properties``
+    more ``-D``. With ``tls`` the lines must have all settings of certificates. ``port`` is the TLS port then, by
+    default a free one.
     """
 
     def __init__(
