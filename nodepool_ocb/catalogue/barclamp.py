@@ -250,7 +250,7 @@ class _Reader:
         """Look at the roles beside each other and the known ones; leave out the roles that can never be bound."""
         self._misplaced_flags()
         while self._leave_out():
-            pass  # a role that is left out stays as it was before, and that may contradict another
+            pass  # the former version of a left-out role stays, and may contradict another role
         for finding in roles.loose_ends(self._catalogue()):
             lacking = finding.field == "requires" and finding.item in self._left_out
             if finding.role in self.roles and not lacking:

@@ -55,7 +55,7 @@ def _whole(base: Path, parts: list[str]) -> list[str]:
     for name in parts:
         texts.append(_text(base, name))
         if sum(map(len, texts)) > BYTES:
-            break  # find() says so
+            break  # find() raises the error
     return texts
 
 

@@ -93,7 +93,7 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
     (State.ACTIVE, Event.REDEPLOY): State.TODO,
     (State.ERROR, Event.REDEPLOY): State.TODO,
     (State.ACTIVE, Event.REFRESH): State.ACTIVE,
-    (State.TRANSITION, Event.REFRESH): State.TRANSITION,  # only of a check: it is to run again behind it
+    (State.TRANSITION, Event.REFRESH): State.TRANSITION,  # only during a check: the refresh follows it
     (State.ACTIVE, Event.WITHDRAW): State.ACTIVE,  # only with a refresh pending
     (State.ACTIVE, Event.CHECK): State.ACTIVE,  # only with no refresh pending
     (State.TRANSITION, Event.CHECKED): State.ACTIVE,  # only of a check
@@ -294,7 +294,7 @@ class Settling(Generic[P]):
     def __init__(self, now: float) -> None:
         self.records: dict[P, NodeRole] = {}
         self._now = now
-        self._fewer: dict[Any, int] = {}  # how many more parents, or members, are satisfied than the counter says
+        self._fewer: dict[Any, int] = {}  # parents, or members, that are satisfied beyond the counter
         self._counted: dict[P, bool] = {}  # whether the children of a noderole count it as satisfied
 
     def move(self, changed: Mapping[P, NodeRole], also: Iterable[P] = ()) -> dict[P, NodeRole]:

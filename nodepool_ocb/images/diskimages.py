@@ -20,9 +20,9 @@ from nodepool_ocb.model.records import Json
 #: The format of a diskimage if neither it nor a provider names one.
 FORMAT: Final = "qcow2"
 GENERATIONS: Final = 100  # of a diskimage, itself included
-#: Of the keys that a diskimage may have, those that its children do not get.
+#: The keys of a diskimage that its children do not get.
 OWN: Final = frozenset({"name", "parent", "abstract"})
-#: Of its keys, those that say nothing where they are empty.
+#: The keys that have no effect if they are empty.
 SAYING: Final = frozenset({"dib-cmd", "username", "python-path", "shell-type"})
 LONGEST_SECONDS: Final = 315360000.0  # ten years: a longer time is cut to this
 

@@ -57,7 +57,7 @@ class UploadEvent(StrEnum):
     FAIL = "FAIL"  # the provider refused it, or the verification failed
     ABANDON = "ABANDON"  # the lock is free: its builder died while it sent the image
     SPOIL = "SPOIL"  # the file of its build differs from its checksum, or is lost
-    RETIRE = "RETIRE"  # its build goes, newer uploads are ready, its provider is not to have the image, or it failed long ago
+    RETIRE = "RETIRE"  # its build is deleted, newer ones are ready, its provider drops it, or it failed long ago
     DELETE = "DELETE"  # a person asks for its deletion
     IMPORT_READY = "IMPORT_READY"  # a document of Nodepool has it as ready
 

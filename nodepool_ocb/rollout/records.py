@@ -30,7 +30,7 @@ from nodepool_ocb.model.records import Record
 from nodepool_ocb.rollout.strategy import Group, Strategy
 
 PART_BYTES: Final = 200 * 1024  # of nodes, when each is at its largest
-REASON_BYTES: Final = 400  # of any text that says why, as JSON
+REASON_BYTES: Final = 400  # of a reason, as JSON
 ERRORS_KEPT: Final = 128  # of a node
 MARK_BYTES: Final = 8
 OTHER_BYTES: Final = 400  # of a node: keys, numbers, states, and the name of a group, which has at most 63 letters
@@ -40,7 +40,7 @@ class NodeState(StrEnum):
     """How a node fares in a rollout (seed 003; in flight and unknown are ours)."""
 
     NOT_STARTED = "not started"  # no phase of it is passed or under way
-    SENDING = "sending"  # in flight: its noderoles are to be committed, or to be retried
+    SENDING = "sending"  # in flight: its noderoles are being committed, or retried
     SENT = "sent"  # in flight: they have been
     PREPARED = "prepared"  # it has passed a phase, and not the last
     SUCCESS = "success"  # it has passed the last phase
@@ -164,7 +164,7 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     since: Moment = 0.0  # when the state changed last
     started: Moment = 0.0
     by: str | None = None  # the person that started it, or changed its course last
-    reason: str | None = None  # why it stands where it stands
+    reason: str | None = None  # the reason for its state
     attempt: Times = 1  # +1 whenever a person lets it go on: by resume, retry, or accept
     by_person: bool = False  # it was cancelled by a person, not by a failure
     retrying: bool = False  # failed noderoles are being put back, to be sent again
@@ -175,7 +175,7 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     sends: Mapping[str, tuple[str, ...]] = {}  # phase → the roles of the tasks of that run that it sends
     may_fail: tuple[str, ...] = ()  # of these, the roles that may fail
     aside: str | None = None  # author, end and reason of the pause of its deployment
-    aside_since: Moment | None = None  # since when it stands still for that
+    aside_since: Moment | None = None  # the time when that pause began for it
     aside_seconds: Moment = 0.0  # for how long it has stood still before
 
 

@@ -114,7 +114,7 @@ def finish(rollout: Rollout) -> str:
     flawed = any(record.state is GroupState.FAILED for record in rollout.groups.values())
     meant = {
         node for members in rollout.members.values() for node in members
-    }  # those in no group are none of its failures
+    }  # nodes in no group are no failures of it
     flawed = flawed or any(rollout.nodes[node].state is not NodeState.SUCCESS for node in meant)
     critical = any(record.group.critical and failed(record) for record in rollout.groups.values())
     match head.state:

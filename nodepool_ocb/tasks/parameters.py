@@ -23,7 +23,7 @@ _FILE: Final[Mapping[str, Json]] = {
 _SHELL: Final[Mapping[str, Json]] = {"cwd": "/", "timeout": 300, "retries": 2, "interval": 2}
 _UPLOAD: Final[Mapping[str, Json]] = {**_FILE, "timeout": 60, "retries": 3, "interval": 2}
 
-#: Kind → the parameters that it has where a list says nothing else.
+#: Kind → its default parameters.
 DEFAULTS: Final[Mapping[Kind, Mapping[str, Json]]] = MappingProxyType(
     {
         Kind.SHELL: _SHELL,
@@ -37,7 +37,7 @@ DEFAULTS: Final[Mapping[Kind, Mapping[str, Json]]] = MappingProxyType(
     }
 )
 
-#: As documents may write a parameter → as it is called here.
+#: The name of a parameter in documents → its name here.
 OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {"user_owner": "user", "group_owner": "group", "puppet_manifests": "puppet_manifest"}
 )

@@ -21,9 +21,9 @@ VIRTUAL: Final = ""  # the name of the virtual node
 class Bears(StrEnum):
     """Which tolerated failures a barrier lets pass (decision 072)."""
 
-    SOME = "some"  # it stands for one relation: something of it must have succeeded
+    SOME = "some"  # it stands for one relation: a vertex of it must have succeeded
     NONE = "none"  # it joins several relations, each of which bears for itself
-    ALL = "all"  # it only says how many run at once
+    ALL = "all"  # it only limits how many run at once
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     parents: Sequence[Sequence[int]]
     rank: Sequence[int]  # tasks on the longest way below it: of those that may start on a node the highest goes first
     barriers: frozenset[int] = frozenset()  # positions in ``tasks``
-    bears: Mapping[int, Bears] = {}  # of barriers, where a group tolerates failures; SOME where nothing is said
+    bears: Mapping[int, Bears] = {}  # of barriers, if a group tolerates failures; SOME for the others
     skipped: Mapping[int, str] = {}  # vertex → why it is not run; it keeps its place
     parameters: Mapping[int, Mapping[str, Json]] = {}  # vertex → the parameters that differ from those of its task
     roles: Mapping[str, tuple[str, ...]] = {}  # node → the roles that it has in this run, primaries among them

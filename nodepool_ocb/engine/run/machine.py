@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine.run.words import Do, Event, Phase
 
-ASKED: Final = 2  # times, before a machine that does not answer is judged, and a node goes back that this host fails at
+ASKED: Final = 2  # attempts before a silent machine is judged, or a node is given back because of a fault of this host
 FIRST_AGAIN_SECONDS: Final = 0.01  # for an outcome that was refused; doubles
 LONGEST_AGAIN_SECONDS: Final = 5.0
 MOST_DOUBLINGS: Final = 10
@@ -53,7 +53,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
         return min(FIRST_AGAIN_SECONDS * 2.0**doublings, LONGEST_AGAIN_SECONDS)
 
 
-# -- conditions; the docstring of each stands in docs/runs.md --
+# -- conditions; docs/runs.md has the docstring of each --
 
 
 def cancelled(run: RunState) -> bool:

@@ -10,11 +10,11 @@ class Phase(StrEnum):
 
     CLAIMING = "CLAIMING"  # the claim is sent, and not answered
     RUNNING = "RUNNING"  # its jig has the order, or is about to get it
-    CANCELLING = "CANCELLING"  # it is to end: its jig leaves it alone, then the machine ends it
+    CANCELLING = "CANCELLING"  # it must end: its jig lets go of it, then the machine ends it
     REPORTING = "REPORTING"  # its outcome is known, and sent to be written
     WAITING = "WAITING"  # its outcome is known, and cannot be written now
     RELEASING = "RELEASING"  # the node is being given back; a run that was begun goes on
-    OVER = "OVER"  # nothing of it is held any more
+    OVER = "OVER"  # the annealer holds nothing of it any more
 
 
 class Event(StrEnum):
@@ -38,7 +38,7 @@ class Event(StrEnum):
     TOO_LARGE = "TOO_LARGE"  # the outcome is more than one transaction may hold
     UNWRITABLE = "UNWRITABLE"  # the outcome has a value that no record may hold
     WALL_CHANGED = "WALL_CHANGED"  # the outcome was refused: another client wrote the noderole's attributes meanwhile
-    READ = "READ"  # those are read, and the outcome goes on top of them
+    READ = "READ"  # the present records were read; the outcome is applied to them
     DUE = "DUE"  # the timer to write the outcome again is due
     RELEASED = "RELEASED"  # any answer to the transaction that gives the node back
     DRAINED = "DRAINED"  # the annealer ends, and its time to wait for runs is over

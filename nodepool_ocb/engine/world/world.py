@@ -61,7 +61,7 @@ class World:
         self._kept: dict[type[Record], dict[Any, Stored[Any]]] = {}
         self.roles: dict[str, Stored[Role]] = self.of(Role)
         self.deployments: dict[str, Stored[Deployment]] = self.of(Deployment)
-        self.paused: dict[str, Aside] = {}  # the pauses that stand in deployments, those that are over included
+        self.paused: dict[str, Aside] = {}  # the pauses in the records of deployments, with those that are over
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = self.of(DeploymentRole)
         self.nodes: dict[str, NodeView] = {}
         self.places: _Places | None = None  # None until a caller sets it

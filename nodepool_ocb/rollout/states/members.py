@@ -23,8 +23,8 @@ class MemberEvent(StrEnum):
     TIME_OUT = "TIME_OUT"  # its group ran out of time while it was in flight
     RECALL = "RECALL"  # it was taken back before its first phase was done
     RECALL_PREPARED = "RECALL_PREPARED"  # it was taken back before a later phase was done
-    RETRY = "RETRY"  # it is to be sent again, and has passed no phase
-    RETRY_PREPARED = "RETRY_PREPARED"  # it is to be sent again, and has passed a phase
+    RETRY = "RETRY"  # it will be sent again, and has passed no phase
+    RETRY_PREPARED = "RETRY_PREPARED"  # it will be sent again, and has passed a phase
 
 
 MEMBERS: Final = StateMachine(

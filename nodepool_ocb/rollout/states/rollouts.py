@@ -15,8 +15,8 @@ class RolloutEvent(StrEnum):
     """The events of a rollout."""
 
     BEGIN = "BEGIN"  # a person starts it
-    STOP = "STOP"  # a critical group failed, and no further group is to begin
-    GIVE_UP = "GIVE_UP"  # a critical group failed, and the rollout is to be cancelled
+    STOP = "STOP"  # a critical group failed: no further group begins
+    GIVE_UP = "GIVE_UP"  # a critical group failed: the rollout is cancelled
     TRIP = "TRIP"  # more nodes failed than the breaker allows
     CANCEL = "CANCEL"  # a person cancels it
     SUCCEED = "SUCCEED"  # every group is over, and no critical group failed

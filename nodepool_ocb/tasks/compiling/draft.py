@@ -29,7 +29,7 @@ class Draft:
         self.node_of = array("l")
         self.parents: list[list[int]] = []
         self.barriers: set[int] = set()  # positions in names
-        self.bears: dict[int, Bears] = {}  # the same positions, where it is not SOME
+        self.bears: dict[int, Bears] = {}  # of barriers, by position; SOME is left out
         self.tolerant = tolerant
         self._taken = set(names)
 

@@ -76,7 +76,7 @@ class _Groups:
         self._ended = self._below({anchor.leave: 1 << bit for bit, (_, anchor) in enumerate(found)})
         self._starting = self._above({anchor.enter: 1 << bit for bit, (_, anchor) in enumerate(found)})
         self.groups: list[Group] = []
-        self.inside: list[list[int]] = []  # of each group the vertices that are of it, once ``members`` was called
+        self.inside: list[list[int]] = []  # the vertices of each group; filled by ``members``
         free = 0
         for bit, (number, anchor) in enumerate(found):
             task = placement.tasks[number]

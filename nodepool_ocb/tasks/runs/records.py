@@ -65,7 +65,7 @@ class TaskRun(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     started: Moment = 0.0
     ended: Moment | None = None
     by: str | None = None  # the person that began it
-    reason: str | None = None  # why it stands so, in one sentence
+    reason: str | None = None  # the reason for its state, in one sentence
     vertices: Count = 0  # instances that are to run; no barriers
     skipped: Count = 0
     nodes: Count = 0
@@ -75,8 +75,8 @@ class TaskRun(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     stopped_by: str | None = None
     noop: bool = False
     held: bool = False  # a rollout commits its tasks
-    rollout: Id | None = None  # the one that does; None: it has not begun
-    again: str | None = None  # of a retry: the id of the run that it goes on with
+    rollout: Id | None = None  # the rollout that sends it; None: that has not begun
+    again: str | None = None  # of a retry: the id of the run that it continues
     what: str | None = None  # the selection, in words
     tolerances: tuple[Tolerance, ...] = ()
     patience_seconds: Moment = 900.0  # without an answer from a node; then its dependants are not run

@@ -197,7 +197,7 @@ class Look:
                 case State.TODO if vertex.node.name not in failed:
                     return True
                 case State.BLOCKED if not vertex.waiting:
-                    return True  # it is to be settled
+                    return True  # a transaction must still settle it
         return False
 
     def causes(self) -> dict[int, str]:
