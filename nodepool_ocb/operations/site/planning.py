@@ -75,7 +75,7 @@ def _warnings(world: World, steps: Sequence[Step]) -> Steps[None]:
     for step in steps:
         if (step.change, step.kind) == ("propose", "deployment"):
             effect = "what it has sent waits until the deployment is committed"
-            yield from reservations.warnings(world, step.name, effect)
+            yield from reservations.warn(world, step.name, effect)
 
 
 def _refuse_more(steps: Sequence[Step], shown: Collection[Step], transactions: int) -> None:
