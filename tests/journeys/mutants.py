@@ -182,14 +182,14 @@ def without_the_jig_of_the_order() -> None:
 
 def without_unknown() -> None:
     """What this host fails at has failed."""
-    stored = running.Running._stored
+    stored = running.JigRunner._stored
 
-    def known(self: running.Running, answer: Answer, mask: Mask) -> Answer:
+    def known(self: running.JigRunner, answer: Answer, mask: Mask) -> Answer:
         if answer.event is Event.FAULT:
             answer = replace(answer, event=Event.ENDED, outcome=Failed(answer.reason))
         return stored(self, answer, mask)
 
-    running.Running._stored = known  # type: ignore[method-assign]
+    running.JigRunner._stored = known  # type: ignore[method-assign]
 
 
 def without_doubt() -> None:
