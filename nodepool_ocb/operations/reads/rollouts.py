@@ -46,7 +46,8 @@ class ReadRolloutVersions(Lookup["tuple[Rollout, Versions] | None"], frozen=True
 class ReadDirectedChanges(Lookup[list[Change]], frozen=True):
     """The transaction that takes a rollout from ``before`` to ``after``, as a person asks.
 
-    If the rollout goes on, so does its run of tasks: this waits for the end of that run, and then writes its noderoles.
+    If the rollout goes on, so does its run of tasks: this waits for the end of that run, and then writes its noderoles,
+    except in a dry run.
     Raises Conflict while another rollout or run has to do with the same nodes.
     """
 
@@ -68,7 +69,10 @@ class ReadDirectedChanges(Lookup[list[Change]], frozen=True):
         changes = rollouts.steered(deployment, self.identity, self.before, self.after, self.versions, self.now)
         if not (self.before.over and not self.after.over):
             return changes
-        joined = rolled.alone(opened, deployment) if run is None else rolled.reopened(opened, deployment, run)
+        if run is None:
+            joined = rolled.alone(opened, deployment)
+        else:
+            joined = rolled.reopened(opened, deployment, run, dry_run=reader.performer.call.dry_run)
         return [*changes, *joined, *lines.entered(opened, deployment)]
 
 

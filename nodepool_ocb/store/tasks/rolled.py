@@ -74,10 +74,11 @@ def joined(session: Session, deployment: str, identity: str, rollout: str) -> li
     return _written(session, deployment, znode, replace(head, rollout=rollout))
 
 
-def reopened(session: Session, deployment: str, identity: str) -> list[Change]:
+def reopened(session: Session, deployment: str, identity: str, *, dry_run: bool = False) -> list[Change]:
     """The changes that let a run resume with its rollout; noderoles that did not run wait again as in the beginning.
 
-    Raises Conflict if the run does not end, or is not the newest any more; NotFound if it is gone.
+    The changes of the noderoles are written here, except in a dry run. Raises Conflict if the run does not end, or is not
+    the newest any more; NotFound if it is gone.
     """
     _await_end(session, deployment, identity)
     known, version = runs.pointer(session, deployment)
@@ -91,7 +92,8 @@ def reopened(session: Session, deployment: str, identity: str) -> list[Change]:
     if found is None:
         raise NotFound(f"tasks run {deployment}/{identity} is gone; begin another rollout: nodepool-ocb rollout start")
     session.sync()
-    for changes in limits.parts([list(each) for each in waiting_again(load_world(session), found[0])]):
+    waiting = [] if dry_run else list(waiting_again(load_world(session), found[0]))
+    for changes in limits.parts(waiting):
         session.commit([Check(paths.task_runs(deployment), version), *changes])
     znode, head = _read(session, deployment, identity)
     fresh = new_task_run(TaskRunEvent.BEGIN, virtual=head.virtual)

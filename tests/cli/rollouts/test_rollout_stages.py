@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import DaemonProcess
 from tests.fixtures.commands import Ocb
 from tests.fixtures.labs import lab
@@ -127,8 +129,15 @@ def test_each_group_goes_through_the_stages_before_the_next_begins(ocb: Ocb, ask
     assert reasons(history)["report@n2"] == "no phase of the rollout sends it"
 
 
+def versions(session: Session) -> dict[str, int]:
+    """The zxid of the last write of each noderole and each record of the run of tasks."""
+    noderoles = [paths.noderole(vertex.role, vertex.node.name) for vertex in load_world(session).vertices()]
+    wanted = [*noderoles, paths.task_runs("lab"), paths.task_run("lab", "0000000000")]
+    return {znode.path: znode.mzxid for znode in session.get_many(wanted) if znode is not None}
+
+
 def test_a_canary_that_fails_keeps_the_next_group_from_anything_and_a_retry_goes_on(
-    ocb: Ocb, ask: Ask, place: Path
+    ocb: Ocb, ask: Ask, place: Path, zk_session: Session
 ) -> None:
     (place / "broken-site-1").touch()
     answer = ocb(*start(place, *WAIT))
@@ -141,6 +150,9 @@ def test_a_canary_that_fails_keeps_the_next_group_from_anything_and_a_retry_goes
     assert reasons(history)["prep@n2"] == "rollout lab/0000000000 did not send it"
     assert reasons(history)["after@n1"] == "lab.site@n1.example.com failed"
     (place / "broken-site-1").unlink()
+    before = versions(zk_session)
+    assert ocb("rollout", "retry", "lab", "--dry-run").exit_code == 10
+    assert versions(zk_session) == before, "a dry run writes nothing, of the run of tasks neither"
     assert ocb("rollout", "retry", "lab").exit_code == 0
     answer = ocb("rollout", "wait", "lab", "--timeout", "60")
     assert answer.exit_code == 0, answer.output
