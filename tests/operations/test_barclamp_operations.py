@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,13 +9,12 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.barclamps import importing
 from nodepool_ocb.operations.barclamps.importing import BarclampImport
-from nodepool_ocb.store.client.session import Session, Stats
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
+from tests.fixtures.lossy_proxy import lost_answer
 from tests.operations.performing import InterruptedPerformer, calm
 
 ODD = "- {name: odd, jig: noop, flags: [strange]}\n"
@@ -73,20 +70,9 @@ def test_a_lost_answer_in_the_middle_of_an_import_loses_and_repeats_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("nodepool_ocb.model.limits.MOST_CHANGES", 3)
-    real, met = Session.commit, list[int]()
     names = [f"role{number}" for number in range(6)]
     operation = barclamp(tmp_path, "mine", "".join(f"- {{name: {name}, jig: noop}}\n" for name in names))
-    with Proxy(zookeeper.port) as proxy:
-
-        def commit(session: Session, changes: Sequence[Change]) -> Stats:
-            if str(proxy.port) in session.hosts:
-                met.append(len(changes))
-                if len(met) == 2:
-                    swallowed = proxy.drop_answers()
-                    threading.Thread(target=lambda: (swallowed.wait(10), proxy.heal())).start()
-            return real(session, changes)
-
-        monkeypatch.setattr(Session, "commit", commit)
+    with lost_answer(zookeeper, at=2) as (proxy, met):
         done = calm(replace(zk_settings, hosts=proxy.hosts + chroot)).perform(operation)
     assert (len(met) > 2, sorted(row.name for row in done.rows)) == (True, names)
     assert {*names} <= load_world(world).roles.keys()

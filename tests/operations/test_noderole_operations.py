@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 import pytest
@@ -25,8 +24,8 @@ from nodepool_ocb.operations.nodes.binding import NodeBind
 from nodepool_ocb.operations.nodes.creating import NodeCreate
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
+from tests.fixtures.lossy_proxy import lost_answer
 from tests.operations.performing import InterruptedPerformer, calm, faster_writer
 
 N1, N2 = "n1.example.com", "n2.example.com"
@@ -192,23 +191,13 @@ def test_everything_is_paused_though_another_person_changes_the_deployment(
 
 
 def test_a_deletion_with_a_lost_answer_has_deleted_and_says_so(
-    world: Session, zookeeper: Server, zk_settings: ZooKeeperSettings, chroot: str, monkeypatch: pytest.MonkeyPatch
+    world: Session, zookeeper: Server, zk_settings: ZooKeeperSettings, chroot: str
 ) -> None:
     calm(zk_settings).perform(DeploymentCreate(name="spare"))
-    real, met = Session.commit, list[int]()
-    with Proxy(zookeeper.port) as proxy:
-
-        def commit(session: Session, changes: Sequence[Change]) -> Stats:
-            if str(proxy.port) in session.hosts and not met:
-                met.append(1)
-                swallowed = proxy.drop_answers()
-                threading.Thread(target=lambda: (swallowed.wait(10), proxy.heal())).start()
-            return real(session, changes)
-
-        monkeypatch.setattr(Session, "commit", commit)
+    with lost_answer(zookeeper) as (proxy, met):
         mine = calm(replace(zk_settings, hosts=proxy.hosts + chroot))
         done = mine.perform(DeploymentDelete(name="spare"))
-    assert (met, [row.name for row in done.rows if row.kind == "deployment"]) == ([1], ["spare"])
+    assert (len(met), [row.name for row in done.rows if row.kind == "deployment"]) == (1, ["spare"])
     assert "spare" not in load_world(world).deployments
 
 

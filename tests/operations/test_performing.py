@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,8 +26,8 @@ from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.store import journal
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
+from tests.fixtures.lossy_proxy import lost_answer
 from tests.operations.performing import InterruptedPerformer, calm
 
 N1, N2 = "n1.example.com", "n2.example.com"
@@ -153,23 +152,13 @@ def test_a_refused_agreement_changes_nothing(zk_session: Session, zk_settings: Z
 
 
 def test_a_transaction_with_a_lost_answer_is_written_and_noted_one_time(
-    world: Session, zookeeper: Server, zk_settings: ZooKeeperSettings, chroot: str, monkeypatch: pytest.MonkeyPatch
+    world: Session, zookeeper: Server, zk_settings: ZooKeeperSettings, chroot: str
 ) -> None:
-    real, met = Session.commit, list[int]()
     before = len(entries(world))
-    with Proxy(zookeeper.port) as proxy:
-
-        def commit(session: Session, changes: Sequence[Change]) -> Stats:
-            if str(proxy.port) in session.hosts and not met:
-                met.append(1)
-                swallowed = proxy.drop_answers()
-                threading.Thread(target=lambda: (swallowed.wait(10), proxy.heal())).start()
-            return real(session, changes)
-
-        monkeypatch.setattr(Session, "commit", commit)
+    with lost_answer(zookeeper) as (proxy, met):
         mine = calm(replace(zk_settings, hosts=proxy.hosts + chroot))
         done = mine.perform(NodeCreate(name=N2, node=Node()))
-    assert (met, [row.name for row in done.rows if row.kind == "node"]) == ([1], [N2])
+    assert (len(met), [row.name for row in done.rows if row.kind == "node"]) == (1, [N2])
     assert [each.subjects[0] for each in entries(world)[before:]] == [N2]
 
 

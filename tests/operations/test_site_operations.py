@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,17 +10,17 @@ from msgspec.structs import replace
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.errors import Conflict, Invalid
-from nodepool_ocb.model.records import Change, Node
+from nodepool_ocb.model.records import Node
 from nodepool_ocb.operations.nodes.changing import NodeMove, NodeSet
 from nodepool_ocb.operations.nodes.creating import NodeCreate
 from nodepool_ocb.operations.site import documents as sites
 from nodepool_ocb.operations.site.applying import ApplySite, NodeImport
 from nodepool_ocb.operations.site.exporting import ExportSite
 from nodepool_ocb.site.wanted import Wanted
-from nodepool_ocb.store.client.session import Session, Stats
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
+from tests.fixtures.lossy_proxy import lost_answer
 from tests.operations.performing import InterruptedPerformer, calm
 
 N1, N2, N3 = "n1.example.com", "n2.example.com", "n3.example.com"
@@ -112,18 +110,7 @@ def test_a_lost_answer_in_the_middle_of_a_plan_loses_and_repeats_nothing(
     world: Session, zookeeper: Server, zk_settings: ZooKeeperSettings, chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nodepool_ocb.model.limits.MOST_CHANGES", 6)
-    real, met = Session.commit, list[int]()
-    with Proxy(zookeeper.port) as proxy:
-
-        def commit(session: Session, changes: Sequence[Change]) -> Stats:
-            if str(proxy.port) in session.hosts:
-                met.append(len(changes))
-                if len(met) == 2:
-                    swallowed = proxy.drop_answers()
-                    threading.Thread(target=lambda: (swallowed.wait(10), proxy.heal())).start()
-            return real(session, changes)
-
-        monkeypatch.setattr(Session, "commit", commit)
+    with lost_answer(zookeeper, at=2) as (proxy, met):
         table = "fqdn\n" + "".join(f"web{number}.example.com\n" for number in range(6))
         mine = calm(replace(zk_settings, hosts=proxy.hosts + chroot))
         done = mine.perform(NodeImport(wanted=sites.nodes(table, "nodes.csv", None, {})))
