@@ -30,6 +30,13 @@ def proxy(breakable: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
+def other(zk_settings: ZooKeeperSettings) -> Iterator[Session]:
+    """Another process's session on the same tree."""
+    with Session(zk_settings) as session:
+        yield session
+
+
+@pytest.fixture
 def connect(chroot: str) -> Iterator[Connect]:
     """``connect(server or proxy, seconds, **callbacks)``: a started session below this test's chroot."""
     sessions: list[Session] = []

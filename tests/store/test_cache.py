@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -43,13 +42,6 @@ class Counted(Cache):
     def __init__(self, session: Session) -> None:
         self.woken = threading.Semaphore(0)
         super().__init__(session, World(), self.woken.release)
-
-
-@pytest.fixture
-def other(zk_settings: ZooKeeperSettings) -> Iterator[Session]:
-    """Another process's session on the same tree."""
-    with Session(zk_settings) as session:
-        yield session
 
 
 def machine(fqdn: str, *roles: str, state: State = State.TODO, parents: tuple[str, ...] = ()) -> list[Change]:

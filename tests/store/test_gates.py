@@ -59,13 +59,6 @@ class Deaf(Cache):
 
 
 @pytest.fixture
-def other(zk_settings: ZooKeeperSettings) -> Iterator[Session]:
-    """Another process's session on the same tree."""
-    with Session(zk_settings) as session:
-        yield session
-
-
-@pytest.fixture
 def cluster(zk_session: Session) -> Session:
     """Two ACTIVE members, and a child that may start."""
     made: list[Change] = [

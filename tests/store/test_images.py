@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,13 +36,6 @@ READY = BuildState.READY
 def session(zk_session: Session) -> Session:
     zk_session.ensure(paths.IMAGES)
     return zk_session
-
-
-@pytest.fixture
-def other(zk_settings: ZooKeeperSettings) -> Iterator[Session]:
-    """Another process's session on the same tree."""
-    with Session(zk_settings) as another:
-        yield another
 
 
 def build_record(state: BuildState = READY, **fields: Any) -> Build:

@@ -16,11 +16,11 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.driven.pointers import ATTEMPTS
 from nodepool_ocb.store.tasks import rolled, runs
-from nodepool_ocb.store.tasks.runs import Versions
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.history import Row
-from nodepool_ocb.tasks.runs.records import Outcome, Running, RunState, Table, TaskRun
+from nodepool_ocb.tasks.runs.records import Outcome, RunState, Table, TaskRun
 from tests.annealer.tasks.task_staging import LAB, begin, build, fqdn
+from tests.store.tasks.first_run import RUN, point, read, write
 from tests.store.test_rollouts import rollout
 
 NODES = {"n1": ["a"]}
@@ -29,7 +29,6 @@ TASKS = """
 - {id: two, type: shell, role: [a], requires: [one], parameters: {cmd: x}}
 - {id: off, type: skipped, role: [a]}
 """
-RUN = "0000000000"
 
 
 @pytest.fixture
@@ -38,24 +37,6 @@ def session(zk_session: Session) -> Session:
     build(zk_session, NODES)
     assert begin(zk_session, TASKS, NODES) == RUN
     return zk_session
-
-
-def read(session: Session) -> tuple[Running, Versions]:
-    found = runs.read(session, LAB, RUN)
-    assert found is not None
-    return found
-
-
-def write(session: Session, **more: object) -> None:
-    """Change the head of the run."""
-    running, versions = read(session)
-    session.commit([Set(paths.task_run(LAB, RUN), replace(running.head, **more), versions.head)])
-
-
-def point(session: Session, **more: object) -> None:
-    """Change the pointer of the deployment."""
-    known, version = runs.pointer(session, LAB)
-    session.commit([Set(paths.task_runs(LAB), replace(known, **more), version)])
 
 
 @pytest.mark.parametrize(("word", "identity"), [(None, RUN), ("0", RUN), ("12", "0000000012"), (RUN, RUN)])

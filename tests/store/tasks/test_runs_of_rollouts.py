@@ -16,11 +16,11 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.tasks import beginning, rolled, runs
-from nodepool_ocb.store.tasks.runs import Versions
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs.records import Running, RunState
+from nodepool_ocb.tasks.runs.records import RunState
 from tests.annealer.tasks.task_staging import LAB, begin, build, fqdn, me
 from tests.store import test_rollouts
+from tests.store.tasks.first_run import RUN, point, read, write
 from tests.store.test_rollouts import rollout
 
 NODES = {"n1": ["a"]}
@@ -29,7 +29,6 @@ TASKS = """
 - {id: two, type: shell, role: [a], requires: [one], parameters: {cmd: x}}
 - {id: three, type: shell, role: [a], requires: [two], parameters: {cmd: x}}
 """
-RUN = "0000000000"
 ROLLOUT = "0000000000"
 
 
@@ -45,22 +44,6 @@ def run(session: Session) -> str:
     identity = begin(session, TASKS, NODES)
     write(session, held=True)
     return identity
-
-
-def read(session: Session) -> tuple[Running, Versions]:
-    found = runs.read(session, LAB, RUN)
-    assert found is not None
-    return found
-
-
-def write(session: Session, **more: object) -> None:
-    running, versions = read(session)
-    session.commit([Set(paths.task_run(LAB, RUN), replace(running.head, **more), versions.head)])
-
-
-def point(session: Session, **more: object) -> None:
-    known, version = runs.pointer(session, LAB)
-    session.commit([Set(paths.task_runs(LAB), replace(known, **more), version)])
 
 
 def ended(session: Session, **more: object) -> None:

@@ -1,0 +1,33 @@
+"""The first run of tasks of a deployment, its head and its pointer, as tests change them by hand."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Set
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.tasks import runs
+from nodepool_ocb.store.tasks.runs import Versions
+from nodepool_ocb.tasks.runs.records import Running
+from tests.annealer.tasks.task_staging import LAB
+
+RUN = "0000000000"
+
+
+def read(session: Session) -> tuple[Running, Versions]:
+    found = runs.read(session, LAB, RUN)
+    assert found is not None
+    return found
+
+
+def write(session: Session, **more: object) -> None:
+    """Change the head of the run."""
+    running, versions = read(session)
+    session.commit([Set(paths.task_run(LAB, RUN), replace(running.head, **more), versions.head)])
+
+
+def point(session: Session, **more: object) -> None:
+    """Change the pointer of the deployment."""
+    known, version = runs.pointer(session, LAB)
+    session.commit([Set(paths.task_runs(LAB), replace(known, **more), version)])
