@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import (
     Change,
-    Create,
     Daemon,
     Deployment,
     LockOwner,
@@ -34,7 +32,7 @@ from nodepool_ocb_annealer.driving import drivers as driving
 from nodepool_ocb_annealer.driving.drivers import Drivers
 from nodepool_ocb_annealer.driving.work import Move
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
-from tests.annealer.test_drivers import ID, LAB, ME, POINTER, Annealer, Execution, Executions
+from tests.annealer.driving.staged_work import ID, LAB, ME, POINTER, Annealer, Execution, Executions
 from tests.engine.worlds import put, world
 
 TIMER = Timer(TimerKind.ROLLOUT, LAB)
@@ -46,8 +44,7 @@ NOW = 1000.0  # of the clock that stands still
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time stands still: no wait depends on the load of the machine."""
-    for module in (driving,):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: NOW, time=time.time))
+    monkeypatch.setattr(driving, "time", SimpleNamespace(monotonic=lambda: NOW, time=time.time))
 
 
 class Work(Executions):
@@ -129,14 +126,6 @@ class Desk(Annealer):
     def point(self, **fields: Any) -> None:
         known, version = pointers.read(self.session, POINTER, RolloutPointer)
         self.session.commit([Set(POINTER, replace(known, **fields), version)])
-
-
-@pytest.fixture
-def session(zk_settings: ZooKeeperSettings, zk_session: Session) -> Iterator[Session]:
-    zk_session.ensure(paths.ROLLOUTS)
-    zk_session.commit([Create(POINTER, RolloutPointer(newest=ID, over=False)), Create(f"{POINTER}/{ID}")])
-    with Session(zk_settings) as session:
-        yield session
 
 
 @pytest.fixture
