@@ -18,7 +18,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.records import Append, Daemon
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb_annealer.annealer import Annealer
+from tests.fixtures.annealers import ThreadedAnnealer
 
 
 class Got(msgspec.Struct):
@@ -90,24 +90,13 @@ class Receiver:
         self._thread.join()
 
 
-class Poster:
-    """An annealer in this process, with turns on a thread; it knows no machines."""
+class Poster(ThreadedAnnealer):
+    """An annealer in this process; it knows no machines."""
 
     def __init__(self, zookeeper: ZooKeeperSettings, identity: str, webhook: WebhookSettings | None) -> None:
         self.settings = AnnealerSettings(sweep_seconds=3600.0, steal_delay_seconds=0.02, log_dir=None, webhook=webhook)
-        self.session = Session(
-            zookeeper, on_lost=lambda: self.annealer.lost(), on_connected=lambda: self.annealer.turns.wake.set()
-        )
         record = Daemon(host=socket.gethostname(), pid=1, version="1", started=0.0)
-        self.annealer = Annealer(self.session, self.settings, {}, None, identity, record)
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._turns)
-
-    def _turns(self) -> None:
-        turns = self.annealer.turns
-        while not self._end.is_set():
-            turns.wake.clear()
-            turns.wake.wait(turns.turn())
+        super().__init__(zookeeper, self.settings, {}, None, identity, record)
 
     def configure(self, webhook: WebhookSettings | None) -> None:
         """As a reload does."""
@@ -133,24 +122,6 @@ class Poster:
     def sends(self) -> bool:
         """Whether it has the lock."""
         return self.annealer.posting._lock is not None
-
-    def __enter__(self) -> Self:
-        self.session.start()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.die()
-
-    def die(self) -> None:
-        """Its session ends, whatever it does."""
-        self._end.set()
-        self.annealer.turns.wake.set()
-        self._thread.join(20.0)
-        self.annealer.close()
-        self.session.close()
 
 
 def write(session: Session, count: int = 1, **fields: Any) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -18,8 +16,8 @@ from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.ssh.probe import Alive, Prober, Unreachable
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.secrecy.opening import Secrets
-from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_annealer.annealer import Annealer
+from tests.fixtures.annealers import ThreadedAnnealer
 
 
 class StagedProber(Prober):
@@ -36,8 +34,8 @@ class StagedProber(Prober):
         return None
 
 
-class StagedAnnealer:
-    """Its turns are on a thread from ``with`` on."""
+class StagedAnnealer(ThreadedAnnealer):
+    """It has jig test, and asks a ``StagedProber`` for machines."""
 
     def __init__(self, zookeeper: ZooKeeperSettings, identity: str, folder: Path, **settings: Any) -> None:
         own = {
@@ -45,42 +43,12 @@ class StagedAnnealer:
             "log_dir": str(folder / identity), **settings,
         }  # fmt: skip
         self.settings = msgspec.convert({"annealer": own}, config.Settings)
-        self.session = Session(
-            zookeeper, on_lost=lambda: self.annealer.lost(), on_connected=lambda: self.annealer.turns.wake.set()
-        )
         self.prober = StagedProber()
         jigs, _ = installed(self.settings)
         record = of_this_process(jigs=tuple(sorted(jigs)), slots=10, code=code.installed())
-        self.annealer = Annealer(
-            self.session, self.settings.annealer, jigs, self.prober, identity, record, Secrets(self.settings.secrets)
-        )
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._turns)
-
-    def _turns(self) -> None:
-        turns = self.annealer.turns
-        while not self._end.is_set():
-            turns.wake.clear()
-            turns.wake.wait(turns.turn())
+        secrets = Secrets(self.settings.secrets)
+        super().__init__(zookeeper, self.settings.annealer, jigs, self.prober, identity, record, secrets)
 
     def have(self, call: Callable[[Annealer], object]) -> None:
         """Have it made on the turn thread."""
         self.annealer.context.post(lambda: call(self.annealer) and None)
-
-    def __enter__(self) -> Self:
-        self.session.start()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.die()
-
-    def die(self) -> None:
-        """Its session ends, whatever it does."""
-        self._end.set()
-        self.annealer.turns.wake.set()
-        self._thread.join(20.0)
-        self.annealer.close()
-        self.session.close()
