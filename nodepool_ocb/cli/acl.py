@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb.cli.kit import journal, output, session
+from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Denied
 from nodepool_ocb.views.cluster import RightsRow
@@ -49,7 +50,7 @@ def init(dry_run: bool) -> None:
         changed = list(walk.mended())
         _tell(changed)
         if changed:
-            journal.done(opened, "change", "rights", [each.path for each in changed])
+            performer().journal.done(opened, "change", "rights", [each.path for each in changed])
         _refuse_unseen(walk)
         clusters.parents(opened)
     output.say(f"{counted(len(changed), 'znode has', 'znodes have')} other rights now" if changed else "nothing to do")

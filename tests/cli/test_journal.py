@@ -16,8 +16,8 @@ import click
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.kit.journal import done, me, note, noted
 from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.kit.performing import me, performer
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Stale, Unavailable
@@ -161,9 +161,9 @@ def test_what_is_done_elsewhere_than_in_a_transaction_is_noted_once(
     before = len(entries(world))
     with (
         click.Context(click.Command("acl"), info_name="acl", parent=click.Context(cli, info_name="ocb")),
-        Journaled(zk_settings, note, noted=noted) as session,
+        Journaled(zk_settings, performer().journal.entry, noted=performer().journal.written) as session,
     ):
-        done(session, "change", "rights", ["/ocb"])
+        performer().journal.done(session, "change", "rights", ["/ocb"])
     assert [(each.verb, each.subjects) for each in entries(world)[before:]] == [("acl", ("/ocb",))]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from nodepool_ocb.cli.kit import journal
+from nodepool_ocb.cli.kit.performing import me
 from nodepool_ocb.model.records import Json
 
 OPTION = "-oProxyCommand=x"
@@ -43,4 +43,4 @@ def test_under_sudo_the_user_who_called_it_is_noted(
         monkeypatch.delenv("SUDO_USER", raising=False)
     else:
         monkeypatch.setenv("SUDO_USER", caller)
-    assert journal.me() == noted
+    assert me() == noted

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nodepool_ocb.cli.kit import output, session
-from nodepool_ocb.cli.kit.follow import Following
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build
 from nodepool_ocb.model.records import Change, Daemon
+from nodepool_ocb.operations.following import Following
 from nodepool_ocb.operations.images.finding import Images as Images
 from nodepool_ocb.operations.images.finding import build_of as build_of
 from nodepool_ocb.operations.images.finding import called as called
@@ -81,7 +82,7 @@ def followed(deadline: float | None, tick_seconds: float | None = None) -> Itera
         made.append(_Source(opened, wake))
         return made[0]
 
-    for _ in Following(deadline).changes(make, tick_seconds):
+    for _ in Following(performer(), deadline).changes(make, tick_seconds):
         yield made[0].opened, made[0].cache.images
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nodepool_ocb.cli.images import imaging
-from nodepool_ocb.cli.kit import journal, output, session
+from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import confirm
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.operations.names import unknown
@@ -52,12 +53,12 @@ def delete(opened: Session, provider: str, external_id: str, cluster: str | None
         raise Conflict(f"an attempt to send {external_id} may still be going on; builders delete it when that is over")
     name = f"{external_id} at {provider}"
     if dry_run:
-        session.report_rows(journal.named("delete", "leak", [name]), dry_run)
+        session.report_rows(performer().journal.named("delete", "leak", [name]), dry_run)
     confirm(f"delete {name}", yes)
     refused = _uploaders(provider)[provider].delete(external_id, stamp)
     if refused is not None:
         raise OcbError(refused.reason)
-    journal.done(opened, "delete", "leak", [name])
+    performer().journal.done(opened, "delete", "leak", [name])
     output.say(f"{external_id} is deleted at {provider}")
 
 

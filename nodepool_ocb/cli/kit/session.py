@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from nodepool_ocb.cli.kit import journal
 from nodepool_ocb.cli.kit.performing import me as me
 from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.kit.performing import settings as settings
@@ -99,7 +98,7 @@ def report(
     ``notes`` are the explanations that are said though it is no dry run; ``kept``: rows of records that stay as they are;
     ``more`` are fields of the document.
     """
-    report_rows(journal.rows(changes), dry_run, explanations, notes, kept, **more)
+    report_rows(performer().journal.rows(changes), dry_run, explanations, notes, kept, **more)
 
 
 def report_rows(

@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterable, Sequence
 
 from nodepool_ocb.cli.kit import session
-from nodepool_ocb.cli.noderoles import outdated
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.engine import selection
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import NotFound
+from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.names import deployment_of
 
 
@@ -59,4 +60,4 @@ class Scope:
 
 def _outdated(world: World, vertices: Sequence[Vertex]) -> Iterable[Vertex]:
     with session.session() as opened:
-        return outdated.find(opened, world, vertices).vertices
+        return performer().read(outdated.find(world, vertices), opened).vertices

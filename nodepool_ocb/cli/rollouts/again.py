@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import completion, output
-from nodepool_ocb.cli.noderoles import outdated
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.deployments import below
@@ -18,6 +18,7 @@ from nodepool_ocb.engine.noderole import refreshable, renewing
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model.records import State
+from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.rollout.observer import Observer
 
@@ -79,7 +80,7 @@ def chosen(
 
 def _outdated(opened: Session, world: World, vertices: Sequence[Vertex]) -> list[Vertex]:
     """Those that would be given something else now; raises Invalid where attributes that they see cannot be read."""
-    found = outdated.attributes(opened, vertices)
+    found = performer().read(outdated.attributes(vertices), opened)
     if found.unreadable:
         raise Invalid(list(found.unreadable.values()))
     return inputs.all_outdated(world, vertices, found.blobs)

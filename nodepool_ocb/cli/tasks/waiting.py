@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.cli.kit import output
-from nodepool_ocb.cli.kit.follow import Following
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.cli.tasks import running
 from nodepool_ocb.cli.tasks.running import Run
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
 from nodepool_ocb.model import paths
+from nodepool_ocb.operations.following import Following
 from nodepool_ocb.views.tasks import histories
 from nodepool_ocb.views.tasks import runs as shown
 from nodepool_ocb.views.tasks.runs import Key
@@ -103,7 +104,7 @@ def _runs(key: Key, deadline: float | None) -> Iterator[Run | None]:
         return made[0]
 
     said = False
-    for _ in Following(deadline).changes(make, TICK_SECONDS):
+    for _ in Following(performer(), deadline).changes(make, TICK_SECONDS):
         if not made[0].annealers and not said:
             output.say(running.NOBODY)
         said = not made[0].annealers
