@@ -32,7 +32,6 @@ ATTEMPTS: Final = (
 LONGEST_PAUSE_SECONDS: Final = 1.0
 
 T = TypeVar("T")
-Decide = Callable[["Session", World], Iterable[Sequence[Change]]]
 
 
 class Caller(Protocol):
@@ -143,14 +142,10 @@ class Performer:
 
     # -- writing --
 
-    def change(self, opened: Session, decide: Decide, dry_run: bool = False) -> list[Change]:
-        """Write the transactions of ``decide``, one after the other; gives all changes. Raises Stale after ``ATTEMPTS``."""
-        return self.decided(opened, lambda: decide(opened, self.load(opened)), dry_run)
-
     def decided(
         self, opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], dry_run: bool = False
     ) -> list[Change]:
-        """As ``change``, for a decision that reads by itself."""
+        """Write the transactions of ``decide``, one after the other; gives all changes. Raises Stale after ``ATTEMPTS``."""
         changes: list[Change] = []
         self._decided(opened, decide, dry_run, changes, 0)
         return changes

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nodepool_ocb.cli.kit import session as connection
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.engine import selection
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Denied, Stale
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Json, State
+from nodepool_ocb.operations.performer import ATTEMPTS
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from tests.docs.pages import ROOT, blocks
@@ -266,7 +266,7 @@ def test_a_change_in_parts_goes_on_where_it_was_refused(
     assert len(written) == 3, "one of two parts was refused once"
     assert max(written) <= 40
     assert sum(vertex.role == "top" for vertex in load_world(world).vertices()) == 7
-    assert connection.ATTEMPTS > 1
+    assert ATTEMPTS > 1
 
 
 def test_a_change_that_is_stopped_says_how_far_it_came(

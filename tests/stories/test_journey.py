@@ -342,7 +342,7 @@ def test_a_stale_decision_is_made_again(world: Session, monkeypatch: pytest.Monk
         tries.append(view.version)
         return [[Set(path, view.record, view.version)]]
 
-    assert len(connection.change(world, decide)) == 1
+    assert len(connection.decided(world, lambda: decide(world, connection.load(world)))) == 1
     assert len(tries) == 2
 
     def always(opened: Session, seen: World) -> list[list[Change]]:
@@ -350,7 +350,7 @@ def test_a_stale_decision_is_made_again(world: Session, monkeypatch: pytest.Monk
         return [[Set(path, seen.nodes[N1].record, seen.nodes[N1].version)]]
 
     with pytest.raises(Stale, match="others keep changing"):
-        connection.change(world, always)
+        connection.decided(world, lambda: always(world, connection.load(world)))
 
 
 @pytest.mark.usefixtures("world")

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-from nodepool_ocb.cli.kit import session
 from nodepool_ocb.documents import files
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import secrecy
 from nodepool_ocb.operations.assignments import pairs
-
-if TYPE_CHECKING:
-    from nodepool_ocb.secrecy.opening import Secrets
 
 reveal_option = click.option(
     "--reveal", is_flag=True, help="Show encrypted secrets in plain text: the key file is needed; references stay."
@@ -59,10 +55,3 @@ def _file(key: str, name: str) -> str:
         return files.text(name, MOST_BYTES).removesuffix("\n")
     except OSError as error:
         raise Invalid(f"{key}: {name} cannot be read: {error.strerror}") from None
-
-
-def secrets() -> Secrets:
-    """What this host can open."""
-    from nodepool_ocb.secrecy.opening import Secrets
-
-    return Secrets(session.settings().secrets)

@@ -1,22 +1,20 @@
 """The nodes or noderoles that a verb is for: names, a list of names on stdin (``-``), or what a selector means (``-l``).
 
-A selector is asked once: a command that has to decide again goes on with what was meant first. What task lists made is
-left out of it, for only runs of tasks move that.
+``operations.selection`` resolves selectors.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from nodepool_ocb.cli.kit import completion
 from nodepool_ocb.cli.kit.performing import performer
-from nodepool_ocb.engine.world import NodeView, World
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.operations import selection
-from nodepool_ocb.operations.operation import Lookup, Steps
 from nodepool_ocb.operations.performer import Reader
 
 if TYPE_CHECKING:
@@ -37,9 +35,6 @@ selector_option = click.option(
     shell_complete=completion.selectors,
     help="Those that it means, as 'tag:web role:ntp state:ERROR': docs/selectors.md.",
 )
-
-
-T = TypeVar("T")
 
 
 def names_given(given: Sequence[str], selector: str | None, what: str) -> tuple[str, ...]:
@@ -67,63 +62,11 @@ def noderoles_given(given: Sequence[str], selector: str | None) -> tuple[str, ..
     return names_given(given, selector, NODEROLES)
 
 
-class _Asked(Generic[T]):
-    """Names, or a selector, for verbs that are not operations yet; ``operations.selection`` has the rules."""
-
-    what: ClassVar[str]  # its names are called so
-
-    def __init__(
-        self, given: Sequence[str], selector: str | None, sure: Callable[[list[T]], None] | None = None
-    ) -> None:
-        """``sure`` is called with the chosen ones when they are known, and may end the command."""
-        self._given = names_given(given, selector, self.what)
-        self._selector = selector
-        self._kept: dict[object, object] = {}
-        self._sure = sure
-        self.scope = selector is not None
-
-    def of(self, opened: Session, world: World) -> list[T]:
-        """Raises NotFound for a name that does not exist; of a selector, those that still exist."""
-        reader = Reader(performer(), opened, self._kept)
-        reader.world = world
-        found = reader.run(self._steps(world))
-        if self._sure is not None:
-            self._sure(found)
-            self._sure = None
-        return found
-
-    def _steps(self, world: World) -> Steps[list[T]]:
-        raise NotImplementedError
-
-    @property
-    def _chosen(self) -> Sequence[str]:
-        """The names, once they are known."""
-        resolved: Any = next(iter(self._kept.values()), ())
-        return resolved if self.scope else self._given
-
-
-class Nodes(_Asked["NodeView"]):
-    """The nodes that a verb is for."""
-
-    what = NODES
-
-    def again(self, world: World) -> list[NodeView]:
-        """The same, once they are chosen."""
-        return selection.nodes_again(world, self._chosen, resolved=self.scope)
-
-    def _steps(self, world: World) -> Steps[list[NodeView]]:
-        return selection.nodes(world, self._given, self._selector)
-
-
 def nodes_meant(opened: Session, world: World, selector: str | None) -> frozenset[str] | None:
     """The names of all nodes that a selector means; None without one."""
-    return _matched(opened, world, selection.MatchNodes(selector))
-
-
-def _matched(opened: Session, world: World, lookup: Lookup[T]) -> T:
     reader = Reader(performer(), opened, {})
     reader.world = world
-    return lookup.answer(reader)
+    return selection.MatchNodes(selector).answer(reader)
 
 
 def divided(words: Sequence[str], selector: str | None, what: str) -> tuple[Sequence[str], str]:

@@ -20,8 +20,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.operation import Explained, Performed
-from nodepool_ocb.operations.performer import ATTEMPTS as ATTEMPTS
-from nodepool_ocb.operations.performer import CONNECT_SECONDS, Decide
+from nodepool_ocb.operations.performer import CONNECT_SECONDS
 from nodepool_ocb.views.changes import ChangeRow, ChangesDocument, DetailedRow
 
 if TYPE_CHECKING:
@@ -48,19 +47,8 @@ def load(opened: Session) -> World:
     return performer().load(opened)
 
 
-def world() -> World:
-    """Everything as it is now, for commands that only read."""
-    with session() as opened:
-        return load(opened)
-
-
-def change(opened: Session, decide: Decide, dry_run: bool = False) -> list[Change]:
-    """Write what ``decide`` gives, transaction by transaction; gives all changes. Raises Stale after ``ATTEMPTS``."""
-    return performer().change(opened, decide, dry_run)
-
-
 def decided(opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], dry_run: bool = False) -> list[Change]:
-    """As ``change``, for decisions that read for themselves."""
+    """Write what ``decide`` gives, transaction by transaction; gives all changes. Raises Stale after many attempts."""
     return performer().decided(opened, decide, dry_run)
 
 
