@@ -22,6 +22,7 @@ from typing import Any
 import click
 from prometheus_client import Counter, Gauge, Histogram
 
+from nodepool_ocb.cli.kit import walking
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.main import cli as command_line
 from nodepool_ocb.engine import deployments, noderole, run
@@ -404,8 +405,8 @@ def commands() -> str:
             "# Commands\n",
             NOTICE.format(source="nodepool_ocb/cli/"),
             COMMANDS,
-            *_command(command_line, context),
-            *(line for daemon in DAEMONS for line in _command(daemon, _named(daemon, daemon.name))),
+            *_command(context),
+            *(line for daemon in DAEMONS for line in _command(_named(daemon, daemon.name))),
         ]
     )
 
@@ -414,14 +415,13 @@ def _named(command: click.Command, name: str | None) -> click.Context:
     return click.Context(command, info_name=name, terminal_width=100, **command.context_settings)
 
 
-def _command(command: click.Command, context: click.Context) -> Iterator[str]:
+def _command(context: click.Context) -> Iterator[str]:
+    command = context.command
     heading = "##" if context.parent is None or isinstance(command, click.Group) else "###"
     yield f"{heading} {context.command_path}\n\n```\n{command.get_help(context)}\n```\n"
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            each = command.get_command(context, name)
-            if each is not None and not each.hidden:
-                yield from _command(each, click.Context(each, info_name=name, parent=context, terminal_width=100))
+    for below in walking.below(context):
+        if not below.command.hidden:
+            yield from _command(below)
 
 
 # -- operations-table.md --
@@ -446,7 +446,8 @@ def operations_table() -> str:
         )
         for each in registry.every()
     )
-    local = ((f"`{name}`", each.local) for name, each in _verbs(command_line) if isinstance(each, Verb) and each.local)
+    verbs = walking.verbs(click.Context(command_line))
+    local = ((f"`{name}`", each.local) for name, each in verbs if isinstance(each, Verb) and each.local)
     return "\n".join(
         [
             "# Operations\n",
@@ -457,17 +458,6 @@ def operations_table() -> str:
             table(("command", "reason"), local),
         ]
     )
-
-
-def _verbs(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
-    if not isinstance(command, click.Group):
-        yield name, command
-        return
-    with click.Context(command) as context:
-        for each in command.list_commands(context):
-            below = command.get_command(context, each)
-            assert below is not None
-            yield from _verbs(below, f"{name} {each}".strip())
 
 
 # -- the table of folders in ARCHITECTURE.md --

@@ -9,13 +9,14 @@ import re
 import shlex
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.cli.kit import walking
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.performing import me, performer
 from nodepool_ocb.cli.main import cli
@@ -59,17 +60,6 @@ def entries(session: Session) -> list[Entry]:
     return [read.entry for read in found if read.entry is not None]
 
 
-def verbs(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
-    if not isinstance(command, click.Group):
-        yield name, command
-        return
-    with click.Context(command) as ctx:
-        for each in command.list_commands(ctx):
-            below = command.get_command(ctx, each)
-            assert below is not None
-            yield from verbs(below, f"{name} {each}".strip())
-
-
 def everything(session: Session) -> dict[str, int]:
     """Every znode, and what last changed it; but the clock, which is set to be read."""
     there = [znode for root in ("/ocb", "/nodepool") for znode in subtree(session, root)]
@@ -80,7 +70,7 @@ def everything(session: Session) -> dict[str, int]:
 
 
 def test_every_verb_that_writes_takes_a_reason() -> None:
-    found = dict(verbs(cli))
+    found = dict(walking.verbs(click.Context(cli)))
     for name, command in found.items():
         options = {option for parameter in command.params for option in parameter.opts}
         if options & {"--dry-run", "--yes"}:
@@ -92,7 +82,7 @@ def test_every_verb_that_writes_takes_a_reason() -> None:
 
 
 def test_every_verb_that_writes_takes_dry_run() -> None:
-    for name, command in verbs(cli):
+    for name, command in walking.verbs(click.Context(cli)):
         options = {option for parameter in command.params for option in parameter.opts}
         if getattr(command, "writes", False):
             assert "--dry-run" in options, f"{name}: show what it would change, with options.dry_run_option"

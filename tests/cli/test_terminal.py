@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from nodepool_ocb.cli import logs
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.live import Live
-from nodepool_ocb.cli.main import NOUNS, cli
+from nodepool_ocb.cli.kit.walking import verbs
+from nodepool_ocb.cli.main import cli
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.records import Create, Daemon, Json, Node, Run, Set, State
@@ -290,17 +291,7 @@ def test_nothing_that_machines_say_changes_a_real_terminal(
 
 def test_every_verb_is_asked() -> None:
     asked = {" ".join(words[:2]) for words in map(str.split, LINES)} | {line.split()[0] for line in LINES}
-    assert set(_verbs()) <= asked
-
-
-def _verbs() -> Iterator[str]:
-    context = click.Context(cli)
-    for noun in NOUNS:
-        command = cli.get_command(context, noun)
-        if isinstance(command, click.Group):
-            yield from (f"{noun} {verb}" for verb in command.commands)
-        else:
-            yield noun
+    assert {title for title, _ in verbs(click.Context(cli))} <= asked
 
 
 def test_documents_are_exact_though_nothing_in_them_acts_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import grimp
 import pytest
 
 from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.kit.walking import verbs
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.operation import Operation, Right
@@ -28,18 +28,7 @@ def listed(kind: str) -> set[str]:
     return {rest.strip() for each, rest in lines if each == kind}
 
 
-def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
-    if not isinstance(command, click.Group):
-        yield name, command
-        return
-    with click.Context(command) as ctx:
-        for each in command.list_commands(ctx):
-            below = command.get_command(ctx, each)
-            assert below is not None
-            yield from commands(below, f"{name} {each}".strip())
-
-
-COMMANDS: Final = dict(commands(cli))
+COMMANDS: Final = dict(verbs(click.Context(cli)))
 OPERATIONS: Final = registry.every()
 
 

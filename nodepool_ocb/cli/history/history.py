@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from nodepool_ocb.cli.kit import output, times
+from nodepool_ocb.cli.kit import output, times, walking
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import selector_option
@@ -84,19 +84,8 @@ def moment(text: str | None) -> tuple[float | None, float | None]:
 def _refuse_unknown(verb: str) -> None:
     """Raises BadParameter for a word that is no command, no noun and no verb of a daemon."""
     root = click.get_current_context().find_root()
-    known = {*_verbs(root.command, root), *DAEMON_VERBS}
+    known = {*(title for title, _ in walking.verbs(root)), *DAEMON_VERBS}
     nouns = {each.partition(" ")[0] for each in known}
     if verb not in known | nouns:
         near = did_you_mean(verb, known | nouns)
         raise click.BadParameter(f"there is no command {verb!r}{near}", param_hint="--verb")
-
-
-def _verbs(command: click.Command, ctx: click.Context) -> Iterator[str]:
-    if not isinstance(command, click.Group):
-        return
-    for name in command.list_commands(ctx):
-        below = command.get_command(ctx, name)
-        if isinstance(below, click.Group):
-            yield from (f"{name} {each}" for each in _verbs(below, ctx))
-        elif below is not None:
-            yield name

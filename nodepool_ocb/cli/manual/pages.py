@@ -10,6 +10,7 @@ from typing import Final
 import click
 import msgspec
 
+from nodepool_ocb.cli.kit import walking
 from nodepool_ocb.cli.kit.examples import example
 from nodepool_ocb.cli.kit.options import variable
 
@@ -45,12 +46,7 @@ def _pages(context: click.Context, version: str, date: str) -> Iterator[Page]:
 
 
 def _below(context: click.Context) -> Iterator[click.Context]:
-    group = context.command
-    if isinstance(group, click.Group):
-        for name in group.list_commands(context):
-            command = group.get_command(context, name)
-            if command is not None and not command.hidden:
-                yield click.Context(command, info_name=name, parent=context, max_content_width=WIDTH)
+    return (each for each in walking.below(context) if not each.command.hidden)
 
 
 def _lines(context: click.Context, name: str, version: str, date: str) -> Iterator[str]:

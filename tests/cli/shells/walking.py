@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from nodepool_ocb.cli.kit.walking import below
 from nodepool_ocb.cli.main import cli
 
 
@@ -16,8 +17,6 @@ def commands() -> Iterator[click.Context]:
 
 def _walk(context: click.Context) -> Iterator[click.Context]:
     yield context
-    if isinstance(context.command, click.Group):
-        for name in context.command.list_commands(context):
-            below = context.command.get_command(context, name)
-            if below is not None and not below.hidden:
-                yield from _walk(click.Context(below, info_name=name, parent=context))
+    for each in below(context):
+        if not each.command.hidden:
+            yield from _walk(each)

@@ -7,9 +7,11 @@ import shlex
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.cli.kit.walking import verbs
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
@@ -20,7 +22,6 @@ from nodepool_ocb.store.world.load import load_world
 from tests.builder.fleet_of_builders import BuilderFleet
 from tests.cli.images.played_builder import Builder
 from tests.cli.rollouts.driving import Driver
-from tests.cli.test_journal import verbs
 from tests.fixtures.commands import Ocb
 from tests.journeys.answers import lossy_daemon, write_sites
 from tests.journeys.answers.lost_answers import Ledger, Rival, faults, read, table, untried
@@ -99,7 +100,7 @@ def test_every_transaction_of_a_builder_is_in_the_table_or_needs_a_fault() -> No
 
 
 def test_every_verb_that_writes_is_in_the_walk() -> None:
-    writing = {name for name, command in verbs(cli) if getattr(command, "writes", False)}
+    writing = {name for name, command in verbs(click.Context(cli)) if getattr(command, "writes", False)}
     walked = {name for name in writing for line in WALK if f"{line} ".startswith(f"{name} ")}
     assert writing - walked - set(ELSEWHERE) == set()
 
