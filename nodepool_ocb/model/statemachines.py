@@ -1,7 +1,7 @@
 """A state machine of records: one table from a state and an event to the next state.
 
 Each table stands in the lowest room that applies its events: images/states.py, engine/deployments.py, tasks/runs/states.py and
-rollout/states.py. Noderoles (engine/noderole.py) and runs (engine/run) have tables of their own form. The function beside a
+rollout/states/. Noderoles (engine/noderole.py) and runs (engine/run) have tables of their own form. The function beside a
 table applies an event to a record. ``tools/states.py`` refuses code that writes a state elsewhere.
 """
 
