@@ -73,6 +73,16 @@ def test_the_tests_that_the_promises_name_exist() -> None:
         assert (ROOT / path).exists(), path
 
 
+@pytest.mark.parametrize("daemon", ["annealer", "builder"])
+def test_the_modules_that_the_page_of_a_daemon_names_exist(daemon: str) -> None:
+    rows = re.findall(r"^\| `.+$", (ROOT / daemon / "README.md").read_text(), re.MULTILINE)
+    names = {name for row in rows for name in re.findall(r"`([a-z_]+(?:/[a-z_]*)*)`", row)}
+    assert len(names) > 15
+    folders = (ROOT / daemon / f"nodepool_ocb_{daemon}", ROOT / "nodepool_ocb")
+    existing = {name for name in names for at in folders if (at / name).is_dir() or (at / f"{name}.py").is_file()}
+    assert names == existing
+
+
 def test_every_promise_names_a_test() -> None:
     rows = re.findall(r"^\| (\d+) \| .+ \| (.+) \|$", (ROOT / "docs/promises.md").read_text(), re.MULTILINE)
     assert [int(number) for number, _ in rows] == list(range(1, 19))
