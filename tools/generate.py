@@ -431,23 +431,26 @@ OPERATIONS = """\
 An operation is one verb as a typed value ([how to add one](adding-operations.md)). The command line performs each by its noun and
 verb. The right is the least that a caller needs: a viewer reads, an operator moves work, an admin changes the cluster itself.
 """
+WITHOUT = "The decision of each still stands in the command line, so no other interface can perform it.\n"
 
 
 def operations_table() -> str:
-    """Every operation with its fields, its right and its records; and the commands that are local to a host."""
+    """Every operation with its fields, its right and its records; and the commands without one, with the reason if local."""
     rows = (
         (
             f"`{each.title()}`",
             f"`{each.__name__}`",
             ", ".join(f"`{field}`" for field in each.__struct_fields__) or "(none)",
             str(each.right),
-            ", ".join(sorted({read.records for read in each.reads} - {""})) or "(nothing)",
+            ", ".join(sorted({part for read in each.reads for part in read.records.split(", ")} - {""})) or "(nothing)",
             ", ".join(each.writes) or "(nothing)",
         )
         for each in registry.every()
     )
-    verbs = walking.verbs(click.Context(command_line))
-    local = ((f"`{name}`", each.local) for name, each in verbs if isinstance(each, Verb) and each.local)
+    found = walking.verbs(click.Context(command_line))
+    verbs = [(name, each) for name, each in found if not (isinstance(each, Verb) and each.operations)]
+    local = {name: each.local for name, each in verbs if isinstance(each, Verb) and each.local}
+    waiting = [(f"`{name}`",) for name, _ in verbs if name not in local]
     return "\n".join(
         [
             "# Operations\n",
@@ -455,7 +458,8 @@ def operations_table() -> str:
             OPERATIONS,
             table(("command", "operation", "fields", "right", "reads", "writes"), rows),
             "## Local commands\n",
-            table(("command", "reason"), local),
+            table(("command", "reason"), ((f"`{name}`", reason) for name, reason in local.items())),
+            *(("## Commands without an operation\n", WITHOUT, table(("command",), waiting)) if waiting else ()),
         ]
     )
 

@@ -15,6 +15,7 @@ from nodepool_ocb.cli.main import cli
 from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.operation import Operation, Right
 
+PAGE: Final = Path(__file__).parents[2] / "docs/operations-table.md"
 LISTS: Final = sorted((Path(__file__).parent / "not_yet_moved").glob("*.txt"))
 #: The rooms that the command line may import: the ground, operations, views, and itself.
 ALLOWED: Final = frozenset(
@@ -50,6 +51,13 @@ def test_a_command_and_its_operations_have_one_title(name: str) -> None:
 
 def test_every_operation_is_the_operation_of_a_command() -> None:
     assert {*OPERATIONS} == {each for command in COMMANDS.values() for each in operations_of(command)}
+
+
+def test_the_page_of_operations_has_every_command_and_names_no_record_twice() -> None:
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert {row[0].strip("`") for row in rows} == {*COMMANDS}
+    twice = {row[0] for row in rows for cell in row[4:6] if len(cell.split(", ")) > len({*cell.split(", ")})}
+    assert not twice
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.__name__)
