@@ -64,7 +64,7 @@ class Annealer:
         )
         self.turns, self.registration = context.turns, context.registration
         self._no_keys = context.secrets.trouble  # as it was at the newest sweep
-        self.slots = SlotPool(session, context.world, settings, jigs, context.post, context.secrets)
+        self.slots = SlotPool(context)
         self.tidying = Tidying(context, lambda: self.claims.runs())
         self.judging = Judging(context)
         self.hooking = Hooking(context)
@@ -234,7 +234,7 @@ class Annealer:
     def configure(self, settings: AnnealerSettings) -> None:
         """Take over other settings; work under way keeps its settings."""
         self.context.settings = settings
-        self.slots.resize(settings)
+        self.slots.configure()
         self.posting.configure()
         self.context.registration.change(slots=settings.slots, log_dir=settings.log_dir)
         self.probing.plan(self.context.world.nodes)

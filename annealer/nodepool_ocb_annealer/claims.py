@@ -185,9 +185,7 @@ class Claims:
     def complete_inline(self, view: NodeView, ended: EndedRun | None = None) -> InlineBatch | None:
         """One transaction that completes the inline noderoles of a node, behind ``ended`` if given; None if there is none."""
         context = self._context
-        return complete_inline(
-            context.world, view, self._slots.inline_runner(context.identity), context.session.now(), ended
-        )
+        return complete_inline(context.world, view, self._slots.inline_runner(), context.session.now(), ended)
 
     def _inline_written(self, vertex: Vertex, batch: InlineBatch, refused: OcbError | None) -> None:
         if self._inline.get(batch.node) is not batch:

@@ -35,8 +35,9 @@ class Context:
         self.timers, self.ranking = Timers(), Ranking("a")
         self.session: Any = SimpleNamespace(now=lambda: 1.0, trusted=True, id=1)
         self.tidying: Any = SimpleNamespace(ended=lambda *_, **__: None)
+        self.secrets = Secrets()
         self.jigs: Any = {"noop": SimpleNamespace(instant=instant, attaches=True)}
-        self.slots = SlotPool(self.session, made, self.settings, self.jigs, lambda call: call(), Secrets())
+        self.slots = SlotPool(self)
         self.judging = Judging(self)
         self.claims = Claims(self, self.slots, self.tidying, self.judging, lambda _: True)
         self.sent: list[tuple[str, Callable[[OcbError | None], None]]] = []
@@ -44,6 +45,9 @@ class Context:
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:
         assert changes
         self.sent.append((what, then))
+
+    def post(self, call: Callable[[], None]) -> None:
+        call()
 
     def spoiled(self, path: str, reason: str) -> None: ...
 

@@ -14,20 +14,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.workers import submitted
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.drift import CHECK
 from nodepool_ocb.engine.inline_runs import InlineRunner, begins_inline, run_name, runs_inline
 from nodepool_ocb.engine.run import Event
-from nodepool_ocb.engine.world import NodeView, Vertex, World, ordered_with
-from nodepool_ocb.jigs.jig import Failed, Jig, Succeeded, Unknown
+from nodepool_ocb.engine.world import NodeView, Vertex, ordered_with
+from nodepool_ocb.jigs.jig import Failed, Succeeded, Unknown
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.drift import Checking
 from nodepool_ocb.model.records import Role, State
-from nodepool_ocb.secrecy.opening import Secrets
-from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.runs import attributes
 from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
 from nodepool_ocb_annealer.runs.running import JigRunner
@@ -40,47 +38,39 @@ Done = Callable[[Answer], None]
 
 
 class SlotPool:
-    """The slots of one annealer. Call everything from the turn thread; ``post`` brings answers back to it."""
+    """The slots of one annealer. Call everything from the turn thread; its answers come back to it."""
 
-    def __init__(
-        self,
-        session: Session,
-        world: World,
-        settings: AnnealerSettings,
-        jigs: dict[str, Jig],
-        post: Callable[[Callable[[], None]], None],
-        secrets: Secrets,
-    ) -> None:
-        self._secrets = secrets
-        self._session, self._world, self._settings, self._jigs, self._post = session, world, settings, jigs, post
-        self._runner = JigRunner(session, settings, jigs, secrets)
-        self._threads = ThreadPoolExecutor(max_workers=settings.slots, thread_name_prefix="slot")
+    def __init__(self, context: AnnealerContext) -> None:
+        self._context = context
+        self._slots = context.settings.slots
+        self._threads = ThreadPoolExecutor(max_workers=self._slots, thread_name_prefix="slot")
+        self._runner = JigRunner(context.session, context.settings, context.jigs, context.secrets)
         self._busy = 0
-        self._instant_jigs = frozenset(name for name, jig in jigs.items() if jig.instant)
+        self._instant_jigs = frozenset(name for name, jig in context.jigs.items() if jig.instant)
         self._token, self._next_run = token_hex(3), 16
-        metrics.SLOTS.set(settings.slots)
+        metrics.SLOTS.set(self._slots)
 
     # -- slots --
 
     @property
     def free(self) -> bool:
-        return self._busy < self._settings.slots
+        return self._busy < self._slots
 
     @property
     def spare(self) -> bool:
         """Whether a check may have a slot: one in four is kept for other runs."""
-        return self._busy < self._settings.slots - self._settings.slots // 4
+        return self._busy < self._slots - self._slots // 4
 
     def room(self, vertex: Vertex, instead_of: Attempt | None = None) -> bool:
         """Whether the noderole could start now, in the slot of ``instead_of`` if that has one."""
-        role = self._world.role_of(vertex)
+        role = self._context.world.role_of(vertex)
         under_way = ordered_with(vertex) if vertex.record.state is State.TRANSITION else None
         instant = vertex.record.check is None and self._instant(role, under_way or role.jig)
         return instant or self.free or (instead_of is not None and instead_of.slot)
 
     def instant(self, vertex: Vertex) -> bool:
         """Whether it is to begin, and there is nothing to run for it on any machine."""
-        return begins_inline(self._world, vertex, self._instant_jigs)
+        return begins_inline(self._context.world, vertex, self._instant_jigs)
 
     def occupy(self, attempt: Attempt) -> None:
         if not self._nothing_to_run(attempt):
@@ -97,14 +87,15 @@ class SlotPool:
         self.vacate(attempt)
         self.occupy(following)
 
-    def resize(self, settings: AnnealerSettings) -> None:
+    def configure(self) -> None:
         """Take over new settings; a run that has begun keeps its slot."""
-        if settings.slots != self._settings.slots:
+        context = self._context
+        if context.settings.slots != self._slots:
+            self._slots = context.settings.slots
             self._threads.shutdown(wait=False)
-            self._threads = ThreadPoolExecutor(max_workers=settings.slots, thread_name_prefix="slot")
-        self._settings = settings
-        self._runner = JigRunner(self._session, settings, self._jigs, self._secrets)
-        metrics.SLOTS.set(settings.slots)
+            self._threads = ThreadPoolExecutor(max_workers=self._slots, thread_name_prefix="slot")
+        self._runner = JigRunner(context.session, context.settings, context.jigs, context.secrets)
+        metrics.SLOTS.set(self._slots)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -127,25 +118,26 @@ class SlotPool:
         self._next_run += 1
         return f"{run_name(view, self._token, self._next_run - 1)}{CHECK if check else ''}"
 
-    def inline_runner(self, identity: str) -> InlineRunner:
-        """The annealer ``identity``, for one batch. Its run numbers suffice: each run of a batch is several changes."""
-        first, self._next_run = self._next_run, self._next_run + limits.TRANSACTION_CHANGES
-        return InlineRunner(identity, self._jigs.keys(), self._instant_jigs, self._token, first)
+    def inline_runner(self) -> InlineRunner:
+        """This annealer, for one batch. Its run numbers suffice: each run of a batch is several changes."""
+        context, first = self._context, self._next_run
+        self._next_run += limits.TRANSACTION_CHANGES
+        return InlineRunner(context.identity, context.jigs.keys(), self._instant_jigs, self._token, first)
 
     def start(self, attempt: Attempt, done: Done, after_seconds: float = 0.0) -> None:
         """Give the jig its order: ``done`` is called with the answer, at once where there is nothing to run."""
         if self._nothing_to_run(attempt):
             nothing = attributes.Results(number=inputs.of_instant(attempt.jig), instant=True)
-            done(Answer(Event.ENDED, INSTANT, self._session.now(), nothing))
+            done(Answer(Event.ENDED, INSTANT, self._context.session.now(), nothing))
             return
-        sources = inputs.sources(self._world, attempt.grant.vertex, attempt.role)
+        sources = inputs.sources(self._context.world, attempt.grant.vertex, attempt.role)
         runner = self._runner
         self._answer(lambda: runner.run(attempt, sources, after_seconds), done)
 
     def end(self, attempt: Attempt, reason: str | None, done: Done, after_seconds: float = 0.0) -> None:
         """End the run on the machine; as start(). ``reason``: None if its role has another jig now."""
         if self._nothing_to_run(attempt):
-            done(Answer(Event.ENDED, Failed(str(reason)), self._session.now()))
+            done(Answer(Event.ENDED, Failed(str(reason)), self._context.session.now()))
             return
         runner = self._runner
         self._answer(lambda: runner.end(attempt, reason, after_seconds), done)
@@ -153,10 +145,11 @@ class SlotPool:
     def _answer(self, work: Callable[[], Answer | None], done: Done) -> None:
         def answer() -> None:
             if (answered := work()) is not None:
-                self._post(partial(done, answered))
+                self._context.post(partial(done, answered))
 
         if not self._submit(answer):
-            done(Answer(Event.FAULT, Unknown("no thread could be started", begun=False), self._session.now()))
+            fault = Unknown("no thread could be started", begun=False)
+            done(Answer(Event.FAULT, fault, self._context.session.now()))
 
     def read_wall(self, attempt: Attempt, answer: Answer, done: Done) -> bool:
         """Another writer wrote the wall meanwhile, or the kept part of the input: the result of the run replaces that.
@@ -170,12 +163,12 @@ class SlotPool:
                 if isinstance(answer.outcome, Succeeded) and sent is not None:
                     key = attempt.grant.vertex.role, attempt.fqdn
                     wanted = [paths.wall(*key), paths.given(*key)]
-                    read = dict(zip(wanted, self._session.get_many(wanted), strict=True))
-                    results = attributes.results(attempt.grant, read, sent, self._secrets, answer.outcome)
+                    read = dict(zip(wanted, self._context.session.get_many(wanted), strict=True))
+                    results = attributes.results(attempt.grant, read, sent, self._context.secrets, answer.outcome)
             except Exception as error:  # whatever it is, the outcome stands
                 log.warning("%s: %s", attempt.name, error)
                 results = answer.results
-            self._post(lambda: done(replace(answer, event=Event.READ, results=results)))
+            self._context.post(lambda: done(replace(answer, event=Event.READ, results=results)))
 
         return self._submit(work)
 

@@ -37,8 +37,9 @@ class Context:
         self.world, self.settings, self.timers, self.ranking = made, AnnealerSettings(), Timers(), Ranking("a")
         self.session: Any = SimpleNamespace(now=lambda: 1.0, trusted=True, id=1)
         self.tidying: Any = SimpleNamespace(ended=lambda *_, **__: None)
+        self.secrets = Secrets()
         self.jigs: Any = {"noop": SimpleNamespace(instant=False, attaches=True)}
-        self.slots = SlotPool(self.session, made, self.settings, self.jigs, lambda call: call(), Secrets())
+        self.slots = SlotPool(self)
         if outcome is not None:
             event = Event.UNREACHED if isinstance(outcome, Unreachable) else Event.ENDED
             answer = Answer(event, outcome, 1.0)
@@ -56,6 +57,9 @@ class Context:
                     self.world.put_noderole(vertex.node.name, vertex.role, change.data, 8)  # type: ignore[union-attr, arg-type]
         self.world.put_fence("n", 7)
         then(None)
+
+    def post(self, call: Callable[[], None]) -> None:
+        call()
 
     def spoiled(self, path: str, reason: str) -> None: ...
 

@@ -16,10 +16,13 @@ from nodepool_ocb_annealer.runs.slots import SlotPool
 
 
 def test_it_ends_at_once_and_was_given_nothing() -> None:
-    session: Any = SimpleNamespace(now=lambda: 5.0)
-    working = SlotPool(
-        session, cast("Any", None), AnnealerSettings(), {"noop": NoopJig(Settings())}, lambda call: call(), Secrets()
+    context: Any = SimpleNamespace(
+        session=SimpleNamespace(now=lambda: 5.0),
+        settings=AnnealerSettings(),
+        jigs={"noop": NoopJig(Settings())},
+        secrets=Secrets(),
     )
+    working = SlotPool(context)
     attempt: Any = SimpleNamespace(checking=False, role=Role(barclamp="b", jig="noop"), jig="noop")
     answers: list[Answer] = []
     working.start(cast("Attempt", attempt), answers.append)
