@@ -26,8 +26,8 @@ from nodepool_ocb.rollout.records import Decision, GroupRecord, NodesRecord, Rol
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import executions, lines, pointers
-from nodepool_ocb.store.driven.executions import ROLLOUTS, again, decoded_or_none
-from nodepool_ocb.store.driven.pointers import ATTEMPTS
+from nodepool_ocb.store.driven.executions import ROLLOUTS, decoded_or_none
+from nodepool_ocb.store.driven.pointers import ATTEMPTS, again
 from nodepool_ocb.store.locks import holders
 
 Versions: TypeAlias = executions.Versions[RolloutPointer]

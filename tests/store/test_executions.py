@@ -12,9 +12,9 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Check, RolloutPointer, Set, TaskRunPointer
 from nodepool_ocb.rollout.records import NodesRecord
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.driven import executions, pointers
-from nodepool_ocb.store.driven.executions import ROLLOUTS, TASK_RUNS, Versions, again
-from nodepool_ocb.store.driven.pointers import ATTEMPTS
+from nodepool_ocb.store.driven import pointers
+from nodepool_ocb.store.driven.executions import ROLLOUTS, TASK_RUNS, Versions
+from nodepool_ocb.store.driven.pointers import ATTEMPTS, again
 from nodepool_ocb.tasks.runs.records import RunState, TaskRun
 
 ID = "0000000003"
@@ -24,7 +24,7 @@ ID = "0000000003"
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The attempts before which a pause was made."""
     made: list[int] = []
-    monkeypatch.setattr(executions, "pause", made.append)
+    monkeypatch.setattr(pointers, "pause", made.append)
     return made
 
 

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from nodepool_ocb.errors import Invalid, Stale
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Pointer, Record, RolloutPointer, Set, TaskRunPointer
 from nodepool_ocb.rollout.records import RolloutRecord
@@ -22,13 +22,12 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
-from nodepool_ocb.store.driven.pointers import ATTEMPTS, ID, pause
+from nodepool_ocb.store.driven.pointers import ID
 from nodepool_ocb.tasks.runs.records import TaskRun
 
 P = TypeVar("P", bound=Pointer)
 H = TypeVar("H", bound=Record)
 R = TypeVar("R", bound=Record)
-T = TypeVar("T")
 
 
 class Versions(msgspec.Struct, Generic[P], frozen=True):
@@ -124,22 +123,3 @@ def decoded_or_none(kind: type[R], znode: Znode | None) -> R | None:
         with contextlib.suppress(Invalid):
             return codec.decode(kind, znode)
     return None
-
-
-def again(
-    write: Callable[[], T],
-    refused: type[Exception] | tuple[type[Exception], ...] = Stale,
-    final: Callable[[Exception], bool] = lambda _: False,
-) -> T:
-    """Call ``write`` until it is not refused, at most ATTEMPTS times, with a pause between two calls.
-
-    Raises the last refusal. A refusal that is ``final`` is raised without further calls.
-    """
-    for attempt in range(ATTEMPTS):
-        try:
-            return write()
-        except refused as refusal:
-            if attempt + 1 == ATTEMPTS or final(refusal):
-                raise
-        pause(attempt)
-    raise AssertionError("it returns or raises")

@@ -28,6 +28,7 @@ ATTEMPTS: Final = 20  # at a record that others change meanwhile
 ID: Final = re.compile(r"[0-9]{10}")
 
 P = TypeVar("P", bound=Pointer)
+T = TypeVar("T")
 
 
 def read(session: Session, path: str, kind: type[P]) -> tuple[P, int]:
@@ -53,7 +54,7 @@ def opened(session: Session, path: str, kind: type[Pointer], judged: Sequence[Ch
         try:
             session.commit([*judged, Check(paths.STRUCTURE, znode.version), Create(path, made)])
         except Stale as stale:  # another made it, or something was deleted meanwhile
-            if stale.path in {check.path for check in judged}:
+            if among(judged)(stale):
                 raise
             pause(attempt)
 
@@ -73,6 +74,25 @@ def among(judged: Sequence[Check]) -> Callable[[Exception], bool]:
 def pause(attempt: int) -> None:
     """Wait before another attempt to write a record that others write too: at most 0.32 s, longer with each attempt."""
     time.sleep(random.uniform(0, 0.01 * 2 ** min(attempt, 5)))
+
+
+def again(
+    write: Callable[[], T],
+    refused: type[Exception] | tuple[type[Exception], ...] = Stale,
+    final: Callable[[Exception], bool] = lambda _: False,
+) -> T:
+    """Call ``write`` until it is not refused, at most ATTEMPTS times, with a pause between two calls.
+
+    Raises the last refusal. A refusal that is ``final`` is raised without further calls.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return write()
+        except refused as refusal:
+            if attempt + 1 == ATTEMPTS or final(refusal):
+                raise
+        pause(attempt)
+    raise AssertionError("it returns or raises")
 
 
 def forget(session: Session, path: str, identity: str) -> None:

@@ -33,8 +33,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
-from nodepool_ocb.store.driven.executions import again
-from nodepool_ocb.store.driven.pointers import ATTEMPTS, pause
+from nodepool_ocb.store.driven.pointers import ATTEMPTS, again, pause
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.tasks.rolled import refuse_rollout
 from nodepool_ocb.store.tasks.runs import pointer, preparer

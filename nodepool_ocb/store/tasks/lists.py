@@ -24,10 +24,10 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import lines, pointers
+from nodepool_ocb.store.driven.pointers import ATTEMPTS, again
 from nodepool_ocb.tasks import records
 from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
 
-ATTEMPTS: Final = 20  # at records that others change meanwhile
 BYTES: Final = 8 << 20  # of the texts of a list
 SETTINGS: Final = "settings"
 _UPLOAD: Final = "list-"
@@ -314,7 +314,8 @@ def configure(session: Session, name: str, settings: Mapping[str, Json], by: str
     """
     owner = deployment(name)
     path = owner.path(SETTINGS)
-    for attempt in range(ATTEMPTS):
+
+    def write() -> None:
         ground = _written_to(session, owner)
         session.ensure(owner.path())
         version = znode.version if (znode := session.get(path)) else -1
@@ -322,13 +323,9 @@ def configure(session: Session, name: str, settings: Mapping[str, Json], by: str
             raise Conflict(f"the settings of {owner} were changed meanwhile; look at them, and then write them again")
         record = TaskSettings(settings=settings, since=session.now(), by=by, life=ground.life)
         change: Change = Create(path, record) if version < 0 else Set(path, record, version)
-        try:
-            session.commit([*ground.checks, change])
-        except Stale:
-            if attempt + 1 == ATTEMPTS:
-                raise
-        else:
-            return
+        session.commit([*ground.checks, change])
+
+    again(write)
 
 
 def removal(session: Session, owner: Owner) -> list[Change]:

@@ -30,8 +30,8 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import executions
-from nodepool_ocb.store.driven.executions import ROLLOUTS, TASK_RUNS, again
-from nodepool_ocb.store.driven.pointers import ATTEMPTS, pause
+from nodepool_ocb.store.driven.executions import ROLLOUTS, TASK_RUNS
+from nodepool_ocb.store.driven.pointers import ATTEMPTS, again, pause
 from nodepool_ocb.store.locks import holders
 from nodepool_ocb.tasks.runs import history, records, roles
 from nodepool_ocb.tasks.runs.history import Row
