@@ -163,9 +163,8 @@ class Building:
         try:
             self._version = self._commit(Set(path, record, 0))
         except Stale:  # the lock is lost, or another writer changed the record: no builder would work on it
-            context.session.commit(
-                removal(context.session, path)
-            )  # if that fails, the next builder with the lock aborts it
+            # if that fails, the next builder with the lock aborts it
+            context.session.commit(removal(context.session, path))
             raise
 
     def _number(self, record: Build) -> str:

@@ -23,9 +23,8 @@ from nodepool_ocb.model.records import Change, Check, Create, Deployment, Deploy
 from nodepool_ocb.model.statemachines import StateMachine
 
 SYSTEM: Final = "system"
-OF_TASKS: Final = (
-    "tasks-of"  # the label of a virtual node that holds the stages of a deployment's tasks: the deployment
-)
+#: The label of a virtual node that holds the stages of a deployment's tasks: the deployment.
+OF_TASKS: Final = "tasks-of"
 
 
 class DeploymentEvent(StrEnum):

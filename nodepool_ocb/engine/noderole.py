@@ -78,10 +78,7 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
     (State.TRANSITION, Event.FAIL): State.ERROR,
     (State.TRANSITION, Event.DEFER): State.TODO,
     (State.TRANSITION, Event.LOSE): State.TODO,  # again; settle() makes a destructive one ERROR
-    (
-        State.TRANSITION,
-        Event.CANCEL,
-    ): State.TRANSITION,  # the annealer that holds the node, or takes it over, ends the run
+    (State.TRANSITION, Event.CANCEL): State.TRANSITION,  # the annealer that holds or takes over the node ends the run
     (State.TODO, Event.FAIL): State.ERROR,  # a hook raised, or a destructive start of unknown outcome
     (State.BLOCKED, Event.FAIL): State.ERROR,  # a hook raised; settle() blocks it again until its parents are well
     (State.ACTIVE, Event.FAIL): State.ERROR,  # on_active raised

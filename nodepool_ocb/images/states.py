@@ -98,10 +98,7 @@ UPLOADS: Final = StateMachine(
         (UploadState.FAILED, UploadEvent.SUCCEED): UploadState.READY,  # it was abandoned meanwhile
         (UploadState.DELETE, UploadEvent.SUCCEED): UploadState.DELETE,  # its deletion was asked for meanwhile
         (UploadState.UPLOADING, UploadEvent.FAIL): UploadState.FAILED,
-        (
-            UploadState.FAILED,
-            UploadEvent.FAIL,
-        ): UploadState.FAILED,  # it was abandoned meanwhile, or the answer was lost
+        (UploadState.FAILED, UploadEvent.FAIL): UploadState.FAILED,  # abandoned meanwhile, or the answer was lost
         (UploadState.DELETE, UploadEvent.FAIL): UploadState.DELETE,  # its deletion was asked for meanwhile
         (UploadState.UPLOADING, UploadEvent.ABANDON): UploadState.FAILED,
         (UploadState.UPLOADING, UploadEvent.SPOIL): UploadState.DELETE,

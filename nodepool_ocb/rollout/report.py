@@ -112,9 +112,8 @@ def finish(rollout: Rollout) -> str:
     """How it ended, in the seed's words; or that it has not."""
     head = rollout.head
     flawed = any(record.state is GroupState.FAILED for record in rollout.groups.values())
-    meant = {
-        node for members in rollout.members.values() for node in members
-    }  # nodes in no group are no failures of it
+    # nodes in no group are no failures of it
+    meant = {node for members in rollout.members.values() for node in members}
     flawed = flawed or any(rollout.nodes[node].state is not NodeState.SUCCESS for node in meant)
     critical = any(record.group.critical and failed(record) for record in rollout.groups.values())
     match head.state:

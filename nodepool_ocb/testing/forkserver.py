@@ -154,9 +154,8 @@ def serve(conversation: socket.socket) -> Mapping[str, Any] | None:
             stream.flush()
         else:
             return None
-    return dict(
-        request
-    )  # in a child: the server's end of the conversation is closed here, and stays open in the server
+    # in a child: the server's end of the conversation is closed here, and stays open in the server
+    return dict(request)
 
 
 def _reaped(pid: int) -> int | None:

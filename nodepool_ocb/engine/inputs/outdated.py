@@ -89,9 +89,8 @@ def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None
     if new.reason:
         return [Difference("everything", now=new.reason)]
     old = before or Given(jig=now.given.jig)
-    return between(old, new, layers(found, blobs)) or [
-        Difference("jig", "another", new.jig, "role")
-    ]  # only the jig of the old inputs is known
+    only_jig = [Difference("jig", "another", new.jig, "role")]  # no more of the old inputs is known
+    return between(old, new, layers(found, blobs)) or only_jig
 
 
 def between(old: Given, new: Given, of_layers: Sequence[Layer] = ()) -> list[Difference]:

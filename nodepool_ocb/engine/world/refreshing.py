@@ -16,9 +16,8 @@ class Refreshing:
 
     def __init__(self) -> None:
         self.vertices: set[Vertex] = set()
-        self._first: dict[
-            Vertex | ClusterView, Vertex
-        ] = {}  # the ancestor that was found: it counts while it is in ``vertices``
+        #: The ancestor that was found: it counts while it is in ``vertices``.
+        self._first: dict[Vertex | ClusterView, Vertex] = {}
         self._waiting: dict[Vertex, set[Vertex]] = {}  # the noderoles that wait for it
 
     def before(self, vertex: Vertex, done: Collection[Vertex] = ()) -> Vertex | None:

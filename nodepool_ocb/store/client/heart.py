@@ -174,9 +174,7 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
                     self._heard = time.monotonic()
                     if self._read_socket(read_timeout) is CLOSE_RESPONSE:
                         return
-                elif self._late(
-                    patience
-                ):  # checked when nothing waits to be read: else this process may be the late one
+                elif self._late(patience):  # nothing waits to be read: else this process may be the late one
                     raise self.handler.timeout_exception(f"no answer within {patience.late:.1f} s")
                 if self._read_sock in ready:
                     self._send_request(read_timeout, timeout)

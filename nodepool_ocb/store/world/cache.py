@@ -84,9 +84,8 @@ class Cache:
             dirty += again
             later = self._read(again)
             if self._connection != self._session.connections:
-                return (
-                    self.sweep()
-                )  # events were lost meanwhile: the last records read may be newer than all that is shown
+                # events were lost meanwhile: the last records read may be newer than all that is shown
+                return self.sweep()
             for path, znode in gates.items():
                 self._tree.put(path, znode)
             if later:

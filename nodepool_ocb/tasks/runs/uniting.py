@@ -126,9 +126,8 @@ def without_unsent(plan: Plan, phases: Iterable[Sequence[str]]) -> Plan:
 def waiting_across(plan: Plan, phases: Sequence[Sequence[str]], nodes: Collection[str]) -> tuple[int, int] | None:
     """Two vertices on two of these nodes that one phase sends, of which the second waits for the first; None without such."""
     phase_of = {task: at for at, tasks in enumerate(phases) for task in tasks}
-    above: dict[
-        int, dict[int, tuple[int, ...]]
-    ] = {}  # of a vertex on no node: phase → vertices before it, on two nodes at most
+    # of a vertex on no node: phase → vertices before it, on two nodes at most
+    above: dict[int, dict[int, tuple[int, ...]]] = {}
     for vertex in sorted_out(plan.parents):
         near: dict[int, tuple[int, ...]] = {}
         for parent in plan.parents[vertex]:
