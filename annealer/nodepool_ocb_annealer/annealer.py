@@ -65,7 +65,7 @@ class Annealer:
         self.turns, self.registration = context.turns, context.registration
         self._no_keys = context.secrets.trouble  # as it was at the newest sweep
         self.slots = SlotPool(context)
-        self.tidying = Tidying(context, lambda: self.claims.runs())
+        self.tidying = Tidying(context, lambda: self.claims.executor.runs())
         self.judging = Judging(context)
         self.hooking = Hooking(context)
         self.claims = Claims(context, self.slots, self.tidying, self.judging, self.hooking.has_code)

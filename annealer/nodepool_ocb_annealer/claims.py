@@ -70,10 +70,6 @@ class Claims:
     def __len__(self) -> int:
         return len(self.executor) + len(self._inline)
 
-    def runs(self) -> set[str]:
-        """The runs that go on here."""
-        return self.executor.runs()
-
     # -- one node --
 
     def consider(self, fqdn: str) -> None:
