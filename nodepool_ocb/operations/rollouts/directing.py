@@ -1,11 +1,13 @@
 """The verbs that direct a rollout: ``cancel``, ``resume``, ``retry``, ``promote`` and ``accept``.
 
 Each is one transaction. It changes the records from which the engine decides; the annealer that drives the rollout does the rest.
+If a rollout with tasks goes on, ``ReadDirectedChanges`` writes the noderoles of its run in transactions before that one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar, Final
 
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
@@ -35,7 +37,7 @@ class _Directing(Operation[RolloutDirected], frozen=True, kw_only=True):
     noun = "rollout"
     right = Right.OPERATOR
     reads = (*finding.FINDS, ReadRolloutVersions, ReadDirectedChanges, ReadRolloutDriver, AnnealerRuns)
-    writes = ("rollout", "run of tasks")
+    writes: ClassVar[tuple[str, ...]] = ("rollout", "run of tasks")
 
     rollout: str | None = None  # DEPLOYMENT, DEPLOYMENT/ID or an id; None: the newest
     deployment: str | None = None  # None: the only deployment with rollouts
@@ -75,6 +77,10 @@ class _Directing(Operation[RolloutDirected], frozen=True, kw_only=True):
             raise Conflict(f"{refused}; look at it: nodepool-ocb rollout show {key}") from None
 
 
+#: The records of a verb after which a rollout that was over goes on: the noderoles of its run of tasks wait again.
+AGAIN: Final = (*_Directing.writes, "noderole")
+
+
 class RolloutCancel(_Directing, frozen=True, kw_only=True):
     """Send no more work, take back the work that has not begun, and end the runs under way."""
 
@@ -90,6 +96,7 @@ class RolloutResume(_Directing, frozen=True, kw_only=True):
     """Go on with a rollout that was stopped or cancelled; failures stay."""
 
     verb = "resume"
+    writes = AGAIN
 
     attempt: int = 1  # of the rollout, as the caller saw it
 
@@ -101,6 +108,7 @@ class RolloutRetry(_Directing, frozen=True, kw_only=True):
     """Send each failed node again, once the rollout is over."""
 
     verb = "retry"
+    writes = AGAIN
 
     attempt: int = 1  # of the rollout, as the caller saw it
 
@@ -128,6 +136,7 @@ class RolloutAccept(_Directing, frozen=True, kw_only=True):
     """Let the failure of a group count as success."""
 
     verb = "accept"
+    writes = AGAIN
 
     group: str
     reason: str

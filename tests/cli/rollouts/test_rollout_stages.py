@@ -10,6 +10,8 @@ import pytest
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.operations.rollouts.directing import RolloutRetry
+from nodepool_ocb.store import journal
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import DaemonProcess
@@ -154,6 +156,9 @@ def test_a_canary_that_fails_keeps_the_next_group_from_anything_and_a_retry_goes
     assert ocb("rollout", "retry", "lab", "--dry-run").exit_code == 10
     assert versions(zk_session) == before, "a dry run writes nothing, of the run of tasks neither"
     assert ocb("rollout", "retry", "lab").exit_code == 0
+    noted = (read.entry for read in journal.read(zk_session, journal.numbers(zk_session)))
+    kinds = {each.kind for entry in noted if entry and entry.verb == "rollout retry" for each in entry.changes}
+    assert kinds == {*RolloutRetry.writes}, "the operation declares the noderoles that wait again, too"
     answer = ocb("rollout", "wait", "lab", "--timeout", "60")
     assert answer.exit_code == 0, answer.output
     ran = order(place)
