@@ -14,9 +14,9 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Delete, DeploymentRole, Set
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks.calls import call
-from nodepool_ocb_annealer.hooks.context import SEPARATOR
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
+from nodepool_ocb_annealer.hooks.scheduling import SEPARATOR
 
 
 def job(context: AnnealerContext, installation: Installation, whom: str) -> Job | None:

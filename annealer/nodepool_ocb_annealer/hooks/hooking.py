@@ -20,10 +20,10 @@ from nodepool_ocb.model.records import Change, Deployment, DeploymentRole, Node,
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks import deployments, noderoles
-from nodepool_ocb_annealer.hooks.context import SEPARATOR, schedule
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
 from nodepool_ocb_annealer.hooks.nodes import NodeHooks
+from nodepool_ocb_annealer.hooks.scheduling import SEPARATOR, schedule
 from nodepool_ocb_annealer.hooks.wanted import at_work
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 

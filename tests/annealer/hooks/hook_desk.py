@@ -20,7 +20,7 @@ from nodepool_ocb.model.records import Change, Create, Daemon, Deployment, Deplo
 from nodepool_ocb.model.records import Role as RoleRecord
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.cache import Cache
-from nodepool_ocb_annealer.hooks import calls, context, installation
+from nodepool_ocb_annealer.hooks import calls, installation, scheduling
 from nodepool_ocb_annealer.hooks.hooking import Hooking
 from nodepool_ocb_annealer.timer_kinds import Timer
 
@@ -46,7 +46,7 @@ class Desk:
         self.refusals: dict[int, OcbError] = {}  # number of a transaction → its answer, in place of ZooKeeper's
         self.unread: list[tuple[str, str]] = []  # paths of attributes, with the reason
         self._posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        monkeypatch.setattr(context, "time", SimpleNamespace(monotonic=lambda: NOW))
+        monkeypatch.setattr(scheduling, "time", SimpleNamespace(monotonic=lambda: NOW))
         monkeypatch.setattr(calls, "find", self._find)
         monkeypatch.setattr(installation, "find", self._find)
         session.commit([Create(paths.deployment(LAB), Deployment(state=DeploymentState.COMMITTED))])

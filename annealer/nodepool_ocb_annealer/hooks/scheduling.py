@@ -1,4 +1,4 @@
-"""The parts of the annealer that hooks need, and their timers."""
+"""The timers of hooks."""
 
 from __future__ import annotations
 
