@@ -19,7 +19,7 @@ class Backoff:
     def __init__(self) -> None:
         self._begun: dict[Hashable, tuple[float, float]] = {}  # not again before, and how long that was
         self._said: dict[Hashable, float] = {}  # not to be said again before
-        self._appointments: dict[Hashable, float] = {}  # when it is due again
+        self._due: dict[Hashable, float] = {}  # when it is due again
 
     # -- what was begun --
 
@@ -60,16 +60,16 @@ class Backoff:
     def comes(self, what: Hashable, every_seconds: float, keep: Callable[[], bool] = lambda: True) -> bool:
         """Whether a timer is due, and could be kept; then the next is made."""
         now = time.monotonic()
-        if self._appointments.get(what, 0.0) > now or not keep():
+        if self._due.get(what, 0.0) > now or not keep():
             return False
-        self._appointments[what] = now + every_seconds * random.uniform(0.9, 1.1)
+        self._due[what] = now + every_seconds * random.uniform(0.9, 1.1)
         return True
 
     def hurry(self) -> None:
         """All of these are due now: the next times may be others."""
-        self._appointments.clear()
+        self._due.clear()
 
     def timers(self) -> list[float]:
         """The seconds until each is due; due work that did not begin waits for a free worker."""
         now = time.monotonic()
-        return [at - now for at in self._appointments.values() if at > now]
+        return [at - now for at in self._due.values() if at > now]

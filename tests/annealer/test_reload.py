@@ -87,7 +87,7 @@ def test_another_zookeeper_and_another_state_folder_wait_for_a_restart(fleet: Fl
     assert "reloaded" not in annealer.said
 
 
-def test_a_shorter_interval_counts_for_appointments_that_stand(fleet: Fleet) -> None:
+def test_a_shorter_interval_counts_for_timers_that_stand(fleet: Fleet) -> None:
     annealer = fleet.annealer(probe_seconds=3600.0, dead_probe_seconds=3600.0).start()
     annealer.configure(annealer={"probe_seconds": 0.3, "dead_probe_seconds": 0.3})
     annealer.reload()

@@ -1,11 +1,11 @@
-"""Appointments: one for each kind, the earliest, met once."""
+"""Timers: one for each key, the earliest, given once."""
 
 from __future__ import annotations
 
 from nodepool_ocb.daemon.timers import Timers
 
 
-def test_of_two_appointments_for_a_matter_the_earlier_counts_whichever_was_made_first() -> None:
+def test_of_two_timers_for_a_key_the_earlier_counts_whichever_was_made_first() -> None:
     timers = Timers[str]()
     timers.at(5.0, "a")
     timers.at(3.0, "a")
@@ -16,7 +16,7 @@ def test_of_two_appointments_for_a_matter_the_earlier_counts_whichever_was_made_
     assert list(timers.due(10.0)) == []
 
 
-def test_a_matter_that_was_met_can_be_met_again() -> None:
+def test_a_key_that_was_due_can_be_due_again() -> None:
     timers = Timers[str]()
     timers.at(1.0, "a")
     assert list(timers.due(1.0)) == ["a"]
@@ -24,7 +24,7 @@ def test_a_matter_that_was_met_can_be_met_again() -> None:
     assert list(timers.due(2.0)) == ["a"]
 
 
-def test_matters_that_are_due_together_are_met_in_the_order_in_which_they_were_made() -> None:
+def test_keys_that_are_due_together_are_given_in_the_order_in_which_they_were_made() -> None:
     timers = Timers[object]()
     first, second = object(), object()  # that cannot be compared
     timers.at(1.0, first)
@@ -41,7 +41,7 @@ def test_it_says_how_long_to_wait() -> None:
     assert timers.seconds(12.0, at_most=60.0) == 0.0
 
 
-def test_an_appointment_that_was_replaced_does_not_bring_the_next_one_forward() -> None:
+def test_a_timer_that_was_replaced_does_not_bring_the_next_one_forward() -> None:
     timers = Timers[str]()
     timers.at(9.0, "a")
     timers.at(2.0, "a")
