@@ -5,7 +5,7 @@ A ``Journal`` keeps the values that the changes of its call replaced, so that en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ class Journal:
 
     def __init__(self, call: Call) -> None:
         self.verb = call.verb
+        self.writes: Collection[str] | None = None  # the kinds of changes that the verb declares, if it does
         self._call = call
         self._before: dict[tuple[str, int], Json] = {}
         self._secret: set[str] = set()
@@ -37,10 +38,15 @@ class Journal:
         self._written = 0
 
     def rows(self, changes: Iterable[Change]) -> tuple[ChangeRow, ...]:
-        """The changes as people name them, with the values that they replaced, as far as these were read."""
+        """The changes as people name them, with the values that they replaced, as far as these were read.
+
+        ``entry`` calls it before a transaction is written, so a kind that is not declared is never written.
+        """
         from nodepool_ocb.store.world.paths import parse
 
         found = shown.rows(changes, parse, self._before)
+        undeclared = {row.kind for row in found}.difference(self.writes) if self.writes is not None else ()
+        assert not undeclared, f"`writes` of {self.verb} lacks {undeclared}"
         if not self._secret:
             return found
         covered = partial(concealing.covers, self._secret)

@@ -212,10 +212,9 @@ def test_a_decision_needs_no_zookeeper() -> None:
     assert ended.value.value == Explained()
 
 
-@pytest.mark.usefixtures("world")
 @pytest.mark.parametrize(("reads", "writes", "lacks"), [((), ("node",), "ReadWorld"), ((ReadWorld,), (), "'node'")])
 def test_an_operation_reads_and_writes_only_as_it_declares(
-    zk_settings: ZooKeeperSettings, reads: tuple[Any, ...], writes: tuple[str, ...], lacks: str
+    world: Session, zk_settings: ZooKeeperSettings, reads: tuple[Any, ...], writes: tuple[str, ...], lacks: str
 ) -> None:
     class Undeclared(Operation[None], frozen=True, kw_only=True):
         noun, verb, right = "lamp", "light", Right.OPERATOR
@@ -229,6 +228,7 @@ def test_an_operation_reads_and_writes_only_as_it_declares(
     Undeclared.reads, Undeclared.writes = reads, writes
     with pytest.raises(AssertionError, match=lacks):
         calm(zk_settings).perform(Undeclared())
+    assert node(world, N1).rack is None, "what is not declared is not written"
 
 
 @pytest.mark.usefixtures("world")
