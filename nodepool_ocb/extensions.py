@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, Generic, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -59,6 +61,8 @@ def points(group: str) -> dict[str, EntryPoint]:
 
 
 def _offered(group: str) -> list[EntryPoint]:
+    from importlib.metadata import entry_points  # here, since commands import this module and ask for no entry points
+
     return sorted(entry_points(group=group), key=lambda each: (_package(each) != OWN, _package(each), each.value))
 
 

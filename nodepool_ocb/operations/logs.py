@@ -1,4 +1,4 @@
-"""Logs that daemons serve: the daemons that can be asked for one."""
+"""Logs that daemons serve: the run with the log that is asked for, and the daemons that can be asked for a log."""
 
 from __future__ import annotations
 
@@ -6,12 +6,24 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from nodepool_ocb.model.records import Daemon
+import msgspec
+
+from nodepool_ocb.model.records import Daemon, NodeRole
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
 MOST_BYTES: Final = 1 << 20  # of a log in a document
+
+
+class RunChosen(msgspec.Struct, frozen=True):
+    """The run with the log that was asked for."""
+
+    role: str
+    node: str
+    jig: str
+    record: NodeRole
+    run: str
 
 
 def on_this_host(host: str) -> bool:

@@ -18,6 +18,7 @@ from nodepool_ocb.http.following import Follower, Given, Places, rest
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, Daemon, NodeRole, Run, State
 from nodepool_ocb.operations import logs as daemonlogs
+from nodepool_ocb.operations.logs import RunChosen
 from nodepool_ocb.operations.names import noderole_of
 from nodepool_ocb.operations.performer import Performer
 from nodepool_ocb.views.noderoles import RunOutput, ended
@@ -66,16 +67,6 @@ def host_of(annealer: str) -> str:
     'web-1'
     """
     return annealer.rsplit("-", 2)[0]
-
-
-class RunChosen(msgspec.Struct, frozen=True):
-    """The run with the log that was asked for."""
-
-    role: str
-    node: str
-    jig: str
-    record: NodeRole
-    run: str
 
 
 class RunLog:

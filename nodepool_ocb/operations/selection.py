@@ -13,7 +13,6 @@ from nodepool_ocb.engine import selection
 from nodepool_ocb.engine.deployments import OF_TASKS
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import NotFound
-from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.names import node_of, noderole_of
 from nodepool_ocb.operations.operation import Lookup, Steps
 
@@ -133,6 +132,8 @@ def facts(reader: Reader) -> selection.Facts:
     """The facts that selectors ask for beside the records."""
 
     def find(vertices: Sequence[Vertex]) -> Iterable[Vertex]:
+        from nodepool_ocb.operations.commits import outdated  # here, since few selectors ask for it
+
         return reader.run(outdated.find(reader.world, vertices)).vertices
 
     return selection.Facts(reader.session.now(), find)

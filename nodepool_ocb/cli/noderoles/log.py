@@ -11,7 +11,6 @@ from nodepool_ocb.cli import logs
 from nodepool_ocb.cli.kit import completion, output, terminal
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.performing import performer
-from nodepool_ocb.operations import runlogs
 from nodepool_ocb.operations.noderoles.logs import NoderoleLog
 
 
@@ -27,6 +26,8 @@ def log(name: str, run: str | None, follow: bool, raw: bool, path: bool) -> None
     Where no annealer can be asked: the file, if it is on this host; else the end that is in the record. With -f, of a
     noderole that waits: what it prints when it runs. With -o json or yaml, the last MiB.
     """
+    from nodepool_ocb.operations import runlogs  # here, since http takes long to import
+
     logs.refuse(follow=follow, raw=raw)
     if path and (follow or raw):
         raise click.UsageError("--path says where the output is and gives none of it; leave -f and --raw away")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.cli.site import sources
 from nodepool_ocb.errors import NotFound
-from nodepool_ocb.operations.site import documents
 from nodepool_ocb.operations.site.applying import NodeImport
+
+if TYPE_CHECKING:
+    from nodepool_ocb.operations.site.documents import Wanted
 
 
 @click.command("import", cls=Verb, operation=NodeImport)
@@ -32,16 +34,19 @@ def import_(
     are as the file says stay; one that is otherwise is refused without --update.
     """
     defaults: dict[str, Any] = {} if deployment is None else {"deployment": deployment}
-    text, name = _read(file)
-    wanted = documents.nodes(text, name, domain, {**defaults, "tags": tags} if tags else defaults)
+    wanted = _wanted(file, domain, {**defaults, "tags": tags} if tags else defaults)
     performed = perform(NodeImport(wanted=wanted, update=update), dry_run=dry_run)
     session.report_performed(performed)
     for sentence in performed.answer.after:
         output.say(sentence)
 
 
-def _read(file: str) -> tuple[str, str]:
-    """The text of a file, or of stdin, and the name for its faults."""
+def _wanted(file: str, domain: str | None, defaults: Mapping[str, Any]) -> Wanted:
+    """The nodes of a file, or of stdin; raises NotFound, or Invalid."""
+    from nodepool_ocb.cli.site import sources  # here, since yaml takes long to import
+    from nodepool_ocb.operations.site import documents
+
     if file != sources.STDIN and not Path(file).exists():
         raise NotFound(f"{file} does not exist")
-    return sources.text(file), "stdin" if file == sources.STDIN else file
+    name = "stdin" if file == sources.STDIN else file
+    return documents.nodes(sources.text(file), name, domain, defaults)

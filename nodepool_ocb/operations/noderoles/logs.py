@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.records import State
+from nodepool_ocb.operations.logs import RunChosen
 from nodepool_ocb.operations.names import noderole_of
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.noderoles import ReadRuns
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.operations.runlogs import RunChosen
 
 
 class NoderoleLog(Operation[RunChosen], frozen=True, kw_only=True):

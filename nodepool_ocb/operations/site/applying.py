@@ -6,7 +6,8 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.operations.site import documents, planning
+from nodepool_ocb.operations.site import planning
+from nodepool_ocb.operations.site.fields import refuse_fields
 from nodepool_ocb.site.wanted import Wanted
 
 
@@ -24,7 +25,7 @@ class ApplySite(Operation[Explained], frozen=True, kw_only=True):
 
     def decide(self, situation: Situation) -> Steps[Explained]:
         """Raises the errors of ``plan``, and Invalid for fields that no verb takes for a node."""
-        documents.refuse_fields(self.wanted)
+        refuse_fields(self.wanted)
         world = yield from ReadWorld()
         return (yield from planning.carried_out(world, situation, self.wanted, prune=self.prune))
 
@@ -43,7 +44,7 @@ class NodeImport(Operation[Explained], frozen=True, kw_only=True):
 
     def decide(self, situation: Situation) -> Steps[Explained]:
         """As ``ApplySite``; raises Conflict, without ``update``, for a node that exists with other fields."""
-        documents.refuse_fields(self.wanted)
+        refuse_fields(self.wanted)
         world = yield from ReadWorld()
         if not self.update:
             _refuse_others(world, self.wanted)

@@ -7,9 +7,7 @@ from typing import Any
 
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents.document import Document
-from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model.ranges import is_login
-from nodepool_ocb.operations.assignments import wrong_hint
+from nodepool_ocb.operations.site.fields import refuse_fields
 from nodepool_ocb.site import reading
 from nodepool_ocb.site.reading import MOST as MOST
 from nodepool_ocb.site.wanted import Wanted as Wanted
@@ -32,20 +30,3 @@ def nodes(text: str, name: str, domain: str | None, defaults: Mapping[str, Any])
         read = ansible.read(documents.load_all(text, name, most=MOST)[0], domain, dict(defaults))
     refuse_fields(read)
     return read
-
-
-def refuse_fields(wanted: Wanted) -> None:
-    """Raises Invalid for fields that no verb takes for a node: a wrong login, a wrong hint."""
-    problems = [
-        node.place.fault(f"{user!r} is no login: it is one word, and begins with no -")
-        for node in wanted.nodes.values()
-        if (user := node.fields.get("user")) is not None and not is_login(user)
-    ]
-    problems += [
-        node.place.fault(problem)
-        for node in wanted.nodes.values()
-        for name, value in node.fields.get("hints", {}).items()
-        if (problem := wrong_hint(name, value))
-    ]
-    if problems:
-        raise Invalid(problems)

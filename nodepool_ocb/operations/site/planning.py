@@ -6,7 +6,7 @@ If another writer changes the cluster meanwhile, the plan is made again; the cal
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine.world import World
@@ -19,9 +19,11 @@ from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.operations.operation import Explained, Situation, Steps
 from nodepool_ocb.operations.reads.site import ReadKept, ReadRemovals, ShowPlan
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.site import plan as plans
 from nodepool_ocb.site.steps import Step
 from nodepool_ocb.site.wanted import Circumstances, Wanted
+
+if TYPE_CHECKING:
+    from nodepool_ocb.site import plan as plans
 
 READS: Final = (ReadWorld, ReadKept, ReadRemovals, ShowPlan, *outdated.READS, *reservations.READS)
 WRITES: Final = ("role", "deployment", "deployment role", "node", "noderole", "attributes")
@@ -44,6 +46,8 @@ def carried_out(world: World, situation: Situation, wanted: Wanted, *, prune: bo
 
 
 def _plan(world: World, situation: Situation, wanted: Wanted, prune: bool) -> Steps[plans.Plan]:
+    from nodepool_ocb.site import plan as plans  # here, since the other verbs of `node` need no plan
+
     jigs = active_jigs(world)
     about = Circumstances(
         now=situation.now,
