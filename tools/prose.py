@@ -75,7 +75,7 @@ def places(root: Path) -> dict[str, list[Text]]:
 
 
 def page_text(text: str) -> Text:
-    return Text(text, page=True, generated=text.partition("\n## ")[0].count(GENERATED) > 0)
+    return Text(text, page=True, generated=GENERATED in text.partition("\n## ")[0])
 
 
 def docstrings(folder: Path) -> Iterator[Text]:
@@ -169,6 +169,11 @@ def figures(texts: Sequence[Text]) -> Figures:
     return Figures(rules.count("word"), rules.count("sentence"), rules.count("line"), words)
 
 
+def measured(root: Path) -> dict[str, Figures]:
+    """The figures of each place."""
+    return {place: figures(texts) for place, texts in places(root).items()}
+
+
 def limit(words: int) -> Figures:
     """The most that a place of so many words may have."""
     return Figures(max(1, (MOST_OF_NINE * words - 1) // 1000), 0, 0, words)
@@ -198,11 +203,9 @@ def write_ceilings(root: Path, ceilings: Mapping[str, Figures]) -> None:
         file.unlink(missing_ok=True)
 
 
-def faults(root: Path) -> Iterator[str]:
+def faults(found: Mapping[str, Figures], ceilings: Mapping[str, Figures]) -> Iterator[str]:
     """A sentence for each figure of a place that is above its limit and its ceiling."""
-    ceilings = read_ceilings(root)
-    for place, texts in places(root).items():
-        now = figures(texts)
+    for place, now in found.items():
         ceiling, most = ceilings.get(place, Figures(0, 0, 0, 0)), limit(now.words)
         for name, rule in (("nine", "of the nine words"), ("sentences", "long sentences"), ("lines", "long lines")):
             allowed = max(getattr(ceiling, name), getattr(most, name))
@@ -221,19 +224,18 @@ def main(arguments: Sequence[str], root: Path = Path(__file__).parent.parent) ->
             for each in (each for text in texts[place] for each in violations(text)):
                 print(f"{place}: {each.rule}: {each.text}")
         return 0
+    found = measured(root)
     if arguments[:1] == ["--figures"]:
-        for place, now in ((place, figures(texts)) for place, texts in places(root).items()):
+        for place, now in found.items():
             rate = 1000 * now.nine / max(now.words, 1)
             print(f"{rate:6.1f} {now.nine:5} {now.sentences:5} {now.lines:5} {now.words:7}  {place}")
         return 0
     if arguments[:1] == ["--record"]:
-        write_ceilings(
-            root, lowered({place: figures(texts) for place, texts in places(root).items()}, read_ceilings(root))
-        )
-    found = list(faults(root))
-    for fault in found:
+        write_ceilings(root, lowered(found, read_ceilings(root)))
+    faulty = list(faults(found, read_ceilings(root)))
+    for fault in faulty:
         print(fault)
-    return 1 if found else 0
+    return 1 if faulty else 0
 
 
 if __name__ == "__main__":

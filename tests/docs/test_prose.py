@@ -98,7 +98,7 @@ def test_fewer_than_five_of_the_nine_are_allowed_for_a_thousand_words(prose: Any
 
 
 def faults(prose: Any, root: Path) -> Sequence[str]:
-    return [each.partition(";")[0] for each in prose.faults(root)]
+    return [each.partition(";")[0] for each in prose.faults(prose.measured(root), prose.read_ceilings(root))]
 
 
 def test_a_page_without_a_ceiling_may_not_exceed_the_limits(prose: Any, tmp_path: Path) -> None:
