@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,14 +14,14 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound, Stale, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.journal import Entry
-from nodepool_ocb.model.records import Change, Node, Set, State
+from nodepool_ocb.model.records import Change, Create, Node, Set, State
 from nodepool_ocb.operations import performer as performing
 from nodepool_ocb.operations.nodes.binding import NodeBind
 from nodepool_ocb.operations.nodes.changing import NodeDead, NodeSet, NodeUnavailable
 from nodepool_ocb.operations.nodes.committing import NodeCommit
 from nodepool_ocb.operations.nodes.creating import NodeCreate
 from nodepool_ocb.operations.nodes.deleting import NodeDelete
-from nodepool_ocb.operations.operation import Call, Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import Call, Explained, Lookup, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.performer import Reader
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.store import journal
@@ -100,7 +101,13 @@ def test_two_nodes_of_one_template_get_two_numbers(world: Session, zk_settings: 
 def test_it_gives_up_when_others_are_always_faster(
     world: Session, zk_settings: ZooKeeperSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(performing, "LONGEST_PAUSE_SECONDS", 0.0)
+    longest: list[float] = []
+
+    def shortest(least: float, most: float) -> float:
+        longest.append(most)
+        return least
+
+    monkeypatch.setattr(performing, "random", SimpleNamespace(uniform=shortest))
 
     class Overtaken(Operation[None], frozen=True, kw_only=True):
         noun, verb, right, reads, writes = "lamp", "light", Right.OPERATOR, (ReadWorld,), ("node",)
@@ -114,6 +121,27 @@ def test_it_gives_up_when_others_are_always_faster(
     with pytest.raises(Stale, match="others keep changing the same things"):
         mine.perform(Overtaken())
     assert mine.reads == performing.ATTEMPTS
+    assert longest == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, *[1.0] * 33], "the pauses grow, and have a bound"
+
+
+def test_an_operation_knows_how_many_transactions_its_attempts_before_have_written(
+    world: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    known: list[int] = []
+
+    class SetTwice(Operation[None], frozen=True, kw_only=True):
+        noun, verb, right, reads, writes = "lamp", "light", Right.OPERATOR, (ReadWorld,), ("node",)
+
+        def decide(self, situation: Situation) -> Steps[None]:
+            known.append(situation.transactions)
+            yield from NodeSet(nodes=(N1,), assignments=(f"rack=r{len(known)}",)).decide(situation)
+            if len(known) == 1:
+                raise Stale("another writer was faster", paths.node(N1))
+
+    mine = calm(zk_settings)
+    for _ in range(2):
+        mine.perform(SetTwice())
+    assert (known, node(world, N1).rack) == ([0, 1, 0], "r3")
 
 
 # -- agreement --
@@ -186,7 +214,54 @@ def test_a_call_that_ends_half_way_notes_how_far_it_came(
     assert mine.heard.notes == [f"1 change written, the last of {N1}; the same command goes on with the rest"]
 
 
+def test_a_call_that_ends_between_two_nodes_that_it_creates_advises_no_repetition(
+    world: Session, zk_settings: ZooKeeperSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command would create all of them once more."""
+    real, begun = NodeCreate.decide, list[int]()
+
+    def decide(operation: NodeCreate, situation: Situation) -> Steps[Explained]:
+        begun.append(1)
+        if len(begun) == 2:
+            raise Unavailable("gone")
+        return (yield from real(operation, situation))
+
+    monkeypatch.setattr(NodeCreate, "decide", decide)
+    mine = calm(zk_settings)
+    with pytest.raises(Unavailable):
+        mine.perform(NodeCreate(name="web{}.example.com", node=Node(), count=2))
+    assert mine.heard.notes == []
+    assert "web1.example.com" in load_world(world).nodes
+
+
 # -- dry runs, and decisions by hand --
+
+
+@pytest.mark.usefixtures("world")
+def test_a_dry_run_that_ends_half_way_tells_of_no_written_change(zk_settings: ZooKeeperSettings) -> None:
+    class SetAndFail(NodeSet, frozen=True, kw_only=True):
+        def decide(self, situation: Situation) -> Steps[Explained]:
+            yield from NodeSet(nodes=(N1,), assignments=("rack=r1",)).decide(situation)
+            raise Conflict("refused")
+
+    mine = calm(zk_settings, dry_run=True)
+    with pytest.raises(Conflict):
+        mine.perform(SetAndFail(nodes=(N1,), assignments=()))
+    assert mine.heard.notes == []
+
+
+def test_a_transaction_that_creates_a_record_without_a_new_structure_is_not_sent(
+    world: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    class Forgetful(Operation[None], frozen=True, kw_only=True):
+        noun, verb, right, reads, writes = "lamp", "light", Right.OPERATOR, (), ("node",)
+
+        def decide(self, situation: Situation) -> Steps[None]:  # noqa: ARG002
+            yield [Create(paths.node(N2), Node())]
+
+    with pytest.raises(AssertionError, match="raises the structure"):
+        calm(zk_settings).perform(Forgetful())
+    assert world.get(paths.node(N2)) is None
 
 
 def test_a_dry_run_gives_the_rows_and_writes_nothing(world: Session, zk_settings: ZooKeeperSettings) -> None:
@@ -229,6 +304,22 @@ def test_an_operation_reads_and_writes_only_as_it_declares(
     with pytest.raises(AssertionError, match=lacks):
         calm(zk_settings).perform(Undeclared())
     assert node(world, N1).rack is None, "what is not declared is not written"
+
+
+@pytest.mark.usefixtures("world")
+def test_a_decision_may_go_on_behind_a_lookup_that_is_refused(zk_settings: ZooKeeperSettings) -> None:
+    class Refused(Lookup[None], frozen=True):
+        def answer(self, reader: Reader) -> None:  # noqa: ARG002
+            raise NotFound("nothing is there")
+
+    def steps() -> Steps[str]:
+        try:
+            yield from Refused()
+        except NotFound as error:
+            return str(error)
+        return "found"
+
+    assert calm(zk_settings).read(steps()) == "nothing is there"
 
 
 @pytest.mark.usefixtures("world")
