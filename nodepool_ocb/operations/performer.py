@@ -158,7 +158,7 @@ class Performer:
         try:
             self._write(opened, decide, dry_run, changes)
         except BaseException:
-            if len(changes) > before and not dry_run:
+            if not dry_run:
                 self._note_how_far(changes[before:])
             raise
 
