@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import session
 from nodepool_ocb.cli.kit.performing import performer
-from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build
 from nodepool_ocb.model.records import Change, Daemon
 from nodepool_ocb.operations.following import Following
+from nodepool_ocb.operations.images import finding
 from nodepool_ocb.operations.images.finding import Images as Images
 from nodepool_ocb.operations.images.finding import build_of as build_of
 from nodepool_ocb.operations.images.finding import called as called
 from nodepool_ocb.operations.images.finding import image_of as image_of
 from nodepool_ocb.operations.images.finding import uploads_named as uploads_named
 from nodepool_ocb.operations.images.finding import uploads_of as uploads_of
+from nodepool_ocb.operations.reads.images import ReadImages
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
@@ -25,16 +26,13 @@ if TYPE_CHECKING:
 # -- reading --
 
 
-def load(opened: Session, quarantined: dict[str, str] | None = None) -> dict[str, ImageView]:
+def load(opened: Session, quarantined: dict[str, str] | None = None) -> Images:
     """All images, no older than this call; says what could not be read, unless it is put into ``quarantined``."""
-    from nodepool_ocb.store import images
-
-    unread: dict[str, str] = {} if quarantined is None else quarantined
-    opened.sync()
-    found = images.read(opened, images.names(opened), unread)
-    for path, reason in unread.items() if quarantined is None else ():
-        output.say(f"warning: {path} is left out: {reason}")
-    return found
+    if quarantined is None:
+        return performer().read(finding.load(), opened)
+    found = performer().read(iter(ReadImages()), opened)
+    quarantined.update(found.unread)
+    return found.by_name
 
 
 def lock_paths(images: Images) -> list[str]:

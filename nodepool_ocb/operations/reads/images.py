@@ -13,6 +13,7 @@ from nodepool_ocb.model.records import Json, Record
 from nodepool_ocb.operations.operation import Lookup
 
 if TYPE_CHECKING:
+    from nodepool_ocb.config import Settings
     from nodepool_ocb.operations.performer import Reader
 
 
@@ -52,18 +53,22 @@ class ReadConfiguredPauses(Lookup[Mapping[str, str]], frozen=True):
     records = "configuration of the host"
 
     def answer(self, reader: Reader) -> Mapping[str, str]:
-        import os
+        return configured_pauses(reader.performer.settings())
 
-        from nodepool_ocb.images import nodepool
 
-        settings = reader.performer.settings()
-        if settings.file is None:
-            return {}
-        file = settings.builder.nodepool
-        try:
-            return {image.name: file for image in nodepool.load(file, environ=os.environ).diskimages if image.pause}
-        except Invalid:
-            return {}
+def configured_pauses(settings: Settings) -> Mapping[str, str]:
+    """The answer of ``ReadConfiguredPauses``, for a caller without a session."""
+    import os
+
+    from nodepool_ocb.images import nodepool
+
+    if settings.file is None:
+        return {}
+    file = settings.builder.nodepool
+    try:
+        return {image.name: file for image in nodepool.load(file, environ=os.environ).diskimages if image.pause}
+    except Invalid:
+        return {}
 
 
 class RecordAsJson(Lookup[dict[str, Json]], frozen=True):
