@@ -69,6 +69,10 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
         """The login that records name as the cause of a change."""
         return self.call.login
 
+    def end(self, until: float | None, seconds: float | None) -> float | None:
+        """The end of a pause: this time, or so many seconds from now by ZooKeeper's clock; None: until a person ends it."""
+        return until if seconds is None else self.now + seconds
+
 
 class Note(msgspec.Struct, frozen=True):
     """A sentence for the caller, sent when the step is taken."""

@@ -46,7 +46,7 @@ class DaemonPauseSet(Operation[DaemonsPaused], frozen=True, kw_only=True):
     seconds: float | None = None  # from now; not beside ``until``
 
     def decide(self, situation: Situation) -> Steps[DaemonsPaused]:
-        end = self.until if self.seconds is None else situation.now + self.seconds
+        end = situation.end(self.until, self.seconds)
         hosts = yield from _hosts(self.daemons)
         for kind, host in hosts:
             yield from self._pause(situation, kind, host, end)

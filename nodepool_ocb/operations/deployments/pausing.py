@@ -33,7 +33,7 @@ class DeploymentPause(Operation[PausedUntil], frozen=True, kw_only=True):
     seconds: float | None = None  # from now; not beside ``until``
 
     def decide(self, situation: Situation) -> Steps[PausedUntil]:
-        end = self.until if self.seconds is None else situation.now + self.seconds
+        end = situation.end(self.until, self.seconds)
         world = yield from ReadWorld()
         for name in dict.fromkeys(self.names):
             deployment_of(world, name)

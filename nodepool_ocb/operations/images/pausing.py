@@ -40,7 +40,7 @@ class ImagePause(Operation[ImageIsPaused], frozen=True, kw_only=True):
     seconds: float | None = None  # from now; not beside ``until``
 
     def decide(self, situation: Situation) -> Steps[ImageIsPaused]:
-        end = self.until if self.seconds is None else situation.now + self.seconds
+        end = situation.end(self.until, self.seconds)
         if end is not None and end <= situation.now:
             raise EndPassed(f"{shown(end)} is over")
         found = finding.image_of((yield from finding.load()), self.image).pause

@@ -42,7 +42,7 @@ class NodeHold(Operation[NodesHeld], frozen=True, kw_only=True):
     force: bool = False  # cancel running noderoles
 
     def decide(self, situation: Situation) -> Steps[NodesHeld]:
-        end = self.until if self.seconds is None else situation.now + self.seconds
+        end = situation.end(self.until, self.seconds)
         world = yield from ReadWorld()
         chosen = yield from selection.nodes(world, self.nodes, self.selector)
         names = [view.name for view in chosen]
