@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb import config
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
-from nodepool_ocb.model.records import Create, ImageSettings
+from nodepool_ocb.model.records import Create, ImageSettings, Set
 from nodepool_ocb.operations.images.building import ImageBuild
 from nodepool_ocb.operations.images.deleting import ImageDelete
+from nodepool_ocb.operations.images.deleting_uploads import UploadDelete
 from nodepool_ocb.operations.images.exporting import ImageExport
+from nodepool_ocb.operations.images.forgetting import ImageErase, UploadDeleteRecords
 from nodepool_ocb.operations.images.pausing import EndPassed, ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow, UploadList
 from nodepool_ocb.operations.reads.images import ReadConfiguredPauses
@@ -202,3 +205,36 @@ def test_a_build_whose_state_changes_after_the_question_stays(builder: Builder, 
     ):
         calm(zk_settings).perform(ImageDelete(image="jammy", build=other, force=True))
     assert builder.build_view(other).record.state is BuildState.READY
+
+
+def test_an_upload_that_comes_after_the_question_stays(builder: Builder, zk_settings: ZooKeeperSettings) -> None:
+    build = builder.made()
+    old, later = builder.uploads(build, "west", UploadState.FAILED), []
+    mine = calm(zk_settings)
+    with faster_writer(lambda: later.append(builder.uploads(build, "west"))):
+        performed = mine.perform(UploadDelete(image="jammy", build=build, provider="west", force=True))
+    assert [row.name.rpartition(" ")[2] for row in performed.rows] == [old]
+    states = {each.id: each.record.state for each in builder.build_view(build).uploads}
+    assert states == {old: UploadState.DELETE, later[0]: UploadState.READY}
+
+
+def test_records_of_uploads_that_changed_after_the_question_stay(
+    builder: Builder, zk_settings: ZooKeeperSettings
+) -> None:
+    build = builder.made()
+    builder.uploads(build, "west", external_name="jammy-1")
+
+    def meanwhile() -> None:
+        (upload,) = builder.build_view(build).uploads
+        path = paths.upload("jammy", build, "west", upload.id)
+        builder.session.commit([Set(path, replace(upload.record, external_id="just-sent"), upload.version)])
+
+    for operation in (
+        UploadDeleteRecords(image="jammy", build=build, provider="west"),
+        ImageErase(provider="west"),
+    ):
+        mine = calm(zk_settings)
+        with faster_writer(meanwhile), pytest.raises(Conflict, match="changed meanwhile"):
+            mine.perform(operation)
+        assert len(mine.heard.agreed) == 1
+    assert len(builder.build_view(build).uploads) == 1

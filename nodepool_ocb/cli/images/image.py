@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from nodepool_ocb.cli.aside.options import say as say_aside
-from nodepool_ocb.cli.images import forgetting, imaging
+from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.cli.images.exchange import export, import_
 from nodepool_ocb.cli.images.log import log
 from nodepool_ocb.cli.kit import completion, output, session, times
@@ -16,6 +16,7 @@ from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, y
 from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.operations.images.building import ImageBuild
 from nodepool_ocb.operations.images.deleting import ImageDelete
+from nodepool_ocb.operations.images.forgetting import ImageErase
 from nodepool_ocb.operations.images.pausing import EndPassed, ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow
 from nodepool_ocb.operations.reads.images import configured_pauses
@@ -168,7 +169,7 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
     session.report_performed(perform(operation, dry_run=dry_run, yes=yes))
 
 
-@command.command(writes=True)
+@command.command(operation=ImageErase)
 @click.argument("provider", metavar="PROVIDER", shell_complete=completion.providers)
 @yes_option
 @dry_run_option
@@ -178,5 +179,4 @@ def erase(provider: str, yes: bool, dry_run: bool) -> None:
     What is there stays, and is named: delete it there by hand. Refused while a running builder has the provider. The builds
     that had only these uploads are then free to go.
     """
-    with session.session() as opened:
-        forgetting.erase(opened, provider, yes=yes, dry_run=dry_run)
+    session.report_performed(perform(ImageErase(provider=provider), dry_run=dry_run, yes=yes))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.images import forgetting, imaging, leaking
+from nodepool_ocb.cli.images import leaking
 from nodepool_ocb.cli.kit import completion, output, session
-from nodepool_ocb.cli.kit.options import Noun, confirm, dry_run_option, yes_option
+from nodepool_ocb.cli.kit.options import Noun, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.errors import Conflict
-from nodepool_ocb.images.rules import ImageView, UploadView
-from nodepool_ocb.images.states import UploadEvent, upload_after
-from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import UploadState
-from nodepool_ocb.model.records import Change, Check, Set
+from nodepool_ocb.operations.images.deleting_uploads import UploadDelete
+from nodepool_ocb.operations.images.forgetting import UploadDeleteRecords
 from nodepool_ocb.operations.images.reading import UploadList
-from nodepool_ocb.views import images
 
 
 @click.group(cls=Noun)
@@ -36,7 +32,7 @@ def list_(name: str | None, provider: str | None, states: Sequence[str]) -> None
     output.things(rows, columns)
 
 
-@command.command(writes=True)
+@command.command(operation=(UploadDelete, UploadDeleteRecords))
 @click.argument("name", metavar="IMAGE", shell_complete=completion.images)
 @click.argument("build", metavar="BUILD", shell_complete=completion.builds)
 @click.argument("provider", metavar="PROVIDER", shell_complete=completion.providers)
@@ -57,23 +53,12 @@ def delete(
 
     --forget is for a provider that no builder has any more. What is there must then be deleted by hand.
     """
-    with session.session() as opened:
-        if forget:
-            forgetting.forget(opened, name, build, provider, id, force=force, yes=yes, dry_run=dry_run)
-            return
-        going = _deletable(imaging.image_of(imaging.load(opened), name), build, provider, id, force)
-        if going and not dry_run:
-            confirm(f"delete {', '.join(map(imaging.called, going))}", yes)
-        chosen = {each.id for each in going}
-
-        def decide(known: imaging.Images) -> Iterator[Sequence[Change]]:
-            view = imaging.image_of(known, name)
-            now = [each for each in _deletable(view, build, provider, id, force) if each.id in chosen]
-            spared = [Check(_path(name, each), each.version) for each in _ready(view, provider) if each not in now]
-            for part in session.parts([_deletion(name, each, opened.now()) for each in now]):
-                yield [*spared[:1], *part]  # what must be left is left, whoever else deletes now
-
-        session.report(imaging.change(opened, decide, dry_run), dry_run)
+    kind = UploadDeleteRecords if forget else UploadDelete
+    operation = kind(image=name, build=build, provider=provider, upload=id, force=force)
+    performed = perform(operation, dry_run=dry_run, yes=yes)
+    session.report_performed(performed)
+    for sentence in performed.answer.after:
+        output.say(sentence)
 
 
 @command.command(writes=True)
@@ -96,35 +81,3 @@ def leaks(provider: str | None, external_id: str | None, cluster: str | None, ye
             return
         rows = [row for _, row in leaking.found(opened, provider)]
     output.things(rows, ("provider", "external_id", "since", "whose", "cluster", "image", "build"))
-
-
-def _deletable(view: ImageView, build: str, provider: str, id: str | None, force: bool) -> list[UploadView]:
-    """The uploads that are to go; raises Conflict, or NotFound."""
-    chosen = imaging.uploads_named(view, build, provider, id)
-    for upload in chosen:
-        if images.upload_stands(upload) is UploadState.UPLOADING:
-            raise Conflict(f"{upload.record.builder} sends {imaging.called(upload)} now; wait until that has ended")
-    going = [upload for upload in chosen if upload.record.state is not UploadState.DELETE]
-    ready = _ready(view, provider)
-    if not force and ready and all(upload in going for upload in ready):
-        raise Conflict(
-            f"{provider} would be left without {view.name}: nothing could be launched from it there;"
-            " give --force if you mean it"
-        )
-    return going
-
-
-def _ready(view: ImageView, provider: str) -> list[UploadView]:
-    """What could be launched from there."""
-    there = [upload for upload in imaging.uploads_of(view) if upload.provider == provider]
-    return [upload for upload in there if upload.record.state is UploadState.READY]
-
-
-def _deletion(name: str, upload: UploadView, now: float) -> Change:
-    reason = f"{session.me()} asked for its deletion"
-    record = upload_after(upload.record, UploadEvent.DELETE, now, reason=reason)
-    return Set(_path(name, upload), record, upload.version)
-
-
-def _path(name: str, upload: UploadView) -> str:
-    return paths.upload(name, upload.build, upload.provider, upload.id)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.images.rules import BuildView, ImageView, UploadView
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.operations.operation import Note, Steps
@@ -83,3 +84,8 @@ def called(upload: UploadView) -> str:
 def uploads_of(view: ImageView) -> Iterator[UploadView]:
     """Those of all builds."""
     return (upload for build in view.builds for upload in build.uploads)
+
+
+def path_of(image: str, upload: UploadView) -> str:
+    """The path of an upload's record."""
+    return paths.upload(image, upload.build, upload.provider, upload.id)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.images import forgetting
+from nodepool_ocb.cli.kit import performing
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.records import Change, Delete, ImageSettings, Json, Set
@@ -187,7 +187,7 @@ def test_erase_is_refused_where_a_builder_has_the_provider_or_works_on_an_upload
 def test_erase_is_refused_where_a_builder_comes_with_the_provider_while_the_question_is_asked(
     builder: Builder, ocb: Ocb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "confirm", lambda *_: builder.registers(providers=("west",)))
+    monkeypatch.setattr(performing, "confirm", lambda *_: builder.registers(providers=("west",)))
     assert ocb("image", "erase", "west", "--yes").exit_code == 4
     assert len(_states(builder)) == 3
 
