@@ -185,11 +185,11 @@ def runs() -> str:
         "```\n",
         "`SESSION_LOST` leads from every phase to `OVER`; that is not drawn.\n",
     ]
-    for phase in run.Phase:
-        parts += [f"## {phase}\n", _sentence(said["Phase", phase.name]) + " " + run.ABOUT[phase].stands + "\n"]
-        if phase is not run.Phase.OVER:
+    for phase in run.RunPhase:
+        parts += [f"## {phase}\n", _sentence(said["RunPhase", phase.name]) + " " + run.ABOUT[phase].stands + "\n"]
+        if phase is not run.RunPhase.OVER:
             parts += [table(("what happens", "what follows"), _blows(phase)), table(RULE_HEAD, _rules_of(phase))]
-    for title, of in (("Events", run.Event), ("Instructions", run.Do)):
+    for title, of in (("Events", run.RunEvent), ("Instructions", run.Do)):
         parts += [f"## {title}\n", table((title.lower()[:-1], "meaning"), _meanings(of, said))]
     return "\n".join(parts)
 
@@ -208,21 +208,21 @@ def _meanings(of: type[StrEnum], said: Mapping[tuple[str, str], str]) -> Iterato
 def _steps() -> Iterator[str]:
     found: dict[tuple[str, str], dict[str, None]] = {}
     for rule in run.RULES:
-        if rule.to is not rule.phase and rule.event is not run.Event.SESSION_LOST:
+        if rule.to is not rule.phase and rule.event is not run.RunEvent.SESSION_LOST:
             found.setdefault((rule.phase, rule.to), {})[rule.event] = None
     for (before, after), events in found.items():
         yield f"    {before} --> {after}: {', '.join(events)}"
 
 
-def _blows(phase: run.Phase) -> Iterator[tuple[str, str]]:
+def _blows(phase: run.RunPhase) -> Iterator[tuple[str, str]]:
     yield "`kill -9` of the annealer", run.ABOUT[phase].killed
     yield "`SIGSTOP` of the annealer", run.ABOUT[phase].frozen
-    events = (run.Event.SESSION_LOST, run.Event.CANCEL, run.Event.DRAINED)
+    events = (run.RunEvent.SESSION_LOST, run.RunEvent.CANCEL, run.RunEvent.DRAINED)
     for name, event in zip(("the session is lost", "the run is cancelled", "the annealer drains"), events, strict=True):
         yield f"{name} (`{event}`)", _follows(phase, event)
 
 
-def _follows(phase: run.Phase, event: run.Event) -> str:
+def _follows(phase: run.RunPhase, event: run.RunEvent) -> str:
     rules = [rule for rule in run.RULES if (rule.phase, rule.event) == (phase, event)]
     if all(rule.to is phase and not rule.do for rule in rules):
         return run.ABOUT[phase].ignored
@@ -231,7 +231,7 @@ def _follows(phase: run.Phase, event: run.Event) -> str:
     return _sentence("; ".join([*done, f"then `{rules[-1].to}`"]))
 
 
-def _rules_of(phase: run.Phase) -> Iterator[tuple[str, str, str, str]]:
+def _rules_of(phase: run.RunPhase) -> Iterator[tuple[str, str, str, str]]:
     for rule in run.RULES:
         if rule.phase is phase:
             where = (rule.when.__doc__ or "") if rule.when else ""

@@ -115,15 +115,15 @@ Endpoint: TypeAlias = tuple[str, int]
 
 def _elsewhere(world: World, fqdn: str, wanted: frozenset[Endpoint]) -> Iterator[tuple[str, Endpoint]]:
     """Each other node at one of these endpoints, with that endpoint."""
-    if not isinstance(world.places, _Places):
-        world.places = _Places(world)
+    if not isinstance(world.places, _EndpointIndex):
+        world.places = _EndpointIndex(world)
     for endpoint in sorted(wanted):
         for name in world.places.at(endpoint):
             if name != fqdn:
                 yield name, endpoint
 
 
-class _Places:
+class _EndpointIndex:
     """Which nodes are at an endpoint: each new node is looked up, and not compared with all others."""
 
     def __init__(self, world: World) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import claim, inputs
 from nodepool_ocb.engine.claim import Grant
 from nodepool_ocb.engine.hooks.noderole import with_hook
-from nodepool_ocb.engine.noderole import Event, Settling, after, claimable
+from nodepool_ocb.engine.noderole import Event, Propagation, after, claimable
 from nodepool_ocb.engine.readiness import runnable
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
@@ -93,7 +93,7 @@ class _Completing:
     def __init__(self, world: World, view: NodeView, by: InlineRunner, now: float, ended: EndedRun | None) -> None:
         self._world, self._view, self._by, self._now, self._ended = world, view, by, now, ended
         self._room: limits.Room | None = None  # made for the first that can be done
-        self._settling: Settling[Vertex] = Settling(now)
+        self._settling: Propagation[Vertex] = Propagation(now)
         self._moved: dict[Vertex, NodeRole] = {}
         self._written: dict[Vertex, NodeRole] = {}
         self._checked: set[str] = set()  # paths that the transaction checks already

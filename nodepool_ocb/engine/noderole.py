@@ -280,7 +280,7 @@ DESTRUCTIVE: Final = "its role is destructive, and only a redeployment runs it a
 OUTCOME_UNKNOWN: Final = "destructive: it was started and its outcome is not known; look at the machine, then retry"
 
 
-class Settling(Generic[P]):
+class Propagation(Generic[P]):
     """Changes, and the changes of neighbours that follow from them; more changes may be added on top of these.
 
     ``records`` has each noderole that was looked at, with its record after all changes. The cost is in proportion to the changes:
@@ -323,7 +323,7 @@ def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) ->
     Returns the records that differ from those of their noderoles, changes included, each with the hook of the state that it
     enters.
     """
-    settling: Settling[P] = Settling(now)
+    settling: Propagation[P] = Propagation(now)
     return settling.move(changed, also)
 
 

@@ -27,7 +27,7 @@ def create(
     now: float,
     jigs: Collection[str] | None = None,
     by: str | None = None,
-) -> binding.Plan:
+) -> binding.BindPlan:
     """The transaction that creates a node, with the roles that every new node gets: *bootstrap* or *discovery*.
 
     Raises Invalid for a name that is no FQDN in the admin domain, and for an address that is none. Raises Conflict for a name

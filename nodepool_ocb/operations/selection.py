@@ -128,7 +128,7 @@ def noderoles_again(world: World, names: Iterable[str], *, resolved: bool) -> li
     return [noderole_of(world, name) for name in chosen]
 
 
-def facts(reader: Reader) -> selection.Facts:
+def facts(reader: Reader) -> selection.SelectionFacts:
     """The facts that selectors ask for beside the records."""
 
     def find(vertices: Sequence[Vertex]) -> Iterable[Vertex]:
@@ -136,7 +136,7 @@ def facts(reader: Reader) -> selection.Facts:
 
         return reader.run(outdated.find(reader.world, vertices)).vertices
 
-    return selection.Facts(reader.session.now(), find)
+    return selection.SelectionFacts(reader.session.now(), find)
 
 
 def _noted(reader: Reader, names: Iterable[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import msgspec
 
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import readiness
-from nodepool_ocb.engine.inputs import Difference
+from nodepool_ocb.engine.inputs import InputChange
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model.records import Json, NodeRole, Run, State
 from nodepool_ocb.model.secrecy import HIDDEN, hidden
@@ -141,7 +141,7 @@ def document(vertex: Vertex, attributes: Layers, runs: Iterable[tuple[str, Run]]
 # -- outdated noderoles --
 
 
-def outdated(vertex: Vertex, differences: Iterable[Difference]) -> OutdatedRow:
+def outdated(vertex: Vertex, differences: Iterable[InputChange]) -> OutdatedRow:
     """An outdated noderole with the differences of its inputs."""
     rows = tuple(
         DifferenceRow(what=each.what, before=hidden(each.before), now=hidden(each.now), layer=each.layer)

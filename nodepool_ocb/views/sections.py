@@ -8,7 +8,7 @@ import msgspec
 
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.acting.annealers import START
-from nodepool_ocb.engine.hooks.code import Missing
+from nodepool_ocb.engine.hooks.code import MissingHook
 from nodepool_ocb.model.journal import WebhookFailure
 from nodepool_ocb.model.records import State
 from nodepool_ocb.views import images
@@ -116,7 +116,7 @@ class LeftOutRow(View, frozen=True):
 class MissingRow(View, frozen=True):
     """A hook that waits, for a table."""
 
-    record: Missing
+    record: MissingHook
 
 
 class WebhookRow(View, frozen=True):

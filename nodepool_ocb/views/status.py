@@ -10,7 +10,7 @@ from nodepool_ocb.engine import aside, marks
 from nodepool_ocb.engine.acting.overdue import all_overdue
 from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.hooks import code as hookcode
-from nodepool_ocb.engine.hooks.code import Missing
+from nodepool_ocb.engine.hooks.code import MissingHook
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.images import builders, rules
 from nodepool_ocb.images.builders import Builders
@@ -171,7 +171,7 @@ class Overview(View, frozen=True, kw_only=True):
     rollouts: RolloutTotals
     task_runs: TaskRunTotals
     images: OfImages
-    hooks_without_code: tuple[Missing, ...]
+    hooks_without_code: tuple[MissingHook, ...]
     deployments: tuple[DeploymentRow, ...]
     daemons: tuple[DaemonRow, ...]
     claims: tuple[ClaimRow, ...]

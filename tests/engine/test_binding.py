@@ -34,7 +34,7 @@ def role(*requires: str, flags: tuple[str, ...] = (), **more: object) -> Role:
     return Role(barclamp="test", jig="noop", requires=requires, flags=flags, **more)  # type: ignore[arg-type]
 
 
-def bind(made: World, name: str, fqdn: str = N1, **options: object) -> binding.Plan:
+def bind(made: World, name: str, fqdn: str = N1, **options: object) -> binding.BindPlan:
     """Plan, and put what was planned into the world, as its transaction would."""
     plan = binding.plan(made, name, fqdn, now=1.0, **options)  # type: ignore[arg-type]
     for change in plan.changes:

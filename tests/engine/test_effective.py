@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.attributes import merge
 from nodepool_ocb.engine.inputs.effective import Effective, below, effective, unlike
-from nodepool_ocb.engine.inputs.layers import Brought, Kind, Layer, Origin
+from nodepool_ocb.engine.inputs.layers import AttributeLayer, Brought, LayerKind, Origin
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import DeploymentRole, Json, Node, NodeRole, Role, State
@@ -43,7 +43,9 @@ def seen(made: World, name: str, blobs: inputs.Blobs) -> list[Effective]:
 
 def by_hand(*layers: Json) -> list[Effective]:
     """What is seen of these, the weakest first; the layer's subject is its number."""
-    return effective(Brought(Origin.OWN, "x", Layer(Kind.USER, str(number), v)) for number, v in enumerate(layers))
+    return effective(
+        Brought(Origin.OWN, "x", AttributeLayer(LayerKind.USER, str(number), v)) for number, v in enumerate(layers)
+    )
 
 
 def summary(found: list[Effective]) -> dict[str, tuple[Json, str, list[tuple[str, Json, str]]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodepool_ocb.engine.hooks import code as hookcode
-from nodepool_ocb.engine.hooks.code import Missing
+from nodepool_ocb.engine.hooks.code import MissingHook
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model.records import Daemon, DeploymentRole, Node, Role, State
 from tests.engine import worlds
@@ -23,7 +23,7 @@ def test_of_the_hooks_of_a_noderole_the_first_waits_for_its_code_and_the_others_
     worlds.put(made, "watched@n", State.ACTIVE, hooks=("on_todo", "on_active"))
     worlds.put(made, "watched@m", State.TODO, hooks=("on_todo",))
     worlds.put(made, "watched@o", State.TODO)
-    assert hookcode.all_missing(made) == [Missing("watched", "on_todo", 2)]
+    assert hookcode.all_missing(made) == [MissingHook("watched", "on_todo", 2)]
 
 
 def test_hooks_of_nodes_and_deployments_wait_for_code_as_those_of_noderoles() -> None:
@@ -32,8 +32,8 @@ def test_hooks_of_nodes_and_deployments_wait_for_code_as_those_of_noderoles() ->
     for fqdn in ("m", "n"):
         made.put_node(fqdn, Node(hooks=("on_node_change", "on_node_delete")), 1)
     assert hookcode.all_missing(made) == [
-        Missing("watched", "on_deployment_change", 1),
-        Missing("watched", "on_node_change", 2),
+        MissingHook("watched", "on_deployment_change", 1),
+        MissingHook("watched", "on_node_change", 2),
     ]
 
 

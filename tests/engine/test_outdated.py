@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import inputs
-from nodepool_ocb.engine.inputs import Difference
+from nodepool_ocb.engine.inputs import InputChange
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Attrib, DeploymentRole, Given, Json, Node, NodeRole, Role, State
@@ -148,7 +148,9 @@ def test_values_are_compared_as_json(before: Json, now: Json) -> None:
     path = paths.user("beside", "n1")
     kept = run(made, {path: {"a": before}})
     assert outdated(made, {path: {"a": now}}) == {"beside@n1"}
-    assert different(made, "beside@n1", kept, {path: {"a": now}}) == [Difference("a", before, now, "user of beside@n1")]
+    assert different(made, "beside@n1", kept, {path: {"a": now}}) == [
+        InputChange("a", before, now, "user of beside@n1")
+    ]
 
 
 def test_what_will_run_anyway_is_not_outdated_nor_what_nobody_noted() -> None:
@@ -164,7 +166,7 @@ def test_what_will_run_anyway_is_not_outdated_nor_what_nobody_noted() -> None:
 # -- what differs --
 
 
-def different(made: World, name: str, kept: dict[str, Given | None], blobs: Blobs) -> list[Difference]:
+def different(made: World, name: str, kept: dict[str, Given | None], blobs: Blobs) -> list[InputChange]:
     vertex = made.vertex(name)
     assert vertex is not None
     return inputs.differences(made, vertex, blobs, kept[name])
@@ -177,10 +179,10 @@ def test_each_attribute_says_what_it_was_what_it_is_and_who_says_so() -> None:
     kept = run(made, {path: {"gone": 1, "deep": {"er": "x"}}})
     set_for(made, "server", ntp={"servers": ["a", "b"], "zone": "UTC"}, fresh={"a": {"b": 1}})
     assert different(made, "client@n2", kept, {path: {"deep": {"er": "y"}}}) == [
-        Difference("deep/er", "x", "y", "user of client@n2"),
-        Difference("fresh/a/b", msgspec.UNSET, 1, "deployment: role server of lab"),
-        Difference("gone", 1, msgspec.UNSET, None),
-        Difference("ntp/servers", ["a"], ["a", "b"], "deployment: role server of lab"),
+        InputChange("deep/er", "x", "y", "user of client@n2"),
+        InputChange("fresh/a/b", msgspec.UNSET, 1, "deployment: role server of lab"),
+        InputChange("gone", 1, msgspec.UNSET, None),
+        InputChange("ntp/servers", ["a"], ["a", "b"], "deployment: role server of lab"),
     ]
 
 
@@ -190,7 +192,7 @@ def test_what_the_role_wants_of_another_is_told_like_any_attribute() -> None:
     kept = run(made, {})
     set_for(made, "beside", motd={"text": "new"})
     assert different(made, "wanting@n1", kept, {}) == [
-        Difference("motd/text", "old", "new", "deployment: role beside of lab")
+        InputChange("motd/text", "old", "new", "deployment: role beside of lab")
     ]
 
 
@@ -202,7 +204,7 @@ def test_what_the_role_says_is_told_by_its_key() -> None:
     script, parameters = different(made, "beside@n1", kept, {})
     assert (script.what, script.layer) == ("script", "role")
     assert script.before != script.now
-    assert parameters == Difference("parameters/a", msgspec.UNSET, 1, "role")
+    assert parameters == InputChange("parameters/a", msgspec.UNSET, 1, "role")
 
 
 def test_a_long_text_that_changed_is_told_though_only_its_digest_was_kept() -> None:
@@ -223,7 +225,7 @@ def test_where_it_is_not_known_what_was_given_that_is_said(number: int) -> None:
     made.put_noderole("n1", "beside", replace(vertex.record, given=number), 1)
     before = Given(jig="script", reason="its run was taken over")
     assert outdated(made, {}) == {"beside@n1"}
-    assert inputs.differences(made, vertex, {}, before) == [Difference("everything", "its run was taken over")]
+    assert inputs.differences(made, vertex, {}, before) == [InputChange("everything", "its run was taken over")]
 
 
 def test_of_what_ran_with_nothing_to_run_only_another_jig_is_another() -> None:
@@ -245,7 +247,7 @@ def test_where_nothing_else_is_known_to_differ_the_jig_does() -> None:
     vertex = made.vertex("base@n1")
     assert vertex is not None
     made.put_noderole("n1", "base", replace(vertex.record, given=inputs.of_instant("noop")), 1)
-    assert inputs.differences(made, vertex, {}, None) == [Difference("jig", "another", "test", "role")]
+    assert inputs.differences(made, vertex, {}, None) == [InputChange("jig", "another", "test", "role")]
 
 
 def test_a_value_that_hides_a_map_of_one_further_above_outdates_though_a_map_stands_above_it() -> None:

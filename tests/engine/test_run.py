@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.engine.run import ASKED, RULES, Do, Event, Phase, Rule, RunState, step
+from nodepool_ocb.engine.run import ASKED, RULES, Do, Rule, RunEvent, RunPhase, RunState, step
 
 HEARD_AT_ONCE = {Do.START, Do.CANCEL, Do.LOSE, Do.JUDGE, Do.WRITE, Do.WRITE_ALONE, Do.WRITE_FAILURE, Do.HAND_OVER}
 GIVING_BACK = {Do.RELEASE, Do.LEAVE, Do.PUT_BACK}
@@ -22,7 +22,7 @@ ENDS = {Do.FORGET, Do.HAND_OVER}
 
 
 def by_pair() -> Iterable[list[Rule]]:
-    pairs: dict[tuple[Phase, Event], list[Rule]] = {}
+    pairs: dict[tuple[RunPhase, RunEvent], list[Rule]] = {}
     for rule in RULES:
         pairs.setdefault((rule.phase, rule.event), []).append(rule)
     return pairs.values()
@@ -37,8 +37,8 @@ def test_of_the_rules_of_a_phase_and_an_event_the_last_alone_has_no_condition() 
 
 
 def test_every_phase_ends_with_its_session_and_every_event_and_instruction_is_used() -> None:
-    assert {rule.phase for rule in RULES if rule.event is Event.SESSION_LOST} == set(Phase) - {Phase.OVER}
-    assert {rule.event for rule in RULES} == set(Event)
+    assert {rule.phase for rule in RULES if rule.event is RunEvent.SESSION_LOST} == set(RunPhase) - {RunPhase.OVER}
+    assert {rule.event for rule in RULES} == set(RunEvent)
     assert {do for rule in RULES for do in rule.do} == set(Do)
 
 
@@ -49,15 +49,15 @@ def test_what_is_heard_while_an_instruction_is_carried_out_finds_no_other_instru
 
 def test_a_run_is_over_when_it_is_forgotten_and_never_else() -> None:
     for rule in RULES:
-        assert len(ENDS.intersection(rule.do)) == (rule.to is Phase.OVER), rule
+        assert len(ENDS.intersection(rule.do)) == (rule.to is RunPhase.OVER), rule
         assert bool(GIVING_BACK.intersection(rule.do)) == (
-            rule.to is Phase.RELEASING and rule.phase is not Phase.RELEASING
+            rule.to is RunPhase.RELEASING and rule.phase is not RunPhase.RELEASING
         ), rule
 
 
 def test_nothing_is_heard_of_a_run_that_is_over() -> None:
-    for event in Event:
-        assert step(RunState(phase=Phase.OVER), event) == (RunState(phase=Phase.OVER), ())
+    for event in RunEvent:
+        assert step(RunState(phase=RunPhase.OVER), event) == (RunState(phase=RunPhase.OVER), ())
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,18 @@ def test_nothing_is_heard_of_a_run_that_is_over() -> None:
     [
         (phase, event, learnt)
         for event, learnt, phases in (
-            (Event.CANCEL, {"cancel_reason": "asked for"}, (Phase.CLAIMING, Phase.REPORTING, Phase.WAITING)),
-            (Event.DRAINED, {"drained": True}, (Phase.CLAIMING, Phase.REPORTING)),
+            (
+                RunEvent.CANCEL,
+                {"cancel_reason": "asked for"},
+                (RunPhase.CLAIMING, RunPhase.REPORTING, RunPhase.WAITING),
+            ),
+            (RunEvent.DRAINED, {"drained": True}, (RunPhase.CLAIMING, RunPhase.REPORTING)),
         )
         for phase in phases
     ],
 )
 def test_what_is_asked_of_a_run_while_an_answer_is_awaited_is_remembered(
-    phase: Phase, event: Event, learnt: dict[str, Any]
+    phase: RunPhase, event: RunEvent, learnt: dict[str, Any]
 ) -> None:
     run = RunState(phase=phase)
     assert step(run, event, **learnt) == (replace(run, **learnt), ())
@@ -81,17 +85,17 @@ def test_what_is_asked_of_a_run_while_an_answer_is_awaited_is_remembered(
 @pytest.mark.parametrize(
     ("run", "instructions"),
     [
-        (RunState(phase=Phase.CLAIMING, cancel_reason="asked for"), (Do.CANCEL,)),
-        (RunState(phase=Phase.CLAIMING, takeover=True, other_jig=True), (Do.CANCEL,)),
-        (RunState(phase=Phase.CLAIMING, drained=True), (Do.LET_GO, Do.RELEASE)),
-        (RunState(phase=Phase.CLAIMING, drained=True, cancel_reason="asked for"), (Do.LET_GO, Do.RELEASE)),
-        (RunState(phase=Phase.CLAIMING, drained=True, destructive=True), (Do.LET_GO, Do.PUT_BACK)),
-        (RunState(phase=Phase.CLAIMING, drained=True, destructive=True, takeover=True), (Do.LET_GO, Do.RELEASE)),
-        (RunState(phase=Phase.CLAIMING), (Do.START,)),
+        (RunState(phase=RunPhase.CLAIMING, cancel_reason="asked for"), (Do.CANCEL,)),
+        (RunState(phase=RunPhase.CLAIMING, takeover=True, other_jig=True), (Do.CANCEL,)),
+        (RunState(phase=RunPhase.CLAIMING, drained=True), (Do.LET_GO, Do.RELEASE)),
+        (RunState(phase=RunPhase.CLAIMING, drained=True, cancel_reason="asked for"), (Do.LET_GO, Do.RELEASE)),
+        (RunState(phase=RunPhase.CLAIMING, drained=True, destructive=True), (Do.LET_GO, Do.PUT_BACK)),
+        (RunState(phase=RunPhase.CLAIMING, drained=True, destructive=True, takeover=True), (Do.LET_GO, Do.RELEASE)),
+        (RunState(phase=RunPhase.CLAIMING), (Do.START,)),
     ],
 )
 def test_a_claim_that_is_given_leads_to_what_was_asked_meanwhile(run: RunState, instructions: tuple[Do, ...]) -> None:
-    assert step(run, Event.CLAIMED)[1] == instructions
+    assert step(run, RunEvent.CLAIMED)[1] == instructions
 
 
 @pytest.mark.parametrize(
@@ -104,12 +108,12 @@ def test_a_claim_that_is_given_leads_to_what_was_asked_meanwhile(run: RunState, 
 def test_an_outcome_that_is_too_large_is_written_alone_then_without_what_it_gave_back_and_then_later(
     returned: bool, instructions: list[tuple[Do, ...]]
 ) -> None:
-    run, given = RunState(phase=Phase.REPORTING, returned=returned), []
+    run, given = RunState(phase=RunPhase.REPORTING, returned=returned), []
     for _ in instructions:
-        run, do = step(run, Event.TOO_LARGE)
+        run, do = step(run, RunEvent.TOO_LARGE)
         given.append(do)
-        if run.phase is Phase.WAITING:
-            run, _ = step(run, Event.DUE)
+        if run.phase is RunPhase.WAITING:
+            run, _ = step(run, RunEvent.DUE)
     assert given == instructions
 
 
@@ -164,56 +168,57 @@ def saturated(run: RunState) -> RunState:
     return replace(run, **above) if above else run
 
 
-def answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
+def answers(run: RunState, outside: Outside) -> Iterator[tuple[RunEvent, dict[str, Any], dict[str, Any]]]:
     """What may be heard next: the event, what comes with it, and what changes outside."""
     if outside.deciding == "judge":
         for hidden in (False, True):
-            yield Event.DEAD, {"hidden": hidden}, {"deciding": "", "judgement": "fresh"}
-            yield Event.DOUBTED, {"hidden": hidden}, {"deciding": ""}
+            yield RunEvent.DEAD, {"hidden": hidden}, {"deciding": "", "judgement": "fresh"}
+            yield RunEvent.DOUBTED, {"hidden": hidden}, {"deciding": ""}
         return
     if outside.deciding == "lose":
-        yield Event.ENDED, {}, {"deciding": ""}
+        yield RunEvent.ENDED, {}, {"deciding": ""}
         return
     if outside.claim == "asked":
-        yield Event.CLAIMED, {}, {"claim": "held"}
-        yield Event.REFUSED, {}, {"claim": "gone"}
+        yield RunEvent.CLAIMED, {}, {"claim": "held"}
+        yield RunEvent.REFUSED, {}, {"claim": "gone"}
     if outside.slot:
         yield from slot_answers(run, outside)
     if outside.writing:
         over = {"writing": False}
-        yield from ((event, {}, {**over, "claim": "gone"}) for event in (Event.WRITTEN, Event.PASSED_ON))
+        yield from ((event, {}, {**over, "claim": "gone"}) for event in (RunEvent.WRITTEN, RunEvent.PASSED_ON))
         yield from (
-            (event, {}, over) for event in (Event.TOO_LARGE, Event.UNWRITABLE, Event.WALL_CHANGED, Event.REFUSED)
+            (event, {}, over)
+            for event in (RunEvent.TOO_LARGE, RunEvent.UNWRITABLE, RunEvent.WALL_CHANGED, RunEvent.REFUSED)
         )
-        yield Event.NOT_ALLOWED, {}, over
+        yield RunEvent.NOT_ALLOWED, {}, over
     later = {"judgement": "stale" if outside.judgement else ""}
     if outside.reading:
-        yield from ((Event.READ, {"hidden": hidden}, {"reading": False, **later}) for hidden in (False, True))
+        yield from ((RunEvent.READ, {"hidden": hidden}, {"reading": False, **later}) for hidden in (False, True))
     if outside.due:
-        yield from ((Event.DUE, {"hidden": hidden}, {"due": False, **later}) for hidden in (False, True))
+        yield from ((RunEvent.DUE, {"hidden": hidden}, {"due": False, **later}) for hidden in (False, True))
     if outside.releasing:
-        yield Event.RELEASED, {}, {"releasing": False, "claim": "gone"}
+        yield RunEvent.RELEASED, {}, {"releasing": False, "claim": "gone"}
     if outside.claim != "gone" and not outside.cancelled:
-        yield Event.CANCEL, {"cancel_reason": "asked for"}, {"cancelled": True}
+        yield RunEvent.CANCEL, {"cancel_reason": "asked for"}, {"cancelled": True}
     if outside.claim == "held" and not (outside.superseded or outside.writing):
-        yield Event.SUPERSEDED, {}, {"superseded": True}
-    yield Event.DRAINED, {"drained": True}, {}
-    yield Event.SESSION_LOST, {}, {}
+        yield RunEvent.SUPERSEDED, {}, {"superseded": True}
+    yield RunEvent.DRAINED, {"drained": True}, {}
+    yield RunEvent.SESSION_LOST, {}, {}
 
 
-def slot_answers(run: RunState, outside: Outside) -> Iterator[tuple[Event, dict[str, Any], dict[str, Any]]]:
+def slot_answers(run: RunState, outside: Outside) -> Iterator[tuple[RunEvent, dict[str, Any], dict[str, Any]]]:
     over = {"slot": "", "leaving": False}
     if outside.gone or (outside.leaving and outside.slot == "run"):
-        yield Event.LEFT, {}, over
+        yield RunEvent.LEFT, {}, over
     if outside.slot == "run":
-        yield Event.UNREAD, {}, over
-        yield Event.SPOILED, {}, over
-        yield Event.SEALED, {}, over
-    for event, begun in product((Event.FAULT, Event.UNREACHED), (False, True)):
+        yield RunEvent.UNREAD, {}, over
+        yield RunEvent.SPOILED, {}, over
+        yield RunEvent.SEALED, {}, over
+    for event, begun in product((RunEvent.FAULT, RunEvent.UNREACHED), (False, True)):
         may_have = run.begun or begun
         yield event, {"ordered": run.ordered or begun, "begun": may_have}, {**over, "begun": outside.begun or begun}
     for hidden, returned in product((False, True), repeat=2):
-        yield Event.ENDED, {"hidden": hidden, "returned": returned, "ordered": True}, {**over}
+        yield RunEvent.ENDED, {"hidden": hidden, "returned": returned, "ordered": True}, {**over}
 
 
 def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
@@ -282,21 +287,21 @@ def awaited(outside: Outside) -> bool:
 class Walked(msgspec.Struct):
     """Where every order of answers leads."""
 
-    phases: set[Phase]
+    phases: set[RunPhase]
     rules: list[Rule]  # that were taken
 
 
 @cache
 def walk(start: RunState) -> Walked:
     """Every state that any order of answers leads to, each checked."""
-    taken: dict[tuple[int, Event], Rule] = {}
+    taken: dict[tuple[int, RunEvent], Rule] = {}
     begin: World = (start, Outside(begun=start.takeover))
     seen, queue = {begin}, deque([begin])
     while queue:
         run, outside = queue.popleft()
-        assert run.phase is Phase.OVER or awaited(outside), (run, outside)
-        assert (run.phase is Phase.OVER) == outside.forgotten, (run, outside)
-        if run.phase is Phase.OVER:
+        assert run.phase is RunPhase.OVER or awaited(outside), (run, outside)
+        assert (run.phase is RunPhase.OVER) == outside.forgotten, (run, outside)
+        if run.phase is RunPhase.OVER:
             continue
         for event, learnt, changes in answers(run, outside):
             after, instructions = step(run, event, **learnt)
@@ -336,8 +341,8 @@ STARTS = [
 def test_in_every_order_of_answers_nothing_is_ordered_twice_or_too_late_and_something_is_awaited(
     start: RunState,
 ) -> None:
-    never = {Phase.RUNNING} if start.other_jig else set()
-    assert walk(start).phases == set(Phase) - never
+    never = {RunPhase.RUNNING} if start.other_jig else set()
+    assert walk(start).phases == set(RunPhase) - never
 
 
 def test_every_rule_is_taken_in_some_order_of_answers() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nodepool_ocb.catalogue import barclamp
 from nodepool_ocb.engine import attributes, inputs
-from nodepool_ocb.engine.inputs import Difference
+from nodepool_ocb.engine.inputs import InputChange
 from nodepool_ocb.engine.inputs.effective import effective
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.model import paths, secrecy
@@ -58,7 +58,7 @@ def test_what_is_outdated_for_a_secret_says_that_it_changed_and_nothing_else() -
     row = noderoles.outdated(of, found)
     assert row.different == f"p: the secret was changed (user of db@{NODE})"
     assert "enc:" not in str(row)
-    first = noderoles.outdated(of, [Difference("p", "old", {"$secret": "env:A"}, None)])
+    first = noderoles.outdated(of, [InputChange("p", "old", {"$secret": "env:A"}, None)])
     assert first.different == 'p: "old" -> "(secret)"'
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim, noderole, structure
-from nodepool_ocb.engine.run import Event
+from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.jigs import script
 from nodepool_ocb.jigs.jig import Failed, Order, Outcome
@@ -185,8 +185,8 @@ def without_unknown() -> None:
     stored = running.JigRunner._stored
 
     def known(self: running.JigRunner, answer: Answer, mask: Mask) -> Answer:
-        if answer.event is Event.FAULT:
-            answer = replace(answer, event=Event.ENDED, outcome=Failed(answer.reason))
+        if answer.event is RunEvent.FAULT:
+            answer = replace(answer, event=RunEvent.ENDED, outcome=Failed(answer.reason))
         return stored(self, answer, mask)
 
     running.JigRunner._stored = known  # type: ignore[method-assign]

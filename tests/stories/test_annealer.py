@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.engine.hooks import code as hookcode
-from nodepool_ocb.engine.hooks.code import Missing
+from nodepool_ocb.engine.hooks.code import MissingHook
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.model import paths
@@ -322,7 +322,7 @@ def test_a_hook_whose_code_is_installed_later_runs_soon_and_its_annealer_says_th
     annealer = fleet.annealer(sweep_seconds=0.5).begin(PYTHONPATH=str(site))
     fleet.until(lambda: "its code is not installed" in annealer.said, "it looks for the code")
     world = load_world(fleet.session)
-    assert hookcode.all_missing(world) == [Missing("watched", "on_todo", 1)]
+    assert hookcode.all_missing(world) == [MissingHook("watched", "on_todo", 1)]
     (pending,) = why_not(world, vertex_of(world, noderole), fleet.session.now())
     assert pending.code is Code.HOOK_PENDING
     assert "no living annealer has the code of role watched" in pending.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool_ocb.engine.run import Event, RunState, step
+from nodepool_ocb.engine.run import RunEvent, RunState, step
 from tests.stories.reading import Story, stories
 
 
@@ -16,17 +16,17 @@ def test_a_run(story: Story) -> None:
             heard, arrow, expected = text.partition("->")
             words = heard.split()
             if arrow:
-                run = hears(run, Event(words[0]), words[1:], expected.split())
+                run = hears(run, RunEvent(words[0]), words[1:], expected.split())
             elif text.isupper():
                 assert run.phase == text
             else:
                 run = RunState(attaches="blind" not in words, **{name: True for name in words if name != "blind"})
 
 
-def hears(run: RunState, event: Event, facts: list[str], expected: list[str]) -> RunState:
+def hears(run: RunState, event: RunEvent, facts: list[str], expected: list[str]) -> RunState:
     """The run after an event; fails where it is not told to do what is expected."""
     learnt: dict[str, object] = {"hidden": False} | dict.fromkeys(facts, True)
-    if event is Event.CANCEL:
+    if event is RunEvent.CANCEL:
         learnt["cancel_reason"] = "asked for"
     after, instructions = step(run, event, **learnt)
     assert [each.value for each in instructions] == expected

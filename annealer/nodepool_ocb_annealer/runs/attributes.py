@@ -62,13 +62,13 @@ def _brief(change: Create | Set) -> Create | Set:
     return replace(change, data=Given(jig=jig, reason=NO_ROOM))
 
 
-def read(session: Session, sources: inputs.Sources) -> Blobs:
+def read(session: Session, sources: inputs.InputSources) -> Blobs:
     """The blobs of all relevant noderoles, in one read, and the inputs of the newest run."""
     wanted = [*sources.blobs, paths.given(sources.own.role, sources.own.fqdn)]
     return dict(zip(wanted, session.get_many(wanted), strict=True))
 
 
-def decoded(sources: inputs.Sources, read: Blobs) -> inputs.Blobs:
+def decoded(sources: inputs.InputSources, read: Blobs) -> inputs.Blobs:
     """The attributes that were read; raises Spoiled."""
     return {path: codec.attributes(read[path]) for path in sources.blobs if read[path] is not None}
 
@@ -95,7 +95,7 @@ def _decoded(znode: Znode | None) -> Given | None:
         return None
 
 
-def sent(sources: inputs.Sources, blobs: inputs.Blobs, opened: Opened) -> Sent:
+def sent(sources: inputs.InputSources, blobs: inputs.Blobs, opened: Opened) -> Sent:
     """``opened``: the attributes of all these sources, as they are merged, with their secrets."""
     own = paths.wall(sources.own.role, sources.own.fqdn)
     base: Mapping[str, Json] = opened.attributes

@@ -18,7 +18,7 @@ from nodepool_ocb.engine import claim
 from nodepool_ocb.engine import run as machine
 from nodepool_ocb.engine.inline_runs import EndedRun, InlineBatch
 from nodepool_ocb.engine.noderole import Event as Happened
-from nodepool_ocb.engine.run import Do, Event, Phase
+from nodepool_ocb.engine.run import Do, RunEvent, RunPhase
 from nodepool_ocb.engine.world import NodeView, Vertex
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale, TooLarge
 from nodepool_ocb.jigs.jig import Lost, Unreachable
@@ -77,7 +77,9 @@ class Executor:
             Do.CANCEL: self._end,
             Do.CANCEL_AGAIN: partial(self._end, after_seconds=AGAIN_SECONDS),
             Do.LOSE: self._lose,
-            Do.JUDGE: lambda attempt: self._hear(attempt, Event.DOUBTED if self._doubted(attempt) else Event.DEAD),
+            Do.JUDGE: lambda attempt: self._hear(
+                attempt, RunEvent.DOUBTED if self._doubted(attempt) else RunEvent.DEAD
+            ),
             Do.WRITE: self._write,
             Do.WRITE_ALONE: self._write,
             Do.WRITE_FAILURE: self._write_failure,
@@ -132,13 +134,13 @@ class Executor:
         """The timer to write an outcome again is due; the world has been read meanwhile."""
         attempt = self._attempts.get(fqdn)
         if attempt is not None:
-            self._hear(attempt, Event.DUE)
+            self._hear(attempt, RunEvent.DUE)
 
     def void(self) -> None:
         """The session is over: nothing is ours any more."""
         for attempt in list(self._attempts.values()):
             log.warning("%s: the session that claimed it is over; its run is left to whoever attaches", attempt.name)
-            self._hear(attempt, Event.SESSION_LOST)
+            self._hear(attempt, RunEvent.SESSION_LOST)
         self._recorded.clear()
 
     def stop(self) -> None:
@@ -149,21 +151,21 @@ class Executor:
     def release(self) -> None:
         """Give back every node: the runs go on, and others attach to them."""
         for attempt in list(self._attempts.values()):
-            self._hear(attempt, Event.DRAINED, drained=True)
+            self._hear(attempt, RunEvent.DRAINED, drained=True)
 
-    def _hear(self, attempt: Attempt, event: Event, **learnt: Any) -> None:
-        if event is not Event.SESSION_LOST:
+    def _hear(self, attempt: Attempt, event: RunEvent, **learnt: Any) -> None:
+        if event is not RunEvent.SESSION_LOST:
             self._look(attempt)
         self._step(attempt, event, hidden=attempt.grant.vertex.unreadable, **learnt)
 
     def _look(self, attempt: Attempt) -> None:
         reason = attempt.grant.vertex.record.cancel_reason
         if claim.superseded(self._context.world, attempt.grant):
-            self._step(attempt, Event.SUPERSEDED)
+            self._step(attempt, RunEvent.SUPERSEDED)
         elif reason and not attempt.state.cancel_reason:
-            self._step(attempt, Event.CANCEL, cancel_reason=reason)
+            self._step(attempt, RunEvent.CANCEL, cancel_reason=reason)
 
-    def _step(self, attempt: Attempt, event: Event, **learnt: Any) -> None:
+    def _step(self, attempt: Attempt, event: RunEvent, **learnt: Any) -> None:
         attempt.state, instructions = machine.step(attempt.state, event, **learnt)
         for do in instructions:
             self._carry_out[do](attempt)
@@ -187,7 +189,7 @@ class Executor:
         return Attempt(grant, self._context.world.role_of(grant.vertex), session, self._context.jigs)
 
     def _claimed(self, attempt: Attempt, refused: OcbError | None) -> None:
-        if attempt.state.phase is Phase.OVER:
+        if attempt.state.phase is RunPhase.OVER:
             return
         if refused is None:
             self._claims.claimed(attempt.fqdn)
@@ -198,14 +200,14 @@ class Executor:
         own = paths.run(attempt.grant.vertex.role, attempt.fqdn, before) if before else None
         if isinstance(refused, Stale) and refused.path == own and not refused.absent:
             self._recorded.add(str(before))
-        self._hear(attempt, Event.REFUSED)
+        self._hear(attempt, RunEvent.REFUSED)
 
     def _begun(self, attempt: Attempt) -> None:
         COUNT[Happened.CLAIM].inc()
         if attempt.grant.previous_epoch is not None:
             metrics.TAKEOVERS.inc()
             log.info("%s: taken over from epoch %d", attempt.name, attempt.grant.previous_epoch)
-        self._hear(attempt, Event.CLAIMED)
+        self._hear(attempt, RunEvent.CLAIMED)
 
     def _claim_later(self, attempt: Attempt) -> None:
         assert attempt.refused is not None, "REFUSED is heard of those alone"
@@ -231,7 +233,7 @@ class Executor:
     def _lose(self, attempt: Attempt) -> None:
         epoch = attempt.grant.epoch if attempt.state.ordered else attempt.grant.previous_epoch
         lost = Lost(f"it was started under epoch {epoch}, and nobody saw it end")
-        self._answered(attempt, Answer(Event.ENDED, lost, self._context.session.now()))
+        self._answered(attempt, Answer(RunEvent.ENDED, lost, self._context.session.now()))
 
     def _doubted(self, attempt: Attempt) -> bool:
         """Whether it is not known yet if the machine answers others."""
@@ -258,7 +260,7 @@ class Executor:
             )
         except Conflict as refused:
             log.error("%s: %s", attempt.name, refused)
-            self._step(attempt, Event.NOT_ALLOWED)
+            self._step(attempt, RunEvent.NOT_ALLOWED)
             return
         if attempt.state.oversized:
             attempt.following, changes = None, attempt.conclusion.alone()
@@ -295,21 +297,21 @@ class Executor:
         attempt.refused = refused
         key = attempt.grant.vertex.role, attempt.fqdn
         if refused is None:
-            event = Event.PASSED_ON if isinstance(attempt.following, Attempt) else Event.WRITTEN
+            event = RunEvent.PASSED_ON if isinstance(attempt.following, Attempt) else RunEvent.WRITTEN
         elif isinstance(refused, Invalid):
-            event = Event.TOO_LARGE if isinstance(refused, TooLarge) else Event.UNWRITABLE
+            event = RunEvent.TOO_LARGE if isinstance(refused, TooLarge) else RunEvent.UNWRITABLE
             if not attempt.state.oversized + attempt.state.unwritable:  # once: it may be tried for long
                 log.warning("%s: its end cannot be written: %s", attempt.name, refused)
         elif isinstance(refused, Stale) and refused.path in (paths.wall(*key), paths.given(*key)):
-            event = Event.WALL_CHANGED
+            event = RunEvent.WALL_CHANGED
         else:
-            event = Event.REFUSED
+            event = RunEvent.REFUSED
         self._hear(attempt, event)
 
     def _write_failure(self, attempt: Attempt) -> None:
         """Record the run as failed because its returned attributes were too large."""
         answer = attempt.answer
-        attempt.answer = Answer(Event.ENDED, conclusions.unkept(answer.outcome, attempt.refused), answer.ended)
+        attempt.answer = Answer(RunEvent.ENDED, conclusions.unkept(answer.outcome, attempt.refused), answer.ended)
         self._write(attempt)
 
     def _read_wall(self, attempt: Attempt) -> None:
@@ -376,7 +378,7 @@ class Executor:
         def released(refused: OcbError | None) -> None:
             if refused is not None:  # our claim may stand, with nothing behind it
                 self._context.timers.at(time.monotonic() + AGAIN_SECONDS, Timer(TimerKind.CONSIDER, attempt.fqdn))
-            self._step(attempt, Event.RELEASED)
+            self._step(attempt, RunEvent.RELEASED)
 
         self._context.send(changes, released, f"giving back {attempt.name}")
 

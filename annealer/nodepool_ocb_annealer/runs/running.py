@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.engine import claim, inputs
-from nodepool_ocb.engine.run import Event
+from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable
 from nodepool_ocb.http import logs
 from nodepool_ocb.jigs.jig import (
@@ -63,7 +63,7 @@ class JigRunner:
         self._session, self._settings, self._jigs, self._secrets = session, settings, jigs, secrets
         self._forbidden = Forbidden(session)
 
-    def run(self, attempt: Attempt, sources: inputs.Sources, after_seconds: float) -> Answer | None:
+    def run(self, attempt: Attempt, sources: inputs.InputSources, after_seconds: float) -> Answer | None:
         """Give the jig its order, and wait for its answer; None where the node is not ours any more."""
         attempt.stop.wait(after_seconds)
         self._await_trust(attempt)
@@ -102,10 +102,10 @@ class JigRunner:
             if attempt.gone.wait(TRUST_SECONDS):
                 return
 
-    def _work(self, attempt: Attempt, sources: inputs.Sources, progress: RunProgress) -> Answer | None:
+    def _work(self, attempt: Attempt, sources: inputs.InputSources, progress: RunProgress) -> Answer | None:
         try:
             if refusal := self._on_transition(attempt):
-                return Answer(Event.ENDED, refusal)
+                return Answer(RunEvent.ENDED, refusal)
             blobs = attributes.read(self._session, sources)
             decoded = attributes.decoded(sources, blobs)
             opened = self._secrets.opened(inputs.visible(inputs.layers(sources, decoded)))
@@ -114,36 +114,36 @@ class JigRunner:
         except Sealed as sealed:  # nobody's failure: others may have what it takes, and it may come
             self._note(attempt, sealed.forbidden, str(sealed))
             if attempt.checking and (attempt.state.takeover or not sealed.own):
-                return Answer(Event.ENDED, Failed(str(sealed)))
-            return Answer(Event.SEALED, Unknown(str(sealed), begun=False), own=sealed.own)
+                return Answer(RunEvent.ENDED, Failed(str(sealed)))
+            return Answer(RunEvent.SEALED, Unknown(str(sealed), begun=False), own=sealed.own)
         except (Stale, Unavailable, Denied) as gone:
             log.warning("%s: %s", attempt.name, gone)
-            return Answer(Event.UNREAD, Unknown(f"ZooKeeper: {gone}", begun=False))
+            return Answer(RunEvent.UNREAD, Unknown(f"ZooKeeper: {gone}", begun=False))
         except Spoiled as wrong:  # nobody's failure: it waits until they are mended
             if attempt.checking:
-                return Answer(Event.ENDED, Failed(str(wrong)))
-            return Answer(Event.SPOILED, Unknown(str(wrong), begun=False), spoiled=wrong.path)
+                return Answer(RunEvent.ENDED, Failed(str(wrong)))
+            return Answer(RunEvent.SPOILED, Unknown(str(wrong), begun=False), spoiled=wrong.path)
         except Invalid as wrong:  # in what the jig would be given, not in this host
-            return Answer(Event.ENDED, Failed(str(wrong)))
+            return Answer(RunEvent.ENDED, Failed(str(wrong)))
         except Exception as odd:
             if _of_host(odd):
                 raise
             log.warning("%s: its run cannot be prepared", attempt.name, exc_info=odd)
-            return Answer(Event.SEALED, Unknown(f"its run cannot be prepared: {_said(odd)}", begun=False))
+            return Answer(RunEvent.SEALED, Unknown(f"its run cannot be prepared: {_said(odd)}", begun=False))
         return self._ordered(attempt, blobs, sent, progress)
 
     def _ordered(self, attempt: Attempt, blobs: attributes.Blobs, sent: Sent, progress: RunProgress) -> Answer | None:
         order, jig = self._order(attempt, sent.opened), self._jigs[attempt.jig]
         if order.check and not (isinstance(jig, Checker) and jig.checks):
-            return Answer(Event.ENDED, Failed(f"jig {attempt.jig} cannot check"))
+            return Answer(RunEvent.ENDED, Failed(f"jig {attempt.jig} cannot check"))
         if order.check and (changed := attributes.changed_secrets(attempt.grant, blobs, sent.judged)):
-            return Answer(Event.ENDED, Failed(f"{', '.join(changed)}: {FORMER}"))
+            return Answer(RunEvent.ENDED, Failed(f"{', '.join(changed)}: {FORMER}"))
         progress.ordered = True
         started = time.monotonic()
         outcome = foreign.asked(attempt.jig, jig, order, attempt.stop)
         ended = self._session.now()
         if isinstance(outcome, foreign.Odd):
-            return Answer(Event.FAULT, Unknown(outcome.reason), begun=True, foreign=True)
+            return Answer(RunEvent.FAULT, Unknown(outcome.reason), begun=True, foreign=True)
         if isinstance(outcome, Detached) and attempt.stop.is_set():
             return _left(attempt)
         metrics.RUN_SECONDS.labels(attempt.jig).observe(time.monotonic() - started)
@@ -153,23 +153,25 @@ class JigRunner:
         """The outcome in a jig's answer; nothing in here may lose it."""
         match outcome:
             case Unreachable():
-                return Answer(Event.UNREACHED, outcome, begun=outcome.begun)
+                return Answer(RunEvent.UNREACHED, outcome, begun=outcome.begun)
             case Unknown(begun=begun):
-                return Answer(Event.FAULT, outcome, begun=begun)
+                return Answer(RunEvent.FAULT, outcome, begun=begun)
             case Detached(reason):  # nobody told it to let go
-                return Answer(Event.FAULT, Unknown(reason), begun=True)
+                return Answer(RunEvent.FAULT, Unknown(reason), begun=True)
             case Failed(reason=reason, forbidden=str(setting)):
                 self._note(attempt, setting, reason)
-                return Answer(Event.ENDED, outcome, ended)
+                return Answer(RunEvent.ENDED, outcome, ended)
             case Succeeded() if not attempt.checking:
                 try:
                     results = attributes.results(attempt.grant, blobs, sent, self._secrets, outcome)
                 except Exception as wrong:  # it is the answer that makes no sense
                     said = f"what it gave back cannot be kept: {type(wrong).__name__}: {wrong}"
-                    return Answer(Event.ENDED, Failed(said, outcome.exit_code, outcome.tail, None, outcome.log), ended)
-                return Answer(Event.ENDED, outcome, ended, results, sent)
+                    return Answer(
+                        RunEvent.ENDED, Failed(said, outcome.exit_code, outcome.tail, None, outcome.log), ended
+                    )
+                return Answer(RunEvent.ENDED, outcome, ended, results, sent)
             case _:
-                return Answer(Event.ENDED, outcome, ended)
+                return Answer(RunEvent.ENDED, outcome, ended)
 
     def _note(self, attempt: Attempt, setting: str | None, reason: str) -> None:
         """That a file of this host was refused; the machine was not asked for anything yet."""
@@ -188,16 +190,16 @@ class JigRunner:
     def _cancel(self, attempt: Attempt, reason: str | None) -> Answer:
         refusal = foreign.cancelled(attempt.jig, self._jigs[attempt.jig], self._order(attempt, Opened()))
         if isinstance(refusal, foreign.Odd):
-            return Answer(Event.FAULT, Unknown(refusal.reason), begun=True, foreign=True)
+            return Answer(RunEvent.FAULT, Unknown(refusal.reason), begun=True, foreign=True)
         if isinstance(refusal, Unreachable):
-            return Answer(Event.UNREACHED, refusal, begun=True)
+            return Answer(RunEvent.UNREACHED, refusal, begun=True)
         if refusal is not None:
-            return Answer(Event.ENDED, refusal)
+            return Answer(RunEvent.ENDED, refusal)
         if reason is not None:
             tail, file = kept(self._log_file(attempt.grant))
-            return Answer(Event.ENDED, Failed(reason, tail=tail, log=file))
+            return Answer(RunEvent.ENDED, Failed(reason, tail=tail, log=file))
         said = f"it was ended: its role has jig {attempt.role.jig} now, and had {attempt.jig}"
-        return Answer(Event.ENDED, Lost(said))
+        return Answer(RunEvent.ENDED, Lost(said))
 
     def _order(self, attempt: Attempt, opened: Opened) -> Order:
         grant = attempt.grant
@@ -234,14 +236,14 @@ class RunProgress(msgspec.Struct):
 
 def _left(attempt: Attempt) -> Answer | None:
     """It was left alone: to be ended, or because the node is not ours any more, which the turn thread is about to hear."""
-    return None if attempt.gone.is_set() else Answer(Event.LEFT)
+    return None if attempt.gone.is_set() else Answer(RunEvent.LEFT)
 
 
 def _fault(attempt: Attempt, error: BaseException, begun: bool) -> Answer:
     own = isinstance(error, OwnFault)
     log.warning("%s: this host failed at it: %s", attempt.name, error, exc_info=None if own else error)
     said = str(error) if own else _said(error)
-    return Answer(Event.FAULT, Unknown(said, begun, reaching=own), begun=begun, recorded=not _of_host(error))
+    return Answer(RunEvent.FAULT, Unknown(said, begun, reaching=own), begun=begun, recorded=not _of_host(error))
 
 
 def _of_host(error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from nodepool_ocb.daemon.workers import submitted
 from nodepool_ocb.engine import inputs
 from nodepool_ocb.engine.drift import CHECK
 from nodepool_ocb.engine.inline_runs import InlineRunner, begins_inline, run_name, runs_inline
-from nodepool_ocb.engine.run import Event
+from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.engine.world import NodeView, Vertex, ordered_with
 from nodepool_ocb.jigs.jig import Failed, Succeeded, Unknown
 from nodepool_ocb.model import limits, paths
@@ -128,7 +128,7 @@ class SlotPool:
         """Give the jig its order: ``done`` is called with the answer, at once where there is nothing to run."""
         if self._nothing_to_run(attempt):
             nothing = attributes.Results(number=inputs.of_instant(attempt.jig), instant=True)
-            done(Answer(Event.ENDED, INSTANT, self._context.session.now(), nothing))
+            done(Answer(RunEvent.ENDED, INSTANT, self._context.session.now(), nothing))
             return
         sources = inputs.sources(self._context.world, attempt.grant.vertex, attempt.role)
         runner = self._runner
@@ -137,7 +137,7 @@ class SlotPool:
     def end(self, attempt: Attempt, reason: str | None, done: Done, after_seconds: float = 0.0) -> None:
         """End the run on the machine; as start(). ``reason``: None if its role has another jig now."""
         if self._nothing_to_run(attempt):
-            done(Answer(Event.ENDED, Failed(str(reason)), self._context.session.now()))
+            done(Answer(RunEvent.ENDED, Failed(str(reason)), self._context.session.now()))
             return
         runner = self._runner
         self._answer(lambda: runner.end(attempt, reason, after_seconds), done)
@@ -149,7 +149,7 @@ class SlotPool:
 
         if not self._submit(answer):
             fault = Unknown("no thread could be started", begun=False)
-            done(Answer(Event.FAULT, fault, self._context.session.now()))
+            done(Answer(RunEvent.FAULT, fault, self._context.session.now()))
 
     def read_wall(self, attempt: Attempt, answer: Answer, done: Done) -> bool:
         """Another writer wrote the wall meanwhile, or the kept part of the input: the result of the run replaces that.
@@ -168,7 +168,7 @@ class SlotPool:
             except Exception as error:  # whatever it is, the outcome stands
                 log.warning("%s: %s", attempt.name, error)
                 results = answer.results
-            self._context.post(lambda: done(replace(answer, event=Event.READ, results=results)))
+            self._context.post(lambda: done(replace(answer, event=RunEvent.READ, results=results)))
 
         return self._submit(work)
 

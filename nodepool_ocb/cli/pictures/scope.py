@@ -54,7 +54,7 @@ class Scope:
     def _find(self, world: World) -> set[str]:
         if self._expression is None:
             return set()
-        facts = selection.Facts(self.now, lambda vertices: _outdated(world, vertices))
+        facts = selection.SelectionFacts(self.now, lambda vertices: _outdated(world, vertices))
         return {vertex.name for vertex in selection.noderoles(world, self._expression, facts)}
 
 

@@ -19,6 +19,6 @@ from __future__ import annotations
 from nodepool_ocb.engine.binding.bind import plan, plan_all, restore
 from nodepool_ocb.engine.binding.refusals import MOST_PARENTS
 from nodepool_ocb.engine.binding.removal import removable, removable_together
-from nodepool_ocb.engine.binding.transaction import Plan
+from nodepool_ocb.engine.binding.transaction import BindPlan
 
-__all__ = ["MOST_PARENTS", "Plan", "plan", "plan_all", "removable", "removable_together", "restore"]
+__all__ = ["MOST_PARENTS", "BindPlan", "plan", "plan_all", "removable", "removable_together", "restore"]

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import deployments, unreadable
 from nodepool_ocb.engine.binding import refusals
-from nodepool_ocb.engine.binding.parents import Draft, explicit, standing
-from nodepool_ocb.engine.binding.transaction import Plan, written
+from nodepool_ocb.engine.binding.parents import BindDraft, explicit, standing
+from nodepool_ocb.engine.binding.transaction import BindPlan, written
 from nodepool_ocb.engine.world import NodeView, Vertex, World, node_of
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
@@ -25,7 +25,7 @@ def plan(
     deployment: str | None = None,
     jigs: Collection[str] | None = None,
     parents: Collection[str] = (),
-) -> Plan:
+) -> BindPlan:
     """Bind one role to one node.
 
     ``jigs`` are the active ones (None: skip this test). ``parents`` names noderoles to take instead of those that would be
@@ -46,7 +46,7 @@ def plan_all(
     deployment: str | None = None,
     jigs: Collection[str] | None = None,
     parents: Collection[str] = (),
-) -> Plan:
+) -> BindPlan:
     """Bind several roles to one node, which may be one that is only planned."""
     binder = _binder(world, view, deployment, jigs, explicit(world, parents))
     for role in list(roles):
@@ -86,7 +86,7 @@ def restore(
     deployment: str | None = None,
     jigs: Collection[str] | None = None,
     once: Once | None = None,
-) -> Plan:
+) -> BindPlan:
     """Bind one role below exactly these parents (noderoles and clusters), and bind nothing else: as a site file says.
 
     ``once``: the progress of a destructive role that was bound before. Raises the errors of ``plan_all``.
@@ -108,7 +108,7 @@ class _Binder:
         given: Mapping[str, list[Vertex]],
     ) -> None:
         self._world, self._view, self._deployment, self._jigs = world, view, deployment, jigs
-        self._draft = Draft(world, view, deployment, given)
+        self._draft = BindDraft(world, view, deployment, given)
         self._explanations: list[str] = []
         self._elsewhere: list[str] = []
 
@@ -192,10 +192,10 @@ class _Binder:
                 self._explanations.append(line)
                 self._elsewhere.append(line)
 
-    def finished(self, now: float, by: str | None) -> Plan:
+    def finished(self, now: float, by: str | None) -> BindPlan:
         """Check the whole plan and return it, with its changes."""
         refusals.refuse_whole(self._draft)
         for role in sorted(self._draft.parents):
             self._explain_members(role)
         new, changes = written(self._draft, now, by)
-        return Plan(new, changes, tuple(self._explanations), tuple(self._elsewhere))
+        return BindPlan(new, changes, tuple(self._explanations), tuple(self._elsewhere))

@@ -40,7 +40,7 @@ def standing(world: World, names: Iterable[str]) -> list[str]:
     return names
 
 
-class Draft:
+class BindDraft:
     """The noderoles that one bind would create: ``parents`` maps each new role to its parents' names, in the order of binding.
 
     ``because`` maps it to the role that required it; None if the caller asked for it.

@@ -11,7 +11,7 @@ from typing import Final
 from nodepool_ocb.documents.cycles import components
 from nodepool_ocb.engine import roles
 from nodepool_ocb.engine.acting import extensions
-from nodepool_ocb.engine.binding.parents import Draft
+from nodepool_ocb.engine.binding.parents import BindDraft
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
 
@@ -21,7 +21,7 @@ MACHINELESS: Final = frozenset({"noop", "test", "role-provided"})
 MOST_PARENTS: Final = limits.MOST_CHANGES - 30
 
 
-def refuse_role(draft: Draft, role: str, because: str | None, jigs: Collection[str] | None) -> None:
+def refuse_role(draft: BindDraft, role: str, because: str | None, jigs: Collection[str] | None) -> None:
     """Raises Conflict if the role may not be bound to the node; ``jigs`` are the active ones (None: do not ask)."""
     definition = draft.role(role, because)
     wanted_by = f" (required by {because})" if because else ""
@@ -57,7 +57,7 @@ def refuse_role(draft: Draft, role: str, because: str | None, jigs: Collection[s
         )
 
 
-def _beside(draft: Draft, role: str, other: str) -> str | None:
+def _beside(draft: BindDraft, role: str, other: str) -> str | None:
     """Why two roles cannot share a node: they conflict, one provides the other, or both provide a third (seed 001)."""
     own, stored = draft.role(role), draft.world.roles.get(other)
     conflicts, provides = (stored.record.conflicts, stored.record.provides) if stored else ((), ())
@@ -69,14 +69,14 @@ def _beside(draft: Draft, role: str, other: str) -> str | None:
     return f"and {{other}} both stand in for {alike[0]}; one of them is enough" if alike else None
 
 
-def _where(draft: Draft, other: str) -> str:
+def _where(draft: BindDraft, other: str) -> str:
     if other not in draft.parents:
         return f"which is bound on {draft.view.name}"
     because = draft.because[other]
     return "which the same bind brings" + (f" (required by {because})" if because else "")
 
 
-def _advice(draft: Draft, role: str, because: str | None, other: str) -> str:
+def _advice(draft: BindDraft, role: str, because: str | None, other: str) -> str:
     """The next step for two roles that cannot be on one node."""
     if other not in draft.parents:
         return f"unbind it first: nodepool-ocb noderole unbind {draft.name(other)}"
@@ -91,7 +91,7 @@ def _advice(draft: Draft, role: str, because: str | None, other: str) -> str:
     return "take one of the requirements away in their barclamps"
 
 
-def refuse_whole(draft: Draft) -> None:
+def refuse_whole(draft: BindDraft) -> None:
     """Refuse a finished draft with a circle, a role above or below its stand-in, or too many parents."""
     _refuse_circles(draft)
     for role, parents in draft.parents.items():
@@ -104,7 +104,7 @@ def refuse_whole(draft: Draft) -> None:
             )
 
 
-def _refuse_circles(draft: Draft) -> None:
+def _refuse_circles(draft: BindDraft) -> None:
     """Refuse a new noderole that would be its own ancestor: as a member of a cluster, or by given parents."""
     graph: dict[str, list[str]] = {}
     queue = [draft.name(role) for role in draft.parents]
@@ -118,7 +118,7 @@ def _refuse_circles(draft: Draft) -> None:
             raise Conflict(f"noderoles would wait for each other in a circle: {knot}; give another parent")
 
 
-def _refuse_stand_ins_above(draft: Draft, role: str) -> None:
+def _refuse_stand_ins_above(draft: BindDraft, role: str) -> None:
     """Roles in a ``provides`` relation are not above or below each other (seed 001)."""
     seen, queue = set[str](), list(draft.parents[role])
     while queue:
@@ -134,7 +134,7 @@ def _refuse_stand_ins_above(draft: Draft, role: str) -> None:
             )
 
 
-def _refuse_stand_ins_below(draft: Draft, role: str) -> None:
+def _refuse_stand_ins_below(draft: BindDraft, role: str) -> None:
     """The same for all noderoles that were bound before and come below a new member of a cluster."""
     if not any(_related(draft, role, other) for other in draft.world.roles):
         return
@@ -153,7 +153,7 @@ def _refuse_stand_ins_below(draft: Draft, role: str) -> None:
             )
 
 
-def _related(draft: Draft, role: str, other: str) -> bool:
+def _related(draft: BindDraft, role: str, other: str) -> bool:
     """Whether one of two roles provides the other."""
     stored = draft.world.roles.get(other)
     return other in draft.role(role).provides or (stored is not None and role in stored.record.provides)

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from nodepool_ocb.engine import structure
-from nodepool_ocb.engine.binding.parents import Draft
+from nodepool_ocb.engine.binding.parents import BindDraft
 from nodepool_ocb.engine.noderole import bound
 from nodepool_ocb.engine.world import ClusterView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Check, Create, DeploymentRole, Gate, NodeRole, Raise
 
 
-class Plan(msgspec.Struct, frozen=True):
+class BindPlan(msgspec.Struct, frozen=True):
     """The noderoles and the changes of a bind."""
 
     noderoles: tuple[tuple[str, NodeRole], ...]  # the new ones, parents first
@@ -23,7 +23,9 @@ class Plan(msgspec.Struct, frozen=True):
     elsewhere: tuple[str, ...]  # those of them that concern other nodes
 
 
-def written(draft: Draft, now: float, by: str | None) -> tuple[tuple[tuple[str, NodeRole], ...], tuple[Change, ...]]:
+def written(
+    draft: BindDraft, now: float, by: str | None
+) -> tuple[tuple[tuple[str, NodeRole], ...], tuple[Change, ...]]:
     """The new noderoles of a draft that nothing forbids, and the transaction."""
     new = [(draft.name(role), _record(draft, role, now, by)) for role in _in_order(draft)]
     changes: list[Change] = [
@@ -42,7 +44,7 @@ def written(draft: Draft, now: float, by: str | None) -> tuple[tuple[tuple[str, 
     return tuple(new), tuple(structure.raised(draft.world, changes)) if new else ()
 
 
-def _in_order(draft: Draft) -> list[str]:
+def _in_order(draft: BindDraft) -> list[str]:
     """The new roles, parents first, else by name: the same for the same graph."""
     order: list[str] = []
     done: set[str] = set()
@@ -62,7 +64,7 @@ def _in_order(draft: Draft) -> list[str]:
     return order
 
 
-def _record(draft: Draft, role: str, now: float, by: str | None) -> NodeRole:
+def _record(draft: BindDraft, role: str, now: float, by: str | None) -> NodeRole:
     hooks = tuple(hook for hook in draft.role(role).hooks if hook == "on_proposed")
     parents = tuple(sorted(draft.parents[role]))
     return bound(
@@ -77,11 +79,11 @@ def _record(draft: Draft, role: str, now: float, by: str | None) -> NodeRole:
     )
 
 
-def _deployment_role(draft: Draft, role: str) -> DeploymentRole:
+def _deployment_role(draft: BindDraft, role: str) -> DeploymentRole:
     return DeploymentRole(hooks=tuple(hook for hook in draft.role(role).hooks if hook == "on_deployment_create"))
 
 
-def _gates(draft: Draft, new: Iterable[tuple[str, NodeRole]]) -> list[Change]:
+def _gates(draft: BindDraft, new: Iterable[tuple[str, NodeRole]]) -> list[Change]:
     """A member that joins raises the gate of its cluster, and the first makes it."""
     joined = {role: name for name, record in new for role in record.serves}
     there = (each for each in draft.world.clusters.values() if each.deployment == draft.deployment)
@@ -93,7 +95,7 @@ def _gates(draft: Draft, new: Iterable[tuple[str, NodeRole]]) -> list[Change]:
     return made if known or not made else [Create(paths.clusters(draft.deployment)), *made]
 
 
-def _parents_stand(draft: Draft, raised: Collection[str]) -> Iterator[Check]:
+def _parents_stand(draft: BindDraft, raised: Collection[str]) -> Iterator[Check]:
     """Parents that exist are still there when the new noderoles are written; of clusters, their gates."""
     for name in sorted({name for parents in draft.parents.values() for name in parents}):
         parent = draft.world.parent(name)

@@ -15,7 +15,7 @@ from nodepool_ocb.engine.acting import extensions
 from nodepool_ocb.engine.world import World
 
 
-class Missing(msgspec.Struct, frozen=True):
+class MissingHook(msgspec.Struct, frozen=True):
     """A hook of a role that no annealer can run now, with the number of noderoles, nodes or deployments for which it waits."""
 
     role: str
@@ -46,11 +46,11 @@ def lack(world: World, name: str) -> tuple[str, str]:
     return text, "install the package that brings it on an annealer's host: it is found within annealer.sweep_seconds"
 
 
-def all_missing(world: World) -> list[Missing]:
+def all_missing(world: World) -> list[MissingHook]:
     """One for each role and hook, by name."""
     lacking = {name for name in world.roles if missing(world, name)}
     counts = Counter(_waiting(world)) if lacking else Counter()
-    return [Missing(role, hook, count) for (role, hook), count in sorted(counts.items()) if role in lacking]
+    return [MissingHook(role, hook, count) for (role, hook), count in sorted(counts.items()) if role in lacking]
 
 
 def _waiting(world: World) -> Iterator[tuple[str, str]]:

@@ -2,18 +2,27 @@
 
 from nodepool_ocb.engine.inputs.former import former, of_runs
 from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept, of_instant, of_nothing
-from nodepool_ocb.engine.inputs.layers import Blobs, Catalogue, Layer, Sources, brought, layers, sources, visible
-from nodepool_ocb.engine.inputs.outdated import Difference, all_outdated, between, differences, outdated, read_for
+from nodepool_ocb.engine.inputs.layers import (
+    AttributeLayer,
+    Blobs,
+    Catalogue,
+    InputSources,
+    brought,
+    layers,
+    sources,
+    visible,
+)
+from nodepool_ocb.engine.inputs.outdated import InputChange, all_outdated, between, differences, outdated, read_for
 from nodepool_ocb.engine.inputs.templates import resting_on
 
 __all__ = [
     "UNKNOWN",
+    "AttributeLayer",
     "Blobs",
     "Catalogue",
-    "Difference",
+    "InputChange",
+    "InputSources",
     "Judged",
-    "Layer",
-    "Sources",
     "all_outdated",
     "between",
     "brought",

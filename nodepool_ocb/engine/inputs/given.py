@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from nodepool_ocb.engine.attributes import MISSING, at, merge
-from nodepool_ocb.engine.inputs.layers import Blobs, Kind, Layer, Sources, around, visible
+from nodepool_ocb.engine.inputs.layers import AttributeLayer, Blobs, InputSources, LayerKind, around, visible
 from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Given, Json
 
@@ -40,7 +40,7 @@ class Judged(msgspec.Struct, frozen=True):
     given: Given
 
 
-def judged(sources: Sources, blobs: Blobs, memo: dict[str, list[Mapping[str, Json]]] | None = None) -> Judged:
+def judged(sources: InputSources, blobs: Blobs, memo: dict[str, list[Mapping[str, Json]]] | None = None) -> Judged:
     """The inputs of a run of the noderole now; ``memo`` keeps the attributes of each ancestor from one noderole to the next.
 
     The inputs of a task are not recorded (number 0): only a run of tasks runs it again.
@@ -55,7 +55,7 @@ def judged(sources: Sources, blobs: Blobs, memo: dict[str, list[Mapping[str, Jso
         for part in memo[each.name]:
             attributes = merge(attributes, part)
     for layer in sources.own.layers(blobs):
-        if layer.kind is not Kind.WALL:
+        if layer.kind is not LayerKind.WALL:
             attributes = merge(attributes, layer.values)
     role = sources.role
     script = _digest(role.script.encode())[:16] if role.script else None
@@ -95,7 +95,7 @@ def kept(given: Given) -> Given | None:
     return short if short != Given(jig=given.jig) else None
 
 
-def _parts(layers: Iterable[Layer]) -> list[Mapping[str, Json]]:
+def _parts(layers: Iterable[AttributeLayer]) -> list[Mapping[str, Json]]:
     """Merge neighbouring layers, unless that changes the result on top of other layers: a map above a value that is no map."""
     parts: list[Mapping[str, Json]] = []
     for layer in layers:
@@ -114,7 +114,7 @@ def _replaces(below: Mapping[str, Json], above: Mapping[str, Json]) -> bool:
     )
 
 
-def _beside(sources: Sources, blobs: Blobs, attributes: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
+def _beside(sources: InputSources, blobs: Blobs, attributes: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
     """The values at the places that the role declares or wants, if they are not the same in ``attributes``."""
     if not sources.watched or not (sources.beside or sources.hints):
         return

@@ -29,7 +29,7 @@ from nodepool_ocb.model.records import Json, Role, State
 Blobs: TypeAlias = Mapping[str, Mapping[str, Json]]
 
 
-class Kind(StrEnum):
+class LayerKind(StrEnum):
     """The origin of the values of a layer; the weakest first."""
 
     HINTS = "hints"
@@ -43,22 +43,22 @@ class Kind(StrEnum):
 
 
 #: Layers of a noderole that have znodes of their own, with the names of these; in the order of unreadable.blobs.
-BLOBS: Final[Mapping[Kind, str]] = {Kind.WALL: "wall", Kind.SYSTEM: "system", Kind.USER: "user"}
+BLOBS: Final[Mapping[LayerKind, str]] = {LayerKind.WALL: "wall", LayerKind.SYSTEM: "system", LayerKind.USER: "user"}
 
 
-class Layer(msgspec.Struct, frozen=True):
+class AttributeLayer(msgspec.Struct, frozen=True):
     """One layer: ``subject`` is a noderole.
 
     For a template it is the role, for attributes of a deployment ``ROLE of DEPLOYMENT``, for hints the node, for a run the path.
     """
 
-    kind: Kind
+    kind: LayerKind
     subject: str
     values: Mapping[str, Json]
 
     def __str__(self) -> str:
-        words = {Kind.TEMPLATE: "default of role", Kind.DEPLOYMENT_USER: "deployment: role"}
-        words |= {Kind.DEPLOYMENT_SYSTEM: "deployment's system: role", Kind.HINTS: "hints of node"}
+        words = {LayerKind.TEMPLATE: "default of role", LayerKind.DEPLOYMENT_USER: "deployment: role"}
+        words |= {LayerKind.DEPLOYMENT_SYSTEM: "deployment's system: role", LayerKind.HINTS: "hints of node"}
         return f"{words.get(self.kind, f'{self.kind} of')} {self.subject}"
 
 
@@ -77,14 +77,14 @@ class Brought(msgspec.Struct, frozen=True):
 
     origin: Origin
     by: str
-    layer: Layer
+    layer: AttributeLayer
 
     def __str__(self) -> str:
         """The layer for people; for a layer of another noderole, also the relation of that one.
 
-        >>> str(Brought(Origin.ANCESTOR, "ntp@n2", Layer(Kind.TEMPLATE, "ntp", {})))
+        >>> str(Brought(Origin.ANCESTOR, "ntp@n2", AttributeLayer(LayerKind.TEMPLATE, "ntp", {})))
         'default of role ntp (ancestor ntp@n2)'
-        >>> str(Brought(Origin.ANCESTOR, "ntp@n2", Layer(Kind.USER, "ntp@n2", {})))
+        >>> str(Brought(Origin.ANCESTOR, "ntp@n2", AttributeLayer(LayerKind.USER, "ntp@n2", {})))
         'user of ntp@n2 (ancestor)'
         """
         if self.origin not in (Origin.BESIDE, Origin.ANCESTOR):
@@ -93,29 +93,29 @@ class Brought(msgspec.Struct, frozen=True):
         return f"{self.layer} ({self.origin}{name})"
 
 
-class Source(msgspec.Struct, frozen=True):
+class AttributeSource(msgspec.Struct, frozen=True):
     """A noderole that attributes come from."""
 
     name: str
     role: str
     fqdn: str
-    shared: tuple[Layer, ...]  # of its role and its deployment
+    shared: tuple[AttributeLayer, ...]  # of its role and its deployment
     blobs: tuple[str, ...]  # the paths of its own blobs, in the order of BLOBS
 
-    def layers(self, blobs: Blobs) -> Iterator[Layer]:
+    def layers(self, blobs: Blobs) -> Iterator[AttributeLayer]:
         """The layers, the weakest first; empty ones are left out."""
         yield from self.shared
         for kind, path in zip(BLOBS, self.blobs, strict=True):
             if values := blobs.get(path):
-                yield Layer(kind, self.name, values)
+                yield AttributeLayer(kind, self.name, values)
 
 
-class Sources(msgspec.Struct, frozen=True):
+class InputSources(msgspec.Struct, frozen=True):
     """The sources of the attributes of a noderole, and the other inputs of its run."""
 
-    own: Source
-    beside: tuple[Source, ...]  # the ACTIVE noderoles of its node, but for its ancestors
-    above: tuple[tuple[Source, ...], ...]  # its ancestors, the most distant row first
+    own: AttributeSource
+    beside: tuple[AttributeSource, ...]  # the ACTIVE noderoles of its node, but for its ancestors
+    above: tuple[tuple[AttributeSource, ...], ...]  # its ancestors, the most distant row first
     hints: Mapping[str, Json]
     role: Role
     watched: tuple[str, ...]  # the places that its role declares, or wants
@@ -128,7 +128,7 @@ class Sources(msgspec.Struct, frozen=True):
         return list(dict.fromkeys(chain((path for each in self.everyone for path in each.blobs), self.facts)))
 
     @property
-    def everyone(self) -> Iterator[Source]:
+    def everyone(self) -> Iterator[AttributeSource]:
         return chain((self.own,), self.beside, *self.above)
 
 
@@ -138,16 +138,16 @@ class Catalogue:
     def __init__(self, world: World) -> None:
         self._world = world
         self._roles = {name: stored.record for name, stored in world.roles.items()}
-        self._shared: dict[tuple[str, str], tuple[Layer, ...]] = {}
+        self._shared: dict[tuple[str, str], tuple[AttributeLayer, ...]] = {}
         self._watched: dict[str, tuple[str, ...]] = {}
-        self._sources: dict[Vertex, Source] = {}
+        self._sources: dict[Vertex, AttributeSource] = {}
 
-    def source(self, vertex: Vertex) -> Source:
+    def source(self, vertex: Vertex) -> AttributeSource:
         found = self._sources.get(vertex)
         if found is None:
             shared = self._of(vertex.record.deployment, vertex.role)
             blobs = unreadable.blobs(vertex)
-            found = self._sources[vertex] = Source(vertex.name, vertex.role, vertex.node.name, shared, blobs)
+            found = self._sources[vertex] = AttributeSource(vertex.name, vertex.role, vertex.node.name, shared, blobs)
         return found
 
     def watched(self, role: str) -> tuple[str, ...]:
@@ -158,22 +158,22 @@ class Catalogue:
     def secret(self, role: str) -> tuple[str, ...]:
         return secret(self._roles, role) if role in self._roles else ()
 
-    def _of(self, deployment: str, role: str) -> tuple[Layer, ...]:
+    def _of(self, deployment: str, role: str) -> tuple[AttributeLayer, ...]:
         key = deployment, role
         if key not in self._shared:
             self._shared[key] = tuple(layer for layer in self._read(deployment, role) if layer.values)
         return self._shared[key]
 
-    def _read(self, deployment: str, role: str) -> Iterator[Layer]:
+    def _read(self, deployment: str, role: str) -> Iterator[AttributeLayer]:
         if role in self._roles:
-            yield Layer(Kind.TEMPLATE, role, template(self._roles, role))
+            yield AttributeLayer(LayerKind.TEMPLATE, role, template(self._roles, role))
         stored = self._world.deployment_roles.get((deployment, role))
         if stored is not None:
-            yield Layer(Kind.DEPLOYMENT_SYSTEM, f"{role} of {deployment}", stored.record.system)
-            yield Layer(Kind.DEPLOYMENT_USER, f"{role} of {deployment}", stored.record.user)
+            yield AttributeLayer(LayerKind.DEPLOYMENT_SYSTEM, f"{role} of {deployment}", stored.record.system)
+            yield AttributeLayer(LayerKind.DEPLOYMENT_USER, f"{role} of {deployment}", stored.record.user)
 
 
-def sources(world: World, vertex: Vertex, role: Role, catalogue: Catalogue | None = None) -> Sources:
+def sources(world: World, vertex: Vertex, role: Role, catalogue: Catalogue | None = None) -> InputSources:
     """All sources that a noderole may see; ``role``: its own, as it is run.
 
     A task sees the data of its run and its own attributes only.
@@ -185,7 +185,7 @@ def sources(world: World, vertex: Vertex, role: Role, catalogue: Catalogue | Non
     above = ancestors(vertex)
     others = {vertex, *(each for row in above for each in row)}
     active = (each for each in node.noderoles.values() if each.record.state is State.ACTIVE and each not in others)
-    return Sources(
+    return InputSources(
         catalogue.source(vertex),
         tuple(catalogue.source(each) for each in sorted(active, key=lambda each: each.role)),
         tuple(tuple(map(catalogue.source, row)) for row in reversed(above)),
@@ -196,14 +196,14 @@ def sources(world: World, vertex: Vertex, role: Role, catalogue: Catalogue | Non
     )
 
 
-def _of_task(vertex: Vertex, role: Role, deployment: str, run: str) -> Sources:
+def _of_task(vertex: Vertex, role: Role, deployment: str, run: str) -> InputSources:
     fqdn = vertex.node.name
     facts = paths.task_facts(deployment, run), paths.task_facts(deployment, run, fqdn)
-    own = Source(vertex.name, vertex.role, fqdn, (), unreadable.blobs(vertex))
-    return Sources(own, (), (), {}, role, (), facts=facts)
+    own = AttributeSource(vertex.name, vertex.role, fqdn, (), unreadable.blobs(vertex))
+    return InputSources(own, (), (), {}, role, (), facts=facts)
 
 
-def brought(sources: Sources, blobs: Blobs) -> list[Brought]:
+def brought(sources: InputSources, blobs: Blobs) -> list[Brought]:
     """All layers, the weakest first, each with its origin."""
     own = _of(Origin.OWN, sources.own, blobs)
     if sources.facts:
@@ -212,37 +212,37 @@ def brought(sources: Sources, blobs: Blobs) -> list[Brought]:
     return [*_around(sources, blobs), *above, *own]
 
 
-def layers(sources: Sources, blobs: Blobs) -> list[Layer]:
+def layers(sources: InputSources, blobs: Blobs) -> list[AttributeLayer]:
     """All of them, the weakest first."""
     return [each.layer for each in brought(sources, blobs)]
 
 
-def around(sources: Sources, blobs: Blobs) -> list[Layer]:
+def around(sources: InputSources, blobs: Blobs) -> list[AttributeLayer]:
     """The layers of the node and of the noderoles beside."""
     return [each.layer for each in _around(sources, blobs)]
 
 
-def _of(origin: Origin, source: Source, blobs: Blobs) -> Iterator[Brought]:
+def _of(origin: Origin, source: AttributeSource, blobs: Blobs) -> Iterator[Brought]:
     return (Brought(origin, source.name, layer) for layer in source.layers(blobs))
 
 
-def _around(sources: Sources, blobs: Blobs) -> list[Brought]:
+def _around(sources: InputSources, blobs: Blobs) -> list[Brought]:
     beside = [each for source in sources.beside for each in _of(Origin.BESIDE, source, blobs)]
     beside.sort(key=lambda each: _STRENGTH[each.layer.kind])
     fqdn = sources.own.fqdn
-    hints = [Brought(Origin.NODE, fqdn, Layer(Kind.HINTS, fqdn, sources.hints))] if sources.hints else []
+    hints = [Brought(Origin.NODE, fqdn, AttributeLayer(LayerKind.HINTS, fqdn, sources.hints))] if sources.hints else []
     return [*hints, *beside]
 
 
-def _facts(sources: Sources, blobs: Blobs) -> Iterator[Layer]:
+def _facts(sources: InputSources, blobs: Blobs) -> Iterator[AttributeLayer]:
     """The layers of a run of tasks; of the parameters that differ by node, those of this task."""
     for path in sources.facts:
         values = dict(blobs.get(path, {}))
         parameters = values.pop("parameters", {}).get(sources.role.task)
-        yield Layer(Kind.RUN, path, values | ({"task": {"parameters": parameters}} if parameters else {}))
+        yield AttributeLayer(LayerKind.RUN, path, values | ({"task": {"parameters": parameters}} if parameters else {}))
 
 
-def visible(layers: Iterable[Layer]) -> dict[str, Json]:
+def visible(layers: Iterable[AttributeLayer]) -> dict[str, Json]:
     """The attributes that a jig sees: these layers, merged."""
     merged: dict[str, Json] = {}
     for layer in layers:
@@ -250,4 +250,4 @@ def visible(layers: Iterable[Layer]) -> dict[str, Json]:
     return merged
 
 
-_STRENGTH: Final = {kind: strength for strength, kind in enumerate(Kind)}
+_STRENGTH: Final = {kind: strength for strength, kind in enumerate(LayerKind)}

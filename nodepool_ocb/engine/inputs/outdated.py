@@ -10,14 +10,14 @@ import msgspec
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.attributes import MISSING, compared, differ, says
 from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept, of_instant
-from nodepool_ocb.engine.inputs.layers import Blobs, Catalogue, Layer, layers, sources
+from nodepool_ocb.engine.inputs.layers import AttributeLayer, Blobs, Catalogue, layers, sources
 from nodepool_ocb.engine.noderole import refreshable, renewing
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Given, Json, NodeRole
 
 
-class Difference(msgspec.Struct, frozen=True):
+class InputChange(msgspec.Struct, frozen=True):
     """One input that changed: an attribute, or a property of the role.
 
     ``before`` and ``now`` are UNSET if there was, or is, no value; ``layer`` names the layer of the present value.
@@ -74,7 +74,7 @@ def read_for(vertices: Iterable[Vertex]) -> list[str]:
     return sorted(paths.noderole(each.role, each.node.name) for each in everyone)
 
 
-def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None) -> list[Difference]:
+def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None) -> list[InputChange]:
     """The differences of the present inputs from those of the newest run, stored as ``before``; by place.
 
     If the old or new inputs are not known, the result is one difference of everything. Without ``before``, the old inputs count
@@ -84,22 +84,22 @@ def differences(world: World, vertex: Vertex, blobs: Blobs, before: Given | None
     found = sources(world, vertex, world.roles[vertex.role].record)
     now = judged(found, blobs)
     if record.given == UNKNOWN or (before is not None and before.reason):
-        return [Difference("everything", before.reason if before else "not known")]
+        return [InputChange("everything", before.reason if before else "not known")]
     new = kept(now.given) or Given(jig=now.given.jig)
     if new.reason:
-        return [Difference("everything", now=new.reason)]
+        return [InputChange("everything", now=new.reason)]
     old = before or Given(jig=now.given.jig)
-    only_jig = [Difference("jig", "another", new.jig, "role")]  # no more of the old inputs is known
+    only_jig = [InputChange("jig", "another", new.jig, "role")]  # no more of the old inputs is known
     return between(old, new, layers(found, blobs)) or only_jig
 
 
-def between(old: Given, new: Given, of_layers: Sequence[Layer] = ()) -> list[Difference]:
+def between(old: Given, new: Given, of_layers: Sequence[AttributeLayer] = ()) -> list[InputChange]:
     """The differences from one to the other, by place; ``of_layers``: the layers that may hold the present values.
 
     If the inputs of one of them are not known, the result is one difference of everything.
     """
     if old.reason or new.reason:
-        return [Difference("everything", old.reason or msgspec.UNSET, new.reason or msgspec.UNSET)]
+        return [InputChange("everything", old.reason or msgspec.UNSET, new.reason or msgspec.UNSET)]
     changed = {key: (one, other) for key, one, other in compared(old.attributes, new.attributes)}
     for place in sorted(old.beside.keys() | new.beside.keys()):
         one, other = old.beside.get(place, MISSING), new.beside.get(place, MISSING)
@@ -111,21 +111,21 @@ def between(old: Given, new: Given, of_layers: Sequence[Layer] = ()) -> list[Dif
     ]
 
 
-def _of_role(before: Given, now: Given) -> Iterator[Difference]:
+def _of_role(before: Given, now: Given) -> Iterator[InputChange]:
     for what in ("jig", "script"):
         one, other = getattr(before, what), getattr(now, what)
         if one != other:
-            yield Difference(what, one or msgspec.UNSET, other or msgspec.UNSET, "role")
+            yield InputChange(what, one or msgspec.UNSET, other or msgspec.UNSET, "role")
     for key, one, other in compared(before.parameters, now.parameters):
-        yield Difference("/".join(("parameters", *key)), _or_unset(one), _or_unset(other), "role")
+        yield InputChange("/".join(("parameters", *key)), _or_unset(one), _or_unset(other), "role")
 
 
-def _attribute(key: tuple[str, ...], before: Any, now: Any, of_layers: Sequence[Layer]) -> Difference:
+def _attribute(key: tuple[str, ...], before: Any, now: Any, of_layers: Sequence[AttributeLayer]) -> InputChange:
     origin = _origin(key, of_layers) if now is not MISSING else None
-    return Difference("/".join(key), _or_unset(before), _or_unset(now), origin)
+    return InputChange("/".join(key), _or_unset(before), _or_unset(now), origin)
 
 
-def _origin(key: tuple[str, ...], of_layers: Sequence[Layer]) -> str | None:
+def _origin(key: tuple[str, ...], of_layers: Sequence[AttributeLayer]) -> str | None:
     """The strongest layer with a value there."""
     return next((str(layer) for layer in reversed(of_layers) if says(layer.values, key)), None)
 

@@ -1,7 +1,7 @@
 """One run of a noderole, from the claim of its node to the node given back: one table.
 
 An annealer holds a node while it works on one of its noderoles. Its next action depends only on the ``RunState`` and the
-``Event``: ``step`` returns the next state and the instructions, in order. The annealer carries out; it decides nothing.
+``RunEvent``: ``step`` returns the next state and the instructions, in order. The annealer carries out; it decides nothing.
 
 The rules, in prose:
 
@@ -24,6 +24,6 @@ from __future__ import annotations
 
 from nodepool_ocb.engine.run.about import ABOUT
 from nodepool_ocb.engine.run.machine import ASKED, RULES, Rule, RunState, step
-from nodepool_ocb.engine.run.words import Do, Event, Phase
+from nodepool_ocb.engine.run.words import Do, RunEvent, RunPhase
 
-__all__ = ["ABOUT", "ASKED", "RULES", "Do", "Event", "Phase", "Rule", "RunState", "step"]
+__all__ = ["ABOUT", "ASKED", "RULES", "Do", "Rule", "RunEvent", "RunPhase", "RunState", "step"]

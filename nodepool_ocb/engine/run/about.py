@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.engine.run.words import Phase
+from nodepool_ocb.engine.run.words import RunPhase
 
 
 class About(msgspec.Struct, frozen=True):
@@ -23,8 +23,8 @@ _VOID: Final = "As after kill -9 once the session's time is over. When the annea
 _BLIND: Final = (
     "If its jig cannot find the run again, the noderole runs again, or is in ERROR if its role is destructive."
 )
-ABOUT: Final[Mapping[Phase, About]] = {
-    Phase.CLAIMING: About(
+ABOUT: Final[Mapping[RunPhase, About]] = {
+    RunPhase.CLAIMING: About(
         "The claim and the noderole in TRANSITION are written, or nothing is. Nothing was ordered.",
         "A claim that was written goes with the session; another annealer takes the noderole over and starts it. If the jig"
         " cannot find a run again, a destructive role is in ERROR instead, so that a person looks.",
@@ -32,36 +32,36 @@ ABOUT: Final[Mapping[Phase, About]] = {
         "It is remembered. As soon as the claim is written, a cancelled run is ended on the machine; an annealer that"
         " drains gives the node back instead.",
     ),
-    Phase.RUNNING: About(
+    RunPhase.RUNNING: About(
         "The claim stands, the noderole is in TRANSITION, and its script may go on on the machine.",
         "The script goes on. When the session's time is over another annealer takes the noderole over under a higher epoch,"
         f" and attaches to the script or gets its result: it is not started again. {_BLIND}",
         f"{_VOID}; its late orders and writes are refused, by the machine for its epoch and by ZooKeeper for its fence.",
     ),
-    Phase.CANCELLING: About(
+    RunPhase.CANCELLING: About(
         "As RUNNING, and the noderole has its cancel_reason.",
         "The noderole keeps its cancel_reason: the annealer that takes it over ends the script on the machine.",
         f"{_VOID}; the machine refuses its order where another annealer gave one of a higher epoch.",
         "Nothing: it is being cancelled.",
     ),
-    Phase.REPORTING: About(
+    RunPhase.REPORTING: About(
         "The transaction of the outcome is under way. The machine keeps its result.",
         "The transaction is written whole, and the node is free; or not at all, and the annealer that takes the noderole over"
         f" asks the machine, which gives the same result. {_BLIND}",
         f"{_VOID}; a transaction that it sends late is refused for its fence.",
         "Nothing yet. If the outcome is refused, the phase is WAITING, and there it counts.",
     ),
-    Phase.WAITING: About(
+    RunPhase.WAITING: About(
         "The claim stands, and the noderole is in TRANSITION. The outcome is here and on the machine.",
         f"The annealer that takes the noderole over asks the machine, which gives the same result. {_BLIND}",
         f"{_VOID}, and forgets the outcome: the machine still has it.",
         "Nothing here: for any outcome, its noderole is written as failed for that reason.",
     ),
-    Phase.RELEASING: About(
+    RunPhase.RELEASING: About(
         "The transaction that gives the node back is under way. A run that was begun goes on.",
         "As if the node had been given back: the claim goes, now or with the session, and another annealer attaches.",
         f"{_VOID}, and has nothing to do.",
         "Nothing: the annealer that takes the noderole over does it.",
     ),
-    Phase.OVER: About("The noderole and the node are as the last transaction left them.", "Nothing.", "Nothing."),
+    RunPhase.OVER: About("The noderole and the node are as the last transaction left them.", "Nothing.", "Nothing."),
 }

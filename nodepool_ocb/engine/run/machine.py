@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.engine.run.words import Do, Event, Phase
+from nodepool_ocb.engine.run.words import Do, RunEvent, RunPhase
 
 ASKED: Final = 2  # attempts before a silent machine is judged, or a node is given back because of a fault of this host
 FIRST_AGAIN_SECONDS: Final = 0.01  # for an outcome that was refused; doubles
@@ -25,7 +25,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     attaches: bool = True  # its jig, asked again, finds the run that goes on
     other_jig: bool = False  # it was ordered with another jig than its role has now
 
-    phase: Phase = Phase.CLAIMING
+    phase: RunPhase = RunPhase.CLAIMING
     cancel_reason: str | None = None
     ordered: bool = False  # the jig was given its order
     begun: bool = False  # ... and may have begun with it
@@ -142,17 +142,17 @@ def first_unwritable(run: RunState) -> bool:
 class Rule(msgspec.Struct, frozen=True):
     """In this phase and at this event, if the condition holds: the next phase, and the instructions."""
 
-    phase: Phase
-    event: Event
-    to: Phase
+    phase: RunPhase
+    event: RunEvent
+    to: RunPhase
     do: tuple[Do, ...] = ()
     when: Callable[[RunState], bool] | None = None
 
 
 def _rules() -> tuple[Rule, ...]:
-    claiming, running, cancelling = Phase.CLAIMING, Phase.RUNNING, Phase.CANCELLING
-    reporting, waiting, releasing, over = Phase.REPORTING, Phase.WAITING, Phase.RELEASING, Phase.OVER
-    at, do = Event, Do
+    claiming, running, cancelling = RunPhase.CLAIMING, RunPhase.RUNNING, RunPhase.CANCELLING
+    reporting, waiting, releasing, over = RunPhase.REPORTING, RunPhase.WAITING, RunPhase.RELEASING, RunPhase.OVER
+    at, do = RunEvent, Do
     return (
         Rule(claiming, at.CLAIMED, releasing, (do.LET_GO, do.PUT_BACK), drained_untouched_once),
         Rule(claiming, at.CLAIMED, releasing, (do.LET_GO, do.RELEASE), drained),
@@ -212,14 +212,14 @@ def _rules() -> tuple[Rule, ...]:
         Rule(waiting, at.SUPERSEDED, over, (do.FORGET, do.FEED, do.LOOK)),
         Rule(waiting, at.DRAINED, releasing, (do.LET_GO, do.RELEASE)),
         Rule(releasing, at.RELEASED, over, (do.FORGET, do.FEED, do.LOOK)),
-        *(Rule(phase, at.SESSION_LOST, over, (do.FORGET,)) for phase in Phase if phase is not over),
+        *(Rule(phase, at.SESSION_LOST, over, (do.FORGET,)) for phase in RunPhase if phase is not over),
     )
 
 
-def _answers(phase: Phase) -> tuple[Rule, ...]:
+def _answers(phase: RunPhase) -> tuple[Rule, ...]:
     """The rules for a jig's answers to any order, and for the end of a run without an answer."""
-    at, do = Event, Do
-    reporting, releasing, waiting, over = Phase.REPORTING, Phase.RELEASING, Phase.WAITING, Phase.OVER
+    at, do = RunEvent, Do
+    reporting, releasing, waiting, over = RunPhase.REPORTING, RunPhase.RELEASING, RunPhase.WAITING, RunPhase.OVER
     return (
         Rule(phase, at.FAULT, releasing, (do.BLAME_HOST, do.LET_GO, do.LEAVE)),
         Rule(phase, at.UNREACHED, phase, (do.JUDGE,)),
@@ -238,24 +238,24 @@ def _answers(phase: Phase) -> tuple[Rule, ...]:
 
 
 RULES: Final = _rules()
-_INDEX: Final[Mapping[tuple[Phase, Event], tuple[Rule, ...]]] = {
+_INDEX: Final[Mapping[tuple[RunPhase, RunEvent], tuple[Rule, ...]]] = {
     (rule.phase, rule.event): tuple(other for other in RULES if (other.phase, other.event) == (rule.phase, rule.event))
     for rule in RULES
 }
 
 #: The counter that an event raises, before the rules are asked.
-_COUNTED: Final[Mapping[Event, str]] = {
-    Event.FAULT: "faults",
-    Event.UNREACHED: "unreached",
-    Event.REFUSED: "refusals",
-    Event.WALL_CHANGED: "refusals",
-    Event.TOO_LARGE: "oversized",
-    Event.UNWRITABLE: "unwritable",
-    Event.DEAD: "deaths",
+_COUNTED: Final[Mapping[RunEvent, str]] = {
+    RunEvent.FAULT: "faults",
+    RunEvent.UNREACHED: "unreached",
+    RunEvent.REFUSED: "refusals",
+    RunEvent.WALL_CHANGED: "refusals",
+    RunEvent.TOO_LARGE: "oversized",
+    RunEvent.UNWRITABLE: "unwritable",
+    RunEvent.DEAD: "deaths",
 }
 
 
-def step(run: RunState, event: Event, **learnt: Any) -> tuple[RunState, tuple[Do, ...]]:
+def step(run: RunState, event: RunEvent, **learnt: Any) -> tuple[RunState, tuple[Do, ...]]:
     """The state of a run after an event, and the instructions for it, in order.
 
     ``learnt``: fields of the run that came with the event.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Phase(StrEnum):
+class RunPhase(StrEnum):
     """The phase of a run."""
 
     CLAIMING = "CLAIMING"  # the claim is sent, and not answered
@@ -17,7 +17,7 @@ class Phase(StrEnum):
     OVER = "OVER"  # the annealer holds nothing of it any more
 
 
-class Event(StrEnum):
+class RunEvent(StrEnum):
     """The events of a run that reach an annealer."""
 
     CLAIMED = "CLAIMED"  # the claim is written

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 
-class Kind(StrEnum):
+class CriterionKind(StrEnum):
     """The subject of a criterion; its text is the word in the language."""
 
     NAME = "name"  # a node's, or ROLE@FQDN; also written bare
@@ -34,10 +34,12 @@ class Kind(StrEnum):
 
 
 #: Criteria without a value.
-FLAGS: Final = frozenset({Kind.HELD, Kind.FAILED, Kind.OUTDATED})
-YES_OR_NO: Final = frozenset({Kind.ALIVE, Kind.AVAILABLE, Kind.ADMIN, Kind.VIRTUAL})
+FLAGS: Final = frozenset({CriterionKind.HELD, CriterionKind.FAILED, CriterionKind.OUTDATED})
+YES_OR_NO: Final = frozenset({CriterionKind.ALIVE, CriterionKind.AVAILABLE, CriterionKind.ADMIN, CriterionKind.VIRTUAL})
 #: Criteria of noderoles alone.
-OF_NODEROLES: Final = frozenset({Kind.ROLE, Kind.STATE, Kind.FAILED, Kind.OUTDATED, Kind.DRIFT})
+OF_NODEROLES: Final = frozenset(
+    {CriterionKind.ROLE, CriterionKind.STATE, CriterionKind.FAILED, CriterionKind.OUTDATED, CriterionKind.DRIFT}
+)
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -65,7 +67,7 @@ class Word(msgspec.Struct, frozen=True):
 class Criterion(msgspec.Struct, frozen=True):
     """Any of the values is enough."""
 
-    kind: Kind
+    kind: CriterionKind
     values: tuple[Word, ...] = ()
     at: int = 0
 
@@ -94,7 +96,7 @@ Expression: TypeAlias = Criterion | Not | All | Either | Has
 def of_noderoles(criterion: Criterion) -> bool:
     """Whether only a noderole can have it: ``ROLE@FQDN`` is such a name."""
     return criterion.kind in OF_NODEROLES or any(
-        criterion.kind is Kind.NAME and word.second is not None for word in criterion.values
+        criterion.kind is CriterionKind.NAME and word.second is not None for word in criterion.values
     )
 
 

@@ -21,10 +21,10 @@ from nodepool_ocb.engine.selection.bits import bits, chosen, flagged, flags
 from nodepool_ocb.engine.selection.expression import (
     All,
     Criterion,
+    CriterionKind,
     Either,
     Expression,
     Has,
-    Kind,
     Not,
     Word,
     anchored,
@@ -36,40 +36,40 @@ from nodepool_ocb.model.drift import UNCHECKED
 from nodepool_ocb.model.records import Node, State
 
 
-class Facts(msgspec.Struct, frozen=True):
+class SelectionFacts(msgspec.Struct, frozen=True):
     """Facts that no record has."""
 
     now: float
     outdated: Callable[[Sequence[Vertex]], Iterable[Vertex]]  # asked seldom, and of few: it reads attributes
 
 
-def nodes(world: World, expression: Expression, facts: Facts) -> list[NodeView]:
+def nodes(world: World, expression: Expression, facts: SelectionFacts) -> list[NodeView]:
     """The nodes that are meant, by name; raises NotFound for a value that exists nowhere, and is no pattern."""
-    meaning = _Meaning(world, facts)
+    meaning = _WorldSets(world, facts)
     return chosen(meaning.views, meaning.of_nodes(expression, meaning.every_node))
 
 
-def noderoles(world: World, expression: Expression, facts: Facts) -> list[Vertex]:
+def noderoles(world: World, expression: Expression, facts: SelectionFacts) -> list[Vertex]:
     """The noderoles that are meant, by name; raises as ``nodes``."""
-    meaning = _Meaning(world, facts)
+    meaning = _WorldSets(world, facts)
     return sorted(
         chosen(meaning.vertices, meaning.of_noderoles(expression, meaning.every_noderole)), key=attrgetter("name")
     )
 
 
 #: The criteria that are true or false of a node's record.
-TRUTHS: Final[dict[Kind, Callable[[Node], bool]]] = {
-    Kind.ADMIN: lambda node: node.admin,
-    Kind.VIRTUAL: lambda node: node.virtual,
-    Kind.ALIVE: lambda node: node.alive or node.virtual,
-    Kind.AVAILABLE: lambda node: node.available,
+TRUTHS: Final[dict[CriterionKind, Callable[[Node], bool]]] = {
+    CriterionKind.ADMIN: lambda node: node.admin,
+    CriterionKind.VIRTUAL: lambda node: node.virtual,
+    CriterionKind.ALIVE: lambda node: node.alive or node.virtual,
+    CriterionKind.AVAILABLE: lambda node: node.available,
 }
 
 
-class _Meaning:
+class _WorldSets:
     """The nodes and noderoles of a world in an order, in which sets of them are bits."""
 
-    def __init__(self, world: World, facts: Facts) -> None:
+    def __init__(self, world: World, facts: SelectionFacts) -> None:
         self._world, self._facts = world, facts
         named = sorted((name, view) for name, view in world.nodes.items() if view.record is not None)
         self.views = [view for _, view in named]
@@ -113,7 +113,7 @@ class _Meaning:
                 for part in _in_turn(parts):
                     within = self.of_noderoles(part, within)
                 return within
-            case Criterion(Kind.OUTDATED):
+            case Criterion(CriterionKind.OUTDATED):
                 return self._outdated(within)
             case Criterion():
                 return self._of_noderole(expression) & within
@@ -140,7 +140,7 @@ class _Meaning:
         return self._found[criterion]
 
     def _of_noderole(self, criterion: Criterion) -> int:
-        if criterion.kind in (Kind.DEPLOYMENT, Kind.BELOW):
+        if criterion.kind in (CriterionKind.DEPLOYMENT, CriterionKind.BELOW):
             return flagged(map(self._deployments(criterion).__contains__, self._column("deployment")))
         if not of_noderoles(criterion):
             return self._carried(self._of_node(criterion))
@@ -150,14 +150,14 @@ class _Meaning:
 
     def _noderole_bits(self, criterion: Criterion) -> int:
         match criterion.kind:
-            case Kind.NAME:
+            case CriterionKind.NAME:
                 return _joined(map(self._named, criterion.values))
-            case Kind.ROLE:
+            case CriterionKind.ROLE:
                 return self._of_roles(criterion.values)
-            case Kind.DRIFT:
+            case CriterionKind.DRIFT:
                 words = {word.text for word in criterion.values}
                 return flagged((drift or UNCHECKED) in words for drift in self._column("drift"))
-            case Kind.FAILED:
+            case CriterionKind.FAILED:
                 wanted = {State.ERROR}
             case _:
                 wanted = {State(word.text) for word in criterion.values}
@@ -171,7 +171,9 @@ class _Meaning:
     def _named(self, word: Word) -> int:
         """Of ``ROLE@FQDN``, or of a node's name alone."""
         fqdn = word.second or word
-        found = self._carried(self._of_node(Criterion(Kind.NAME, (msgspec.structs.replace(fqdn, second=None),))))
+        found = self._carried(
+            self._of_node(Criterion(CriterionKind.NAME, (msgspec.structs.replace(fqdn, second=None),)))
+        )
         if word.second is None:
             return found
         found &= self._of_roles([word])
@@ -184,7 +186,7 @@ class _Meaning:
 
     def _deployments(self, criterion: Criterion) -> set[str]:
         found = _meant("deployment", criterion.values, self._world.deployments)
-        if criterion.kind is Kind.BELOW:
+        if criterion.kind is CriterionKind.BELOW:
             found |= {each for name in found for each in below(self._world, name)}
         return found
 
@@ -193,16 +195,16 @@ class _Meaning:
         if kind in TRUTHS:
             wanted = {word.text == "yes" for word in words}
             return (truth in wanted for truth in map(TRUTHS[kind], self._records))
-        if kind is Kind.HELD:
+        if kind is CriterionKind.HELD:
             return (held(node, self._facts.now) for node in self._records)
-        if kind is Kind.NAME:
+        if kind is CriterionKind.NAME:
             hosts = [(view.name, view.name.partition(".")[0]) for view in self.views]
             return self._any_of("node", hosts, words)
-        if kind is Kind.TAG:
+        if kind is CriterionKind.TAG:
             return self._any_of("tag", [node.tags for node in self._records], words)
-        if kind is Kind.RACK:
+        if kind is CriterionKind.RACK:
             return self._any_of("rack", [(node.rack,) if node.rack else () for node in self._records], words)
-        if kind is Kind.LABEL:
+        if kind is CriterionKind.LABEL:
             labels = _labels(words, [node.labels for node in self._records])
             return (not labels.isdisjoint(node.labels.items()) for node in self._records)
         deployments = self._deployments(criterion)
@@ -229,7 +231,7 @@ def asks_outdated(expression: Expression) -> bool:
     """Whether the expression has the criterion ``outdated``."""
     match expression:
         case Criterion(kind):
-            return kind is Kind.OUTDATED
+            return kind is CriterionKind.OUTDATED
         case Not(inner) | Has(inner):
             return asks_outdated(inner)
         case All(parts) | Either(parts):

@@ -20,10 +20,10 @@ from nodepool_ocb.engine.selection.expression import (
     YES_OR_NO,
     All,
     Criterion,
+    CriterionKind,
     Either,
     Expression,
     Has,
-    Kind,
     Not,
     Word,
 )
@@ -39,8 +39,8 @@ _TOKEN: Final = re.compile(r"""\s*(?:(?P<mark>[()])|(?P<word>(?:"[^"]*"|'[^']*'|
 _PIECE: Final = re.compile(r""""([^"]*)"|'([^']*)'|([^"'])""")
 _SPECIAL: Final = frozenset("*?[")
 _FIXED: Final = {
-    Kind.STATE: tuple(map(str, State)),
-    Kind.DRIFT: (*map(str, Drift), UNCHECKED),
+    CriterionKind.STATE: tuple(map(str, State)),
+    CriterionKind.DRIFT: (*map(str, Drift), UNCHECKED),
     **dict.fromkeys(YES_OR_NO, ("yes", "no")),
 }
 
@@ -53,7 +53,7 @@ class Letter(NamedTuple):
     at: int
 
 
-class Token(NamedTuple):
+class SelectorToken(NamedTuple):
     text: str
     at: int
     letters: tuple[Letter, ...]  # none of a parenthesis
@@ -68,7 +68,7 @@ def parse(text: str) -> Expression:
     """The expression of a selector; raises Invalid, with the place.
 
     >>> parse("tag:web role:ntp").parts[1].kind
-    <Kind.ROLE: 'role'>
+    <CriterionKind.ROLE: 'role'>
     """
     if len(text) > LONGEST:
         raise Invalid(f"the selector has {len(text)} characters; {LONGEST} is the most")
@@ -77,13 +77,13 @@ def parse(text: str) -> Expression:
         raise Invalid("the selector is empty; '*' means everything")
     if len(tokens) > PARTS:
         raise Invalid(f"the selector has {len(tokens)} parts; {PARTS} is the most")
-    reader = _Reader(tokens, len(text) + 1)
+    reader = _TokenReader(tokens, len(text) + 1)
     found = reader.either(0)
     reader.end()
     return found
 
 
-def _tokens(text: str) -> Iterable[Token]:
+def _tokens(text: str) -> Iterable[SelectorToken]:
     end = len(text.rstrip())
     at = 0
     while at < end:
@@ -91,7 +91,7 @@ def _tokens(text: str) -> Iterable[Token]:
         if found is None:
             wrong(len(text[:at]) + len(text[at:]) - len(text[at:].lstrip()) + 1, "this quote is not closed")
         group = "mark" if found["mark"] else "word"
-        yield Token(found[group], found.start(group) + 1, tuple(_letters(found, group)))
+        yield SelectorToken(found[group], found.start(group) + 1, tuple(_letters(found, group)))
         at = found.end()
 
 
@@ -107,10 +107,10 @@ def _letters(found: re.Match[str], group: str) -> Iterable[Letter]:
             yield Letter(letter, plain, piece.start() + 1 + offset + (not plain))
 
 
-class _Reader:
+class _TokenReader:
     """The tokens, and how far they are read."""
 
-    def __init__(self, tokens: list[Token], end: int) -> None:
+    def __init__(self, tokens: list[SelectorToken], end: int) -> None:
         self._tokens, self._end, self._next = tokens, end, 0
 
     def end(self) -> None:
@@ -148,7 +148,7 @@ class _Reader:
             wrong(token.at, f"a criterion is missing before {token.text!r}")
         return _criterion(token)
 
-    def _inside(self, opening: Token, depth: int) -> Expression:
+    def _inside(self, opening: SelectorToken, depth: int) -> Expression:
         found = self.either(depth + 1)
         if self._peek() != ")":
             wrong(opening.at, "this parenthesis is not closed")
@@ -161,32 +161,35 @@ class _Reader:
         token = self._tokens[self._next]
         return token.bare if token.letters else token.text
 
-    def _take(self) -> Token:
+    def _take(self) -> SelectorToken:
         if self._next == len(self._tokens):
             wrong(self._end, "a criterion is missing at the end")
         self._next += 1
         return self._tokens[self._next - 1]
 
 
-def _criterion(token: Token) -> Criterion:
+def _criterion(token: SelectorToken) -> Criterion:
     if token.bare in FLAGS:
-        return Criterion(Kind(token.bare), at=token.at)
+        return Criterion(CriterionKind(token.bare), at=token.at)
     key, colon, rest = _split(token.letters, ":")
     if not colon:
-        return Criterion(Kind.NAME, _values(Kind.NAME, token.letters, token.at), token.at)
+        return Criterion(CriterionKind.NAME, _values(CriterionKind.NAME, token.letters, token.at), token.at)
     name = "".join(letter.text for letter in key).lower()
-    if name not in {*Kind} - FLAGS:
+    if name not in {*CriterionKind} - FLAGS:
         if name in FLAGS:
             wrong(token.at, f"{name} has no value: write {name}, or not {name}")
-        wrong(token.at, f"there is no criterion {name!r}{did_you_mean(name, Kind) or f'; these are: {_all_kinds()}'}")
-    return Criterion(Kind(name), _values(Kind(name), rest, token.at), token.at)
+        wrong(
+            token.at,
+            f"there is no criterion {name!r}{did_you_mean(name, CriterionKind) or f'; these are: {_all_kinds()}'}",
+        )
+    return Criterion(CriterionKind(name), _values(CriterionKind(name), rest, token.at), token.at)
 
 
 def _all_kinds() -> str:
-    return ", ".join(each if each in FLAGS else f"{each}:" for each in Kind)
+    return ", ".join(each if each in FLAGS else f"{each}:" for each in CriterionKind)
 
 
-def _values(kind: Kind, letters: tuple[Letter, ...], at: int) -> tuple[Word, ...]:
+def _values(kind: CriterionKind, letters: tuple[Letter, ...], at: int) -> tuple[Word, ...]:
     found: list[Word] = []
     comma: tuple[Letter, ...] = (Letter(",", True, at),)
     while comma:
@@ -194,27 +197,31 @@ def _values(kind: Kind, letters: tuple[Letter, ...], at: int) -> tuple[Word, ...
         if not one:
             wrong(comma[0].at if comma else at, f"a value of {kind}: is missing")
         word = _word(kind, one)
-        if word.second is None and kind is Kind.LABEL and found and found[-1].second is not None:
+        if word.second is None and kind is CriterionKind.LABEL and found and found[-1].second is not None:
             word = Word(found[-1].text, found[-1].glob, word.at, word)  # zone=a,b: both are values of zone
         found.append(word)
     return tuple(found)
 
 
-def _word(kind: Kind, letters: tuple[Letter, ...]) -> Word:
-    separator = {Kind.LABEL: "=", Kind.NAME: "@"}.get(kind)
+def _word(kind: CriterionKind, letters: tuple[Letter, ...]) -> Word:
+    separator = {CriterionKind.LABEL: "=", CriterionKind.NAME: "@"}.get(kind)
     first, divided, rest = _split(letters, separator) if separator else (letters, (), ())
-    if divided and (not first or not (rest or kind is Kind.LABEL)):
+    if divided and (not first or not (rest or kind is CriterionKind.LABEL)):
         wrong(
             letters[0].at,
-            "write ROLE@FQDN; a * on either side means any" if kind is Kind.NAME else "the key is missing",
+            "write ROLE@FQDN; a * on either side means any" if kind is CriterionKind.NAME else "the key is missing",
         )
     word = _plain(first, letters[0].at, _plain(rest, divided[0].at + 1) if divided else None)
     known = _FIXED.get(kind)
     if known is not None:
-        text = word.text.upper() if kind is Kind.STATE else word.text.lower()
+        text = word.text.upper() if kind is CriterionKind.STATE else word.text.lower()
         if word.glob is not None or text not in known:
             near = did_you_mean(text, known) or f"; there is: {', '.join(known)}"
-            what = f"no {kind} is called {word.text!r}" if kind is Kind.STATE else f"{kind}: is never {word.text!r}"
+            what = (
+                f"no {kind} is called {word.text!r}"
+                if kind is CriterionKind.STATE
+                else f"{kind}: is never {word.text!r}"
+            )
             wrong(word.at, f"{what}{near}")
         return Word(text, at=word.at)
     return word
@@ -256,9 +263,9 @@ def _split(
 
 def _refuse_two_of_one(parts: Iterable[Expression]) -> None:
     """A noderole has one role and one state: two of them beside one another would mean nothing, ever."""
-    seen: dict[Kind, set[str]] = {}
+    seen: dict[CriterionKind, set[str]] = {}
     for part in parts:
-        if not isinstance(part, Criterion) or part.kind not in (Kind.ROLE, Kind.STATE):
+        if not isinstance(part, Criterion) or part.kind not in (CriterionKind.ROLE, CriterionKind.STATE):
             continue
         texts = {word.text for word in part.values}
         if any(word.glob is not None for word in part.values):

@@ -46,7 +46,7 @@ class Stored(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     mzxid: int = 0
 
 
-class _Places(Protocol):
+class _PlaceIndex(Protocol):
     """An index of the places of nodes, kept by a caller that needs it often (engine.addressing)."""
 
     def put(self, fqdn: str, record: Node | None) -> None:
@@ -64,7 +64,7 @@ class World:
         self.paused: dict[str, Aside] = {}  # the pauses in the records of deployments, with those that are over
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = self.of(DeploymentRole)
         self.nodes: dict[str, NodeView] = {}
-        self.places: _Places | None = None  # None until a caller sets it
+        self.places: _PlaceIndex | None = None  # None until a caller sets it
         self.daemons: dict[str, dict[str, Daemon]] = {}  # by kind and id
         self.rollouts: dict[str, Stored[RolloutPointer]] = self.of(RolloutPointer)  # by deployment
         self.task_runs: dict[str, Stored[TaskRunPointer]] = self.of(TaskRunPointer)  # by deployment

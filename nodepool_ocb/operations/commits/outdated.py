@@ -10,7 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import inputs, unreadable
-from nodepool_ocb.engine.inputs import Difference, concealing
+from nodepool_ocb.engine.inputs import InputChange, concealing
 from nodepool_ocb.engine.inputs.layers import BLOBS
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import paths
@@ -88,7 +88,7 @@ def rows(world: World, found: Outdated) -> Steps[list[OutdatedRow]]:
     ]
 
 
-def concealed(found: Iterable[Difference], declared: frozenset[str]) -> Iterator[Difference]:
+def concealed(found: Iterable[InputChange], declared: frozenset[str]) -> Iterator[InputChange]:
     """The differences without the values that are declared as secret."""
     for each in found:
         before, now = (UNSET if value is UNSET else concealing.IN_PLACE for value in (each.before, each.now))

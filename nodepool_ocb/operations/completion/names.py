@@ -113,20 +113,20 @@ def _nodes(opened: Session) -> Iterator[Node]:
 
 def _selectors(opened: Session, _: Given, incomplete: str) -> list[str]:
     """The continuations of a selector: criteria, and the values that exist."""
-    from nodepool_ocb.engine.selection.expression import Kind
+    from nodepool_ocb.engine.selection.expression import CriterionKind
     from nodepool_ocb.operations.completion.selectors import offers, typed
 
     where = typed(incomplete)
     match where.kind:
-        case Kind.TAG:
+        case CriterionKind.TAG:
             values: Iterable[str] = (tag for node in _nodes(opened) for tag in node.tags)
-        case Kind.LABEL:
+        case CriterionKind.LABEL:
             values = (f"{key}={value}" for node in _nodes(opened) for key, value in node.labels.items())
-        case Kind.RACK:
+        case CriterionKind.RACK:
             values = (node.rack for node in _nodes(opened) if node.rack)
-        case Kind.ROLE:
+        case CriterionKind.ROLE:
             values = opened.children(paths.ROLES) or ()
-        case Kind.DEPLOYMENT | Kind.BELOW:
+        case CriterionKind.DEPLOYMENT | CriterionKind.BELOW:
             values = opened.children(paths.DEPLOYMENTS) or ()
         case _:
             values = opened.children(paths.NODES) or ()

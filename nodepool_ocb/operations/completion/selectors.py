@@ -7,46 +7,46 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.engine.selection.expression import FLAGS, YES_OR_NO, Kind
+from nodepool_ocb.engine.selection.expression import FLAGS, YES_OR_NO, CriterionKind
 from nodepool_ocb.model.records import State
 
 #: What a criterion may begin with.
-CRITERIA: Final = (*(str(each) if each in FLAGS else f"{each}:" for each in Kind), "not ")
+CRITERIA: Final = (*(str(each) if each in FLAGS else f"{each}:" for each in CriterionKind), "not ")
 
 
 class Typed(msgspec.Struct, frozen=True):
     """A selector up to the cursor: ``before`` stays as it is; a value of ``kind`` follows it, or a criterion for None."""
 
     before: str
-    kind: Kind | None
+    kind: CriterionKind | None
 
 
 def typed(text: str) -> Typed:
     """Where the cursor stands.
 
     >>> typed("tag:web or (not sta"), typed("tag:web label:zone=a,z")
-    (Typed(before='tag:web or (not ', kind=None), Typed(before='tag:web label:zone=a,', kind=<Kind.LABEL: 'label'>))
+    (Typed(before='tag:web or (not ', kind=None), Typed(before='tag:web label:zone=a,', kind=<CriterionKind.LABEL: 'label'>))
     """
     start = max(text.rfind(each) for each in " (") + 1
     name, colon, _ = text[start:].partition(":")
-    if not colon or name not in {*Kind} - FLAGS:
+    if not colon or name not in {*CriterionKind} - FLAGS:
         return Typed(text[:start], None)
-    return Typed(text[: max(start + len(name), text.rfind(",")) + 1], Kind(name))
+    return Typed(text[: max(start + len(name), text.rfind(",")) + 1], CriterionKind(name))
 
 
-def offers(where: Typed, values: Mapping[Kind, Iterable[str]]) -> list[str]:
+def offers(where: Typed, values: Mapping[CriterionKind, Iterable[str]]) -> list[str]:
     """Whole selectors; ``values``: those that there are, of kinds that have no fixed ones.
 
     >>> offers(typed("not al"), {}) == [f"not {each}" for each in CRITERIA]
     True
-    >>> offers(typed("tag:w"), {Kind.TAG: ["web"]}), offers(typed("alive:"), {})
+    >>> offers(typed("tag:w"), {CriterionKind.TAG: ["web"]}), offers(typed("alive:"), {})
     (['tag:web'], ['alive:yes', 'alive:no'])
     """
     if where.kind is None:
         found: Iterable[str] = CRITERIA
     elif where.kind in YES_OR_NO:
         found = ("yes", "no")
-    elif where.kind is Kind.STATE:
+    elif where.kind is CriterionKind.STATE:
         found = map(str, State)
     else:
         found = values.get(where.kind, ())

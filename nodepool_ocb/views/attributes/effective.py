@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from nodepool_ocb.engine.inputs.effective import Effective, Said, Unlike
-from nodepool_ocb.engine.inputs.layers import Kind, Origin
-from nodepool_ocb.engine.inputs.outdated import Difference
+from nodepool_ocb.engine.inputs.layers import LayerKind, Origin
+from nodepool_ocb.engine.inputs.outdated import InputChange
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.views.attributes.values import text
 from nodepool_ocb.views.view import View
@@ -20,7 +20,7 @@ class SaidRow(View, frozen=True, kw_only=True):
     place: str
     value: Json
     layer: str  # as words
-    kind: Kind
+    kind: LayerKind
     subject: str  # a noderole; ROLE of DEPLOYMENT for a deployment role, the node for hints, the role for a default
     origin: Origin
     by: str  # the noderole that brings the layer
@@ -96,7 +96,7 @@ def unlike(one: str, other: str, found: Sequence[Unlike]) -> UnlikeDocument:
     return UnlikeDocument(one=one, other=other, differences=tuple(map(_unlike, found)))
 
 
-def of_runs(one: str, other: str, found: Iterable[Difference]) -> UnlikeDocument:
+def of_runs(one: str, other: str, found: Iterable[InputChange]) -> UnlikeDocument:
     """The differences between the inputs of the runs of these names. The layers are null: a run does not record them."""
     rows = (
         UnlikeRow(place=each.what, one=each.before, other=each.now, layer_of_one=None, layer_of_other=None)

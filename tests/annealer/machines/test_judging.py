@@ -12,7 +12,7 @@ from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.daemon.timers import Timers
 from nodepool_ocb.engine.liveness import suspected
-from nodepool_ocb.engine.run import Event
+from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Outcome, Party, Succeeded, Unreachable
@@ -41,7 +41,7 @@ class Context:
         self.jigs: Any = {"noop": SimpleNamespace(instant=False, attaches=True)}
         self.slots = SlotPool(self)
         if outcome is not None:
-            event = Event.UNREACHED if isinstance(outcome, Unreachable) else Event.ENDED
+            event = RunEvent.UNREACHED if isinstance(outcome, Unreachable) else RunEvent.ENDED
             answer = Answer(event, outcome, 1.0)
             self.slots.start = lambda _, done, __: done(answer)  # type: ignore[method-assign]
         self.judging = Judging(self)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine.run import Event
+from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Outcome
@@ -71,7 +71,7 @@ class Stage:
         then(refused)
         return what
 
-    def end(self, event: Event, outcome: Outcome | None, **fields: Any) -> None:
+    def end(self, event: RunEvent, outcome: Outcome | None, **fields: Any) -> None:
         """The slot answers to the newest order."""
         self.dones.pop()(Answer(event, outcome, 1.0, **fields))
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine.noderole import Event as Happened
-from nodepool_ocb.engine.run import Event, Phase
+from nodepool_ocb.engine.run import RunEvent, RunPhase
 from nodepool_ocb.errors import Invalid, OcbError, Stale, TooLarge, Unavailable
 from nodepool_ocb.jigs.jig import Failed, Succeeded, Unreachable
 from nodepool_ocb.model import paths
@@ -26,7 +26,7 @@ def test_a_death_that_could_not_be_written_is_judged_again_before_it_is() -> Non
     stage.claimed()
     stage.world.put_node("n", Node(alive=True, suspicion=Suspicion(by="b", reason="no route", since=0.0)), 6)
     for _ in range(2):
-        stage.end(Event.UNREACHED, Unreachable("connect", "no route"))
+        stage.end(RunEvent.UNREACHED, Unreachable("connect", "no route"))
     assert stage.context.asked == ["end of a@n"]
     stage.world.put_node("n", Node(alive=True), 7)
     stage.answer(Stale("it moved on", paths.node("n")))
@@ -39,7 +39,7 @@ def test_a_slot_is_given_back_while_an_outcome_that_was_refused_cannot_be_writte
     stage.claimed()
     stage.context.claims.consider("m")
     assert stage.context.asked == [], "there is one slot"
-    stage.end(Event.ENDED, Failed("exit code 1"))
+    stage.end(RunEvent.ENDED, Failed("exit code 1"))
     stage.world.unreadable[paths.noderole("a", "n")] = "a hand has spoiled it"
     stage.answer(Stale("it moved on", paths.noderole("a", "n")))
     stage.executor.due("n")
@@ -52,13 +52,13 @@ def test_a_run_that_is_to_end_is_left_alone_when_the_session_is_over() -> None:
     stage.claimed()
     stage.write(replace(stage.attempt.grant.record, cancel_reason="time is up"))
     stage.executor.look("n")
-    assert stage.attempt.state.phase is Phase.CANCELLING
+    assert stage.attempt.state.phase is RunPhase.CANCELLING
     stage.executor.stop()
     working: Any = stage.context.slots
     del working.start, working.end
     working._submit = lambda work: work() or True  # a thread that is done at once
-    stage.end(Event.LEFT, None)
-    assert stage.attempt.state.phase is Phase.CANCELLING
+    stage.end(RunEvent.LEFT, None)
+    assert stage.attempt.state.phase is RunPhase.CANCELLING
     stage.executor.void()
     assert len(stage.executor) == 0
 
@@ -78,7 +78,7 @@ def test_a_claim_that_is_not_answered_yet_is_not_given_back() -> None:
 def test_what_is_claimed_with_an_outcome_is_not_started_where_the_annealer_ends_meanwhile() -> None:
     stage = Stage(among("a@n", "b@n"))
     stage.claimed()
-    stage.end(Event.ENDED, Succeeded({}))
+    stage.end(RunEvent.ENDED, Succeeded({}))
     stage.context.draining = stage.context.resting = True
     stage.executor.release()
     assert stage.answer(None) == "end of a@n"
@@ -104,10 +104,10 @@ def test_an_outcome_that_is_refused_for_whatever_reason_is_written_later_and_lat
         stage = Stage()
         stage.context.slots.read_wall = lambda *_: False  # type: ignore[method-assign]  # no thread can be had
         stage.claimed()
-        stage.end(Event.ENDED, Failed("exit code 1"))
+        stage.end(RunEvent.ENDED, Failed("exit code 1"))
         waits: list[float] = []
         for _ in range(6):
-            if stage.attempt.state.phase is Phase.WAITING:
+            if stage.attempt.state.phase is RunPhase.WAITING:
                 stage.executor.due("n")
             stage.answer(refused)
             waits.append(stage.attempt.state.wait_seconds)
@@ -117,7 +117,7 @@ def test_an_outcome_that_is_refused_for_whatever_reason_is_written_later_and_lat
 def test_an_outcome_that_stays_too_large_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     stage.claimed()
-    stage.end(Event.ENDED, Failed("exit code 1"))
+    stage.end(RunEvent.ENDED, Failed("exit code 1"))
     for _ in range(4):
         stage.answer(TooLarge(["it is larger than one transaction may be"]))
         stage.executor.due("n")
@@ -129,7 +129,7 @@ def test_an_outcome_that_no_record_may_hold_ends_as_a_failure_without_it_or_give
     stage = Stage(among("a@n", "a@m"))
     stage.claimed()
     stage.context.claims.consider("m")
-    stage.end(Event.ENDED, Failed("exit code 99999999999", 99999999999))
+    stage.end(RunEvent.ENDED, Failed("exit code 99999999999", 99999999999))
     stage.answer(Invalid("no Run can be written so"))
     assert stage.context.asked == ["end of a@n"]
     assert stage.attempt.conclusion is not None
@@ -147,7 +147,7 @@ def test_an_outcome_that_is_too_large_by_itself_gives_its_slot_back() -> None:
     stage = Stage(among("a@n", "a@m"))
     stage.claimed()
     stage.context.claims.consider("m")
-    stage.end(Event.ENDED, Failed("exit code 1"))
+    stage.end(RunEvent.ENDED, Failed("exit code 1"))
     for _ in range(2):
         stage.answer(TooLarge("it is larger than one transaction may be"))
     assert stage.context.asked == ["claim of a@m"]
@@ -160,7 +160,7 @@ GIVEN = Results((), [Create(paths.given("a", "n"), Given(jig="noop", attributes=
 def test_what_a_run_was_given_is_written_with_its_end_in_one_transaction() -> None:
     stage = Stage()
     stage.claimed()
-    stage.end(Event.ENDED, Succeeded({}), results=GIVEN)
+    stage.end(RunEvent.ENDED, Succeeded({}), results=GIVEN)
     assert stage.context.asked == ["end of a@n"]
     assert stage.attempt.conclusion is not None
     changes = {change.path: change for change in stage.attempt.conclusion.together()}
@@ -176,7 +176,7 @@ def test_what_a_run_was_given_is_written_with_its_end_in_one_transaction() -> No
 def test_where_there_was_nothing_to_run_the_run_notes_nothing() -> None:
     stage = Stage()
     stage.claimed()
-    stage.end(Event.ENDED, Succeeded({}), results=replace(GIVEN, instant=True))
+    stage.end(RunEvent.ENDED, Succeeded({}), results=replace(GIVEN, instant=True))
     assert stage.attempt.conclusion is not None
     assert (stage.attempt.conclusion.run.given, stage.attempt.conclusion.run.former) == (0, None)
 
@@ -184,7 +184,7 @@ def test_where_there_was_nothing_to_run_the_run_notes_nothing() -> None:
 def test_a_run_that_failed_was_given_what_the_one_before_was() -> None:
     stage = Stage()
     stage.claimed()
-    stage.end(Event.ENDED, Failed("exit code 1"), results=GIVEN)
+    stage.end(RunEvent.ENDED, Failed("exit code 1"), results=GIVEN)
     assert stage.attempt.conclusion is not None
     assert [record.given for record in stage.attempt.conclusion.moved.values()] == [0]
 
@@ -192,7 +192,7 @@ def test_a_run_that_failed_was_given_what_the_one_before_was() -> None:
 def test_where_there_is_no_room_what_a_run_was_given_is_kept_as_its_number_alone_and_the_run_has_succeeded() -> None:
     stage = Stage()
     stage.claimed()
-    stage.end(Event.ENDED, Succeeded({}), results=GIVEN)
+    stage.end(RunEvent.ENDED, Succeeded({}), results=GIVEN)
     for _ in range(3):
         stage.answer(TooLarge(["it is larger than one transaction may be"]))
         stage.executor.due("n")
@@ -209,6 +209,6 @@ def test_what_is_kept_of_what_was_given_and_was_written_meanwhile_is_read_again(
     asked: list[str] = []
     stage.context.slots.read_wall = lambda *_: bool(asked.append("read") or True)  # type: ignore[method-assign]
     stage.claimed()
-    stage.end(Event.ENDED, Succeeded({}), results=GIVEN)
+    stage.end(RunEvent.ENDED, Succeeded({}), results=GIVEN)
     stage.answer(Stale("it moved on", paths.given("a", "n")))
     assert asked == ["read"]

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim
-from nodepool_ocb.engine.run import Do, Event, Phase
+from nodepool_ocb.engine.run import Do, RunEvent, RunPhase
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Failed, Party, Succeeded, Unknown, Unreachable
@@ -54,11 +54,11 @@ def test_a_claim_that_is_written_starts_its_run_and_an_order_that_was_not_given_
     assert (stage.asked, stage.orders, len(stage.executor)) == (["claim of a@n"], [], 1)
     stage.claimed()
     assert stage.orders == [("start", (0.0,))]
-    stage.end(Event.FAULT, Unknown("no thread"))
+    stage.end(RunEvent.FAULT, Unknown("no thread"))
     assert stage.orders[1:] == [("start", (AGAIN,))]
-    stage.end(Event.UNREACHED, Unreachable("connect", "no route"))
+    stage.end(RunEvent.UNREACHED, Unreachable("connect", "no route"))
     assert stage.orders[2:] == [("start", (AGAIN,))]
-    stage.end(Event.UNREAD, None)
+    stage.end(RunEvent.UNREAD, None)
     assert stage.orders[3:] == [("start", (AGAIN,))]
 
 
@@ -66,13 +66,13 @@ def test_a_run_that_is_to_be_cancelled_is_left_alone_and_then_ended() -> None:
     stage = Stage().claimed()
     stage.cancel()
     assert (stage.attempt.stop.is_set(), stage.attempt.gone.is_set()) == (True, False)
-    stage.end(Event.LEFT, None)
+    stage.end(RunEvent.LEFT, None)
     assert stage.orders[1:] == [("end", ("time is up", 0.0))]
-    stage.end(Event.FAULT, Unknown("no thread"))
+    stage.end(RunEvent.FAULT, Unknown("no thread"))
     assert stage.orders[2:] == [("end", ("time is up", AGAIN))]
-    stage.end(Event.UNREACHED, Unreachable("connect", "no route"))
+    stage.end(RunEvent.UNREACHED, Unreachable("connect", "no route"))
     assert stage.orders[3:] == [("end", ("time is up", AGAIN))]
-    stage.end(Event.ENDED, Failed("it was ended"))
+    stage.end(RunEvent.ENDED, Failed("it was ended"))
     found = stage.written()
     assert (found.state, found.reason, found.by) == (State.ERROR, "time is up", "a")
 
@@ -91,10 +91,10 @@ def test_a_claim_that_is_refused_is_tried_later_and_its_slot_is_free() -> None:
 
 def test_a_node_at_which_this_host_failed_twice_is_left_to_others(caplog: pytest.LogCaptureFixture) -> None:
     stage, before = Stage().claimed(), count(metrics.HOST_FAULTS)
-    stage.end(Event.FAULT, Unknown("the disk is full"), begun=True)
+    stage.end(RunEvent.FAULT, Unknown("the disk is full"), begun=True)
     assert stage.left_alone() is None
     with caplog.at_level(logging.WARNING, executor.log.name):
-        stage.end(Event.FAULT, Unknown("the disk is full"), begun=True)
+        stage.end(RunEvent.FAULT, Unknown("the disk is full"), begun=True)
     assert stage.asked == ["giving back a@n"]
     assert stage.changes[-1] == claim.leaving(stage.attempt.grant, "the disk is full")
     assert [each.getMessage() for each in caplog.records] == ["a@n is left to others: the disk is full"]
@@ -113,7 +113,7 @@ def test_a_node_at_which_this_host_failed_twice_is_left_to_others(caplog: pytest
 def test_the_party_at_fault_is_noted(fields: dict[str, Any], faults: int, row: dict[str, str]) -> None:
     stage, before = Stage().claimed(), count(metrics.HOST_FAULTS)
     for _ in range(2):
-        stage.end(Event.FAULT, Unknown("it raised"), begun=True, **fields)
+        stage.end(RunEvent.FAULT, Unknown("it raised"), begun=True, **fields)
     assert count(metrics.HOST_FAULTS) - before == faults
     assert stage.context.claims._faults._row == row
     assert stage.left_alone() is not None
@@ -125,7 +125,7 @@ def test_a_fault_of_reaching_machines_is_told_to_the_judge_of_this_host() -> Non
     judging: Any = stage.context.judging
     judging.unfit = lambda fqdn, reason, lacking, certain: noted.append((fqdn, reason, lacking, certain))
     for _ in range(2):
-        stage.end(Event.FAULT, Unknown("no descriptors", reaching=True), begun=True)
+        stage.end(RunEvent.FAULT, Unknown("no descriptors", reaching=True), begun=True)
     assert noted == [("n", "no descriptors", False, True)]
     assert stage.context.claims._faults._row == {}
     assert 1.9 < (stage.left_alone() or 0.0) <= 2.0
@@ -136,7 +136,7 @@ def test_a_fault_of_reaching_machines_is_told_to_the_judge_of_this_host() -> Non
 
 def unreached(stage: Stage, outcome: Unreachable | None = None) -> None:
     for _ in range(2):
-        stage.end(Event.UNREACHED, outcome or Unreachable("connect", "no route"), begun=True)
+        stage.end(RunEvent.UNREACHED, outcome or Unreachable("connect", "no route"), begun=True)
 
 
 def seen(stage: Stage, **fields: Any) -> None:
@@ -201,10 +201,10 @@ def test_a_machine_that_refuses_the_key_of_the_only_annealer_may_be_well() -> No
 @pytest.mark.parametrize("refused", [Unavailable("no connection"), Stale("it moved on", paths.fence("n"))])
 def test_an_end_that_is_refused_has_a_timer(refused: OcbError) -> None:
     stage = Stage().claimed()
-    stage.end(Event.ENDED, Failed("exit code 1"))
+    stage.end(RunEvent.ENDED, Failed("exit code 1"))
     assert stage.asked == ["end of a@n"]
     stage.answer(refused)
-    assert stage.attempt.state.phase is Phase.WAITING
+    assert stage.attempt.state.phase is RunPhase.WAITING
     wait = stage.waits()[Timer(TimerKind.WRITE_END, "n")]
     assert 0.0 < wait <= stage.attempt.state.wait_seconds == 0.02
     stage.executor.due("n")
@@ -218,7 +218,7 @@ def test_an_end_that_is_written_is_counted_and_told(caplog: pytest.LogCaptureFix
     judging: Any = stage.context.judging
     judging.answered = lambda view: answered.append(view.name)
     stage.context.claims._faults.unreached("n", NOW)
-    stage.end(Event.ENDED, Failed("exit code 1"))
+    stage.end(RunEvent.ENDED, Failed("exit code 1"))
     stage.write(stage.written())
     with caplog.at_level(logging.WARNING, executor.log.name):
         stage.answer(None)
@@ -236,7 +236,7 @@ def test_the_answer_of_a_jig_that_does_not_attach_says_nothing_of_the_machine() 
     answered: list[str] = []
     judging: Any = stage.context.judging
     judging.answered = lambda view: answered.append(view.name)
-    stage.end(Event.ENDED, Succeeded({}))
+    stage.end(RunEvent.ENDED, Succeeded({}))
     stage.answer(None)
     assert answered == []
 
@@ -256,7 +256,7 @@ def test_a_run_that_the_state_machine_does_not_let_end_is_forgotten(caplog: pyte
     stage = Stage().claimed()
     stage.write(replace(stage.attempt.grant.record, state=State.PROPOSED))
     with caplog.at_level(logging.ERROR, executor.log.name):
-        stage.end(Event.ENDED, Succeeded({}))
+        stage.end(RunEvent.ENDED, Succeeded({}))
     assert len(stage.executor) == 0
     assert "end of a@n" not in stage.asked
 
@@ -274,7 +274,7 @@ def two(instant: bool = False) -> Stage:
 
 def test_an_end_claims_the_next_noderole_of_the_node_in_one_transaction() -> None:
     stage = two()
-    stage.end(Event.ENDED, Succeeded({}))
+    stage.end(RunEvent.ENDED, Succeeded({}))
     assert stage.asked == ["end of a@n"]
     following = stage.attempt.following
     assert isinstance(following, Attempt)
@@ -295,7 +295,7 @@ def test_a_failure_an_annealer_that_rests_and_one_without_a_slot_claim_nothing_m
             stage.context.resting = True
         if case == "no slot":
             stage.attempt.slot = False
-        stage.end(Event.ENDED, Failed("exit code 1") if case == "failure" else Succeeded({}))
+        stage.end(RunEvent.ENDED, Failed("exit code 1") if case == "failure" else Succeeded({}))
         assert stage.attempt.following is None, case
         assert paths.noderole("b", "n") not in {change.path for change in stage.changes[-1]}, case
         assert stage.attempt.conclusion is not None
@@ -309,7 +309,7 @@ def test_a_next_noderole_that_cannot_be_claimed_keeps_no_end_back(monkeypatch: p
         raise executor.Conflict("the view is not whole")
 
     monkeypatch.setattr(claim, "passing_on", refused)
-    stage.end(Event.ENDED, Succeeded({}))
+    stage.end(RunEvent.ENDED, Succeeded({}))
     assert stage.attempt.following is None
     assert stage.written(paths.noderole("a", "n")).state is State.ACTIVE
 
@@ -318,7 +318,7 @@ def test_noderoles_without_anything_to_run_are_completed_with_an_end() -> None:
     stage = two(instant=True)
     done: list[Any] = []
     stage.context.claims.inline_completed = done.append  # type: ignore[method-assign]
-    stage.end(Event.ENDED, Succeeded({}))
+    stage.end(RunEvent.ENDED, Succeeded({}))
     assert stage.written(paths.noderole("a", "n")).state is State.ACTIVE
     assert stage.written(paths.noderole("b", "n")).state is State.ACTIVE
     batch = stage.attempt.following
@@ -349,7 +349,7 @@ def test_an_annealer_that_ends_gives_back_the_nodes_and_leaves_the_runs_alone() 
 def test_a_run_that_cannot_be_prepared_goes_back_as_if_it_was_not_claimed(own: bool, pause: float) -> None:
     stage = Stage().claimed()
     attempts = stage.attempt.grant.record.attempt
-    stage.end(Event.SEALED, Unknown("no key for secret db", begun=False), own=own)
+    stage.end(RunEvent.SEALED, Unknown("no key for secret db", begun=False), own=own)
     found = stage.written()
     assert (found.state, found.attempt, found.reason) == (State.TODO, attempts - 1, "no key for secret db")
     assert (found.not_before > 1.0) is (pause > 0.0)
@@ -372,7 +372,7 @@ def test_attributes_that_cannot_be_read_are_told_and_the_run_goes_back() -> None
     stage = Stage().claimed()
     noted: list[tuple[str, str]] = []
     stage.context.spoiled = lambda path, reason: noted.append((path, reason))  # type: ignore[method-assign]
-    stage.end(Event.SPOILED, Unknown("no JSON"), spoiled=paths.user("a", "n"))
+    stage.end(RunEvent.SPOILED, Unknown("no JSON"), spoiled=paths.user("a", "n"))
     assert noted == [(paths.user("a", "n"), "no JSON")]
     assert stage.tidied == [("a@n", True)]
     assert stage.asked == ["giving back a@n"]
@@ -414,7 +414,7 @@ def test_a_run_is_destructive_by_its_role_or_its_record_and_a_check_never(
     assert (state.destructive, state.attaches, state.other_jig) == (destructive, True, False)
     assert (state.takeover, state.refresh, attempt.checking) == (False, check is not None, check is not None)
     assert (attempt.session, attempt.jig, attempt.name, attempt.fqdn) == (7, "noop", "a@n", "n")
-    assert (attempt.pause_seconds, attempt.slot, attempt.answer.event) == (0.0, False, Event.LEFT)
+    assert (attempt.pause_seconds, attempt.slot, attempt.answer.event) == (0.0, False, RunEvent.LEFT)
 
 
 def test_a_run_is_asked_about_by_the_jig_that_it_was_ordered_with() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.engine import claim, inputs
-from nodepool_ocb.engine.run import Event
+from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable
 from nodepool_ocb.jigs.ssh.faults import OwnFault
@@ -87,18 +87,18 @@ def answered(answer: Answer | None) -> Answer:
 @pytest.mark.parametrize(
     ("outcome", "event", "begun"),
     [
-        (Succeeded({}, exit_code=0, tail="", log=None), Event.ENDED, False),
-        (Failed("exit code 1", 1), Event.ENDED, False),
-        (Lost("it is gone"), Event.ENDED, False),
-        (Fenced(9), Event.ENDED, False),
-        (Unreachable("connect", "no route", begun=True), Event.UNREACHED, True),
-        (Unreachable("connect", "no route", begun=False), Event.UNREACHED, False),
-        (Unknown("no room", begun=True), Event.FAULT, True),
-        (Unknown("no room", begun=False), Event.FAULT, False),
+        (Succeeded({}, exit_code=0, tail="", log=None), RunEvent.ENDED, False),
+        (Failed("exit code 1", 1), RunEvent.ENDED, False),
+        (Lost("it is gone"), RunEvent.ENDED, False),
+        (Fenced(9), RunEvent.ENDED, False),
+        (Unreachable("connect", "no route", begun=True), RunEvent.UNREACHED, True),
+        (Unreachable("connect", "no route", begun=False), RunEvent.UNREACHED, False),
+        (Unknown("no room", begun=True), RunEvent.FAULT, True),
+        (Unknown("no room", begun=False), RunEvent.FAULT, False),
     ],
 )
 def test_the_answer_of_a_jig_is_that_of_its_run(
-    monkeypatch: pytest.MonkeyPatch, outcome: Outcome, event: Event, begun: bool
+    monkeypatch: pytest.MonkeyPatch, outcome: Outcome, event: RunEvent, begun: bool
 ) -> None:
     bench = Bench(OwnJig(outcome), monkeypatch)
     found = answered(bench.run())
@@ -131,18 +131,18 @@ def test_what_cannot_be_kept_fails_the_run_with_its_exit_code(monkeypatch: pytes
 
     monkeypatch.setattr(attributes, "results", fails)
     found = answered(bench.run())
-    assert found.event is Event.ENDED
+    assert found.event is RunEvent.ENDED
     assert found.outcome == Failed("what it gave back cannot be kept: ValueError: no sense", 0, "words")
 
 
 def test_a_jig_that_lets_go_unasked_is_a_fault_and_when_asked_it_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(OwnJig(Detached("it let go")), monkeypatch)
     found = answered(bench.run())
-    assert (found.event, found.outcome, found.begun) == (Event.FAULT, Unknown("it let go"), True)
+    assert (found.event, found.outcome, found.begun) == (RunEvent.FAULT, Unknown("it let go"), True)
     bench.jig.then = bench.attempt.stop.set  # type: ignore[method-assign]
-    assert answered(bench.run()).event is Event.LEFT
+    assert answered(bench.run()).event is RunEvent.LEFT
     assert len(bench.jig.orders) == 2
-    assert answered(bench.run()).event is Event.LEFT
+    assert answered(bench.run()).event is RunEvent.LEFT
     assert len(bench.jig.orders) == 2, "a run that is to be left gets no order"
     bench.attempt.gone.set()
     assert bench.run() is None
@@ -185,7 +185,7 @@ def test_an_exception_of_a_jig_of_the_project_is_a_fault_of_this_host(
 ) -> None:
     bench = Bench(OwnJig(error), monkeypatch)
     found = answered(bench.end() if ends else bench.run())
-    assert (found.event, found.outcome) == (Event.FAULT, Unknown(said, begun=True, reaching=reaching))
+    assert (found.event, found.outcome) == (RunEvent.FAULT, Unknown(said, begun=True, reaching=reaching))
     assert (found.begun, found.recorded, found.foreign, found.ended) == (True, recorded, False, 50.0)
     assert found.ordered is not ends
 
@@ -194,24 +194,24 @@ def test_an_exception_of_a_jig_of_the_project_is_a_fault_of_this_host(
 def test_an_exception_of_a_jig_of_others_is_its_own_fault(monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
     bench = Bench(Jig(KeyError("x")), monkeypatch)
     found = answered(bench.end() if ends else bench.run())
-    assert (found.event, found.begun, found.foreign) == (Event.FAULT, True, True)
+    assert (found.event, found.begun, found.foreign) == (RunEvent.FAULT, True, True)
     assert "jig noop" in found.reason
 
 
 @pytest.mark.parametrize(
     ("refusal", "event", "outcome"),
     [
-        (Unreachable("connect", "no route"), Event.UNREACHED, Unreachable("connect", "no route")),
-        (Fenced(9), Event.ENDED, Fenced(9)),
-        (None, Event.ENDED, Failed("time is up", tail="")),
+        (Unreachable("connect", "no route"), RunEvent.UNREACHED, Unreachable("connect", "no route")),
+        (Fenced(9), RunEvent.ENDED, Fenced(9)),
+        (None, RunEvent.ENDED, Failed("time is up", tail="")),
     ],
 )
 def test_a_run_that_is_ended_has_failed_for_the_reason_given(
-    monkeypatch: pytest.MonkeyPatch, refusal: object, event: Event, outcome: Outcome
+    monkeypatch: pytest.MonkeyPatch, refusal: object, event: RunEvent, outcome: Outcome
 ) -> None:
     found = answered(Bench(OwnJig(refusal), monkeypatch).end())
     assert (found.event, found.outcome) == (event, outcome)
-    assert found.begun is (event is Event.UNREACHED)
+    assert found.begun is (event is RunEvent.UNREACHED)
 
 
 def test_a_run_of_another_jig_is_lost_when_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,17 +226,17 @@ def test_a_run_of_another_jig_is_lost_when_it_is_ended(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("error", "event", "begun", "more"),
     [
-        (Stale("it moved on", "/x"), Event.UNREAD, False, {}),
-        (Unavailable("no connection"), Event.UNREAD, False, {}),
-        (Denied("no right"), Event.UNREAD, False, {}),
-        (Spoiled("no JSON", "/ocb/x"), Event.SPOILED, False, {"spoiled": "/ocb/x"}),
-        (Invalid("a circle"), Event.ENDED, None, {}),
-        (KeyError("x"), Event.SEALED, False, {"own": True}),
-        (OSError("no room"), Event.FAULT, False, {}),
+        (Stale("it moved on", "/x"), RunEvent.UNREAD, False, {}),
+        (Unavailable("no connection"), RunEvent.UNREAD, False, {}),
+        (Denied("no right"), RunEvent.UNREAD, False, {}),
+        (Spoiled("no JSON", "/ocb/x"), RunEvent.SPOILED, False, {"spoiled": "/ocb/x"}),
+        (Invalid("a circle"), RunEvent.ENDED, None, {}),
+        (KeyError("x"), RunEvent.SEALED, False, {"own": True}),
+        (OSError("no room"), RunEvent.FAULT, False, {}),
     ],
 )
 def test_a_run_that_cannot_be_prepared_was_not_begun(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, event: Event, begun: bool | None, more: dict[str, Any]
+    monkeypatch: pytest.MonkeyPatch, error: Exception, event: RunEvent, begun: bool | None, more: dict[str, Any]
 ) -> None:
     bench = Bench(OwnJig(Failed("x")), monkeypatch)
 
@@ -268,28 +268,32 @@ def test_a_secret_that_cannot_be_opened_puts_the_run_off_and_fails_a_check_that_
         monkeypatch.setattr(bench.runner._secrets, "opened", fails)
         found = answered(bench.run())
         if check and not own:
-            assert (found.event, found.outcome) == (Event.ENDED, Failed("no key for db"))
+            assert (found.event, found.outcome) == (RunEvent.ENDED, Failed("no key for db"))
         else:
-            assert (found.event, found.outcome, found.own) == (Event.SEALED, Unknown("no key for db", begun=False), own)
+            assert (found.event, found.outcome, found.own) == (
+                RunEvent.SEALED,
+                Unknown("no key for db", begun=False),
+                own,
+            )
 
 
 def test_a_file_that_was_refused_is_noted_with_its_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(OwnJig(Failed("no such root", forbidden="tasks.roots")), monkeypatch)
-    assert answered(bench.run()).event is Event.ENDED
+    assert answered(bench.run()).event is RunEvent.ENDED
     assert bench.noted == [("a@n", bench.attempt.grant.record.generation, "tasks.roots", "no such root")]
 
 
 def test_a_jig_that_cannot_check_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(OwnJig(Succeeded({})), monkeypatch, check=Checking(), refresh=True)
     found = answered(bench.run())
-    assert (found.event, found.outcome, found.ordered) == (Event.ENDED, Failed("jig noop cannot check"), False)
+    assert (found.event, found.outcome, found.ordered) == (RunEvent.ENDED, Failed("jig noop cannot check"), False)
     bench.jig.checks = True  # type: ignore[misc]
     monkeypatch.setattr(attributes, "changed_secrets", lambda *_: ["db", "web"])
     found = answered(bench.run())
-    assert (found.event, found.outcome, bench.jig.orders) == (Event.ENDED, Failed(f"db, web: {running.FORMER}"), [])
+    assert (found.event, found.outcome, bench.jig.orders) == (RunEvent.ENDED, Failed(f"db, web: {running.FORMER}"), [])
     monkeypatch.setattr(attributes, "changed_secrets", lambda *_: [])
     found = answered(bench.run())
-    assert (found.event, len(bench.jig.orders), bench.jig.orders[0].check) == (Event.ENDED, 1, True)
+    assert (found.event, len(bench.jig.orders), bench.jig.orders[0].check) == (RunEvent.ENDED, 1, True)
 
 
 def test_the_log_of_a_run_lies_in_the_folder_of_its_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from nodepool_ocb.config import AnnealerSettings, Settings
 from nodepool_ocb.engine import inputs
-from nodepool_ocb.engine.run import Event
+from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.jigs.noop import NoopJig
 from nodepool_ocb.model.records import Role
 from nodepool_ocb.secrecy.opening import Secrets
@@ -27,6 +27,6 @@ def test_it_ends_at_once_and_was_given_nothing() -> None:
     answers: list[Answer] = []
     working.start(cast("Attempt", attempt), answers.append)
     [answer] = answers
-    assert (answer.event, answer.ended) == (Event.ENDED, 5.0)
+    assert (answer.event, answer.ended) == (RunEvent.ENDED, 5.0)
     assert (answer.results.number, answer.results.instant) == (inputs.of_instant("noop"), True)
     assert answer.results.changes == []

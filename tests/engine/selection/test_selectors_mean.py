@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodepool_ocb.engine import selection
-from nodepool_ocb.engine.selection import Facts
+from nodepool_ocb.engine.selection import SelectionFacts
 from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.aside import Aside
@@ -43,8 +43,8 @@ def node(made: World, fqdn: str, deployment: str, tags: Sequence[str] = (), **fi
         made.put_noderole(fqdn, role, NodeRole(state=state, since=0.0, deployment=deployment), 0)
 
 
-def facts(*outdated: str) -> Facts:
-    return Facts(NOW, lambda vertices: [vertex for vertex in vertices if vertex.name in outdated])
+def facts(*outdated: str) -> SelectionFacts:
+    return SelectionFacts(NOW, lambda vertices: [vertex for vertex in vertices if vertex.name in outdated])
 
 
 def hosts(text: str, *outdated: str) -> list[str]:
@@ -133,7 +133,7 @@ def test_outdated_is_asked_last_and_only_of_what_is_left() -> None:
         asked.extend(vertex.name for vertex in vertices)
         return vertices[:1]
 
-    found = selection.noderoles(example(), selection.parse("outdated tag:web role:ntp"), Facts(NOW, outdated))
+    found = selection.noderoles(example(), selection.parse("outdated tag:web role:ntp"), SelectionFacts(NOW, outdated))
     assert asked == ["ntp@web-1.example.com", "ntp@web-2.example.com"]
     assert [vertex.name for vertex in found] == ["ntp@web-1.example.com"]
 
@@ -320,7 +320,7 @@ def test_the_rules_restated_slowly_mean_the_same(tree: Tree, machines: list[tupl
         for role, noderole in bound.items():
             made.put_noderole(f"n{number}.x", role, noderole, 0)
     expression = selection.parse(written(tree))
-    asked = Facts(NOW, lambda vertices: filter(is_outdated, vertices))
+    asked = SelectionFacts(NOW, lambda vertices: filter(is_outdated, vertices))
     nodes = [view.name for view in made.nodes.values() if of_node(tree, view)]
     assert [view.name for view in selection.nodes(made, expression, asked)] == sorted(nodes)
     noderoles = [vertex.name for vertex in made.vertices() if of_noderole(tree, vertex)]

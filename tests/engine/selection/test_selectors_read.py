@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool_ocb.engine.selection import parse
-from nodepool_ocb.engine.selection.expression import All, Criterion, Either, Has, Kind, Not
+from nodepool_ocb.engine.selection.expression import All, Criterion, CriterionKind, Either, Has, Not
 from nodepool_ocb.errors import Invalid
 
 
@@ -22,14 +22,14 @@ def test_has_needs_its_parenthesis_and_is_a_name_without() -> None:
     assert isinstance(parse("has(role:ntp)"), Has)
     found = parse("has")
     assert isinstance(found, Criterion)
-    assert found.kind is Kind.NAME
+    assert found.kind is CriterionKind.NAME
 
 
 @pytest.mark.parametrize("text", ['"or"', "'not'", '"failed"'])
 def test_words_of_the_language_are_names_in_quotes(text: str) -> None:
     found = parse(text)
     assert isinstance(found, Criterion)
-    assert found.kind is Kind.NAME
+    assert found.kind is CriterionKind.NAME
     assert found.values[0].text == text[1:-1]
 
 
