@@ -18,6 +18,7 @@ from nodepool_ocb.operations.images.deleting import ImageDelete
 from nodepool_ocb.operations.images.deleting_uploads import UploadDelete
 from nodepool_ocb.operations.images.exporting import ImageExport
 from nodepool_ocb.operations.images.forgetting import ImageErase, UploadDeleteRecords
+from nodepool_ocb.operations.images.importing import ImageImport
 from nodepool_ocb.operations.images.pausing import EndPassed, ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow, UploadList
 from nodepool_ocb.operations.reads.images import ReadConfiguredPauses
@@ -238,3 +239,25 @@ def test_records_of_uploads_that_changed_after_the_question_stay(
             mine.perform(operation)
         assert len(mine.heard.agreed) == 1
     assert len(builder.build_view(build).uploads) == 1
+
+
+def test_an_import_after_a_faster_writer_judges_the_images_again(
+    builder: Builder, zk_settings: ZooKeeperSettings
+) -> None:
+    build = builder.made()
+    builder.uploads(build, "west")
+    mine = calm(zk_settings)
+    document = mine.perform(ImageExport()).answer
+    (exported,) = document.images.values()
+    record = replace(builder.build_view(build).record, builder="another")
+
+    def meanwhile() -> None:
+        builder.session.ensure(paths.builds("noble"))
+        builder.session.commit([Create(paths.build("noble", build), record)])
+
+    with faster_writer(meanwhile), pytest.raises(Conflict, match="image noble exists"):
+        mine.perform(ImageImport(images={"noble": exported}))
+    assert mine.perform(ImageImport(images={"bionic": exported})).rows
+    assert mine.perform(ImageImport(images={"bionic": exported})).rows == ()
+    assert calm(zk_settings, dry_run=True).perform(ImageImport(images={"focal": exported})).rows
+    assert "focal" not in mine.perform(ImageExport()).answer.images

@@ -79,12 +79,52 @@ class RecordAsJson(Lookup[dict[str, Json]], frozen=True):
     record: Record
 
     def answer(self, reader: Reader) -> dict[str, Json]:  # noqa: ARG002
-        import json
+        return as_json(self.record)
 
+
+def as_json(record: Record) -> dict[str, Json]:
+    """The answer of ``RecordAsJson``, for a caller without a session."""
+    import json
+
+    from nodepool_ocb.store.client import codec
+
+    document: dict[str, Json] = json.loads(codec.encode(record))
+    return document
+
+
+class RecordFromJson(Lookup["Record | Invalid"], frozen=True):
+    """The record of a kind that these fields are at a path, or the faults if they cannot be decoded."""
+
+    records = ""
+
+    kind: type[Record]
+    path: str
+    fields: Mapping[str, Json]
+
+    def answer(self, reader: Reader) -> Record | Invalid:  # noqa: ARG002
         from nodepool_ocb.store.client import codec
+        from nodepool_ocb.store.client.frames import Znode
 
-        document: dict[str, Json] = json.loads(codec.encode(self.record))
-        return document
+        try:
+            return codec.decode(self.kind, Znode(self.path, msgspec.json.encode(self.fields), 0, 0))
+        except Invalid as faults:
+            return faults
+
+
+class RaiseNumbers(Lookup[None], frozen=True):
+    """Make the folder at ``parent``; later children of it get numbers above ``beyond``. It writes, and leaves no child."""
+
+    records = "names of znodes"
+
+    parent: str
+    beyond: int | None  # None: the folder alone
+
+    def answer(self, reader: Reader) -> None:
+        from nodepool_ocb.store.sequence import raise_beyond
+
+        reader.session.ensure(self.parent)
+        if self.beyond is not None:
+            raise_beyond(reader.session, self.parent, self.beyond)
 
 
 class RequestNumber(Lookup[int], frozen=True):

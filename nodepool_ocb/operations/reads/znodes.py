@@ -96,6 +96,17 @@ class ReadSubtree(Lookup[FoundSubtree], frozen=True):
         return FoundSubtree(tuple(znodes), tuple(runs))
 
 
+class ReadExisting(Lookup[frozenset[str]], frozen=True):
+    """Those of some paths at which there is a znode."""
+
+    records = "single znodes"
+
+    places: tuple[str, ...]
+
+    def answer(self, reader: Reader) -> frozenset[str]:
+        return frozenset(znode.path for znode in reader.session.get_many(self.places) if znode is not None)
+
+
 class ReadChildren(Lookup[tuple[str, ...]], frozen=True):
     """The names of the znodes below a path, sorted; empty if there is no such path."""
 

@@ -1,8 +1,9 @@
-"""What ``nodepool export-image-data`` writes, as a document of ``image export``.
+"""The document that ``nodepool export-image-data`` writes, as records of images. Pure.
 
-Nodepool's document maps paths of ZooKeeper to what stands there, as text: ``/nodepool/images/IMAGE/builds/ID``, below that
-``/providers/PROVIDER/images/ID``, and ``/nodepool/images/IMAGE/pause``. What is under way or being deleted is left out. The
-files of builds count as removed, for nobody here knows their checksums; uploads have no stamp, so no builder deletes them.
+It maps paths of ZooKeeper to their content, as text: ``/nodepool/images/IMAGE/builds/ID``, below that
+``/providers/PROVIDER/images/ID``, and ``/nodepool/images/IMAGE/pause``. Builds and uploads that are under way or being
+deleted are left out. The files of builds count as removed, because their checksums are not known. Uploads have no stamp, so
+no builder deletes them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _BUILDS: Final[Mapping[str, BuildEvent]] = {  # by the state that Nodepool's doc
 }
 
 
-class _Said(msgspec.Struct, frozen=True, kw_only=True):
+class NodepoolRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record of Nodepool: of a build, or of an upload."""
 
     state: str
@@ -47,7 +48,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     shell_type: str | None = None
 
 
-class Taken(msgspec.Struct):
+class NodepoolImage(msgspec.Struct):
     """An image: records by id, those of uploads by build and provider."""
 
     pause: Pause | None = None
@@ -60,18 +61,18 @@ def is_nodepools(document: object) -> bool:
     return isinstance(document, dict) and bool(document) and all(str(key).startswith(ROOT) for key in document)
 
 
-def taken(document: Mapping[str, object]) -> dict[str, Taken]:
+def taken(document: Mapping[str, object]) -> dict[str, NodepoolImage]:
     """The images of a document of Nodepool. Raises Invalid with every fault."""
     faults: list[str] = []
-    images: dict[str, Taken] = {}
-    builds: dict[str, dict[str, _Said]] = {}
-    uploads: dict[str, dict[tuple[str, str], dict[str, _Said]]] = {}
+    images: dict[str, NodepoolImage] = {}
+    builds: dict[str, dict[str, NodepoolRecord]] = {}
+    uploads: dict[str, dict[tuple[str, str], dict[str, NodepoolRecord]]] = {}
     for path, text in sorted(document.items()):
         found = _PATH.fullmatch(path)
         if found is None:
             faults.append(f"{path}: no path of an image, a build or an upload")
             continue
-        image = images.setdefault(found["image"], Taken())
+        image = images.setdefault(found["image"], NodepoolImage())
         if found["pause"]:
             image.pause = Pause(by="nodepool")
         elif said := _said(path, text, faults):
@@ -85,16 +86,19 @@ def taken(document: Mapping[str, object]) -> dict[str, Taken]:
     return images
 
 
-def _said(path: str, text: object, faults: list[str]) -> _Said | None:
+def _said(path: str, text: object, faults: list[str]) -> NodepoolRecord | None:
     try:
-        return msgspec.json.decode(str(text), type=_Said)
+        return msgspec.json.decode(str(text), type=NodepoolRecord)
     except msgspec.DecodeError as error:
         faults.append(f"{path}: {error}")
         return None
 
 
 def _fill(
-    name: str, image: Taken, builds: Mapping[str, _Said], uploads: Mapping[tuple[str, str], Mapping[str, _Said]]
+    name: str,
+    image: NodepoolImage,
+    builds: Mapping[str, NodepoolRecord],
+    uploads: Mapping[tuple[str, str], Mapping[str, NodepoolRecord]],
 ) -> None:
     lasting = {id: said for id, said in builds.items() if said.state in _BUILDS}
     for id, number in _numbers(lasting).items():
@@ -106,18 +110,18 @@ def _fill(
                 image.uploads.setdefault(number, {})[provider] = records
 
 
-def _numbers(found: Mapping[str, _Said]) -> dict[str, str]:
-    """What each is called here: as there, if all are numbers of ten digits; else numbered in the order of their times."""
+def _numbers(found: Mapping[str, NodepoolRecord]) -> dict[str, str]:
+    """Old id → new id: the same if all are numbers of ten digits; else numbers in the order of their times."""
     if all(_NUMBER.fullmatch(id) for id in found):
         return {id: id for id in found}
     return {id: f"{number:010}" for number, id in enumerate(_in_order(found), start=1)}
 
 
-def _in_order(found: Mapping[str, _Said]) -> Iterable[str]:
+def _in_order(found: Mapping[str, NodepoolRecord]) -> Iterable[str]:
     return sorted(found, key=lambda id: (found[id].state_time, id))
 
 
-def _build(name: str, id: str, said: _Said) -> Build:
+def _build(name: str, id: str, said: NodepoolRecord) -> Build:
     formats = tuple(sorted(filter(None, said.formats.split(","))))
     return new_build(
         _BUILDS[said.state],
@@ -134,7 +138,7 @@ def _build(name: str, id: str, said: _Said) -> Build:
     )
 
 
-def _upload(said: _Said, build: _Said) -> Upload:
+def _upload(said: NodepoolRecord, build: NodepoolRecord) -> Upload:
     return new_upload(
         UploadEvent.IMPORT_READY,
         said.state_time,
