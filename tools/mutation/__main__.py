@@ -19,14 +19,15 @@ from rich.console import Console
 from mutation import forks, judged, report
 from mutation.judge import question, verdicts
 from mutation.mutant import sample
+from mutation.places import SERVED, places
 from mutation.report import Case
 from mutation.servers import server
-from mutation.tests import SERVED, Reach, Room, Watching, places, ran
+from mutation.tests import Reach, Room, Watching, ran
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: What may be changed, and where it is.
 FOLDERS: Final = {
-    **{name: f"nodepool_ocb/{name}" for name in ("engine", "rollout", "images", "catalogue", "store")},
+    **{name: f"nodepool_ocb/{name}" for name in ("engine", "rollout", "images", "catalogue", "operations", "store")},
     "annealer": "annealer/nodepool_ocb_annealer",
 }
 JUDGED: Final = ROOT / "tests/journeys/judged_mutants.yaml"

@@ -22,7 +22,8 @@ from hypothesis import Phase, settings
 from mutation import forks
 from mutation.changed import change
 from mutation.mutant import Mutant
-from mutation.tests import First, Reach, Room, is_served, quick, ran
+from mutation.places import is_served, may_judge
+from mutation.tests import First, Reach, Room, quick, ran
 
 Fate: TypeAlias = Literal["killed", "time-out", "survived", "unreached"]
 LEAST_CPU_SECONDS: Final = 10
@@ -57,7 +58,7 @@ def question(mutant: Mutant, reaches: Sequence[Reach], budget_seconds: float) ->
     First those that are quick, for the budget is seldom too small for them; of each file the quickest, then of each the
     second, and so on.
     """
-    reaching, inside = _reaching(mutant, reaches)
+    reaching, inside = _reaching(mutant, [reach for reach in reaches if may_judge(reach.test, mutant.file)])
     asked: list[Reach] = []
     seconds, left = 0.0, 0
     for reach in _in_turn(reaching):

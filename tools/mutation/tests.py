@@ -1,8 +1,4 @@
-"""The tests that judge, and the functions that each reaches.
-
-The pure folders are judged by quick tests of this process, which need no server. ``store`` and ``annealer`` are judged by
-their own tests, which share one ZooKeeper and may start daemons; the mutant is in these daemons, too.
-"""
+"""The tests that judge, run by pytest in this process, and the functions that each reaches."""
 
 from __future__ import annotations
 
@@ -23,13 +19,10 @@ import pytest
 
 from mutation import forks
 from mutation.forks import Send
+from mutation.places import is_served
 from mutation.reached import REACHED, Notes
 from mutation.servers import Server, Sharing
 
-#: Where the quick tests are, and the folders whose doctests are among them.
-PURE: Final = ("documents", "engine", "catalogue", "images", "rollout", "views", "telemetry")
-#: Each folder of the product that is judged with servers, and the folder of its tests.
-SERVED: Final = {"nodepool_ocb/store": "tests/store", "annealer/nodepool_ocb_annealer": "tests/annealer"}
 SLOW_SECONDS: Final = 4.0  # of processor time, while it is watched
 SLOW_CLOCK_SECONDS: Final = 20.0  # on the clock, of a test with servers, while it is watched
 
@@ -56,20 +49,6 @@ class Room(msgspec.Struct, frozen=True):
     places: tuple[str, ...]  # for pytest
     server: Server | None = None
     folder: Path = Path()  # for notes of the tool
-
-
-def places(root: Path, folders: Iterable[str]) -> tuple[str, ...]:
-    """The tests that judge changes in these folders of the product, for pytest."""
-    served = [place for folder in folders if folder in SERVED for place in (SERVED[folder], folder)]
-    if all(folder in SERVED for folder in folders):
-        return tuple(served)
-    pure = (place for name in PURE for place in (f"tests/{name}", f"nodepool_ocb/{name}"))
-    return (*(place for place in pure if (root / place).is_dir()), *served)
-
-
-def is_served(test: str) -> bool:
-    """Whether this test, by pytest's id, may need servers."""
-    return test.startswith(tuple(f"{folder}/" for folder in SERVED.values()))
 
 
 def ran(arguments: Iterable[str], room: Room, plugin: object) -> int:

@@ -1,0 +1,78 @@
+"""The tests that tools/mutants asks about a change of a file (tools/mutation/places.py)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def judging(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module; it belongs to no package of the product."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from mutation import places
+
+    yield places
+    for name in ("mutation.places", "mutation"):
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "tests/operations/test_performing.py::test_a",
+        "tests/cli/test_setting.py::test_b[1]",
+        "tests/views/test_c.py::test_d",
+    ],
+)
+def test_tests_of_commands_and_quick_tests_judge_operations(judging: Any, test: str) -> None:
+    assert judging.may_judge(test, "nodepool_ocb/operations/nodes/binding.py")
+
+
+@pytest.mark.parametrize(
+    ("test", "file"),
+    [
+        ("tests/cli/test_setting.py::test_a", "nodepool_ocb/engine/run.py"),
+        ("tests/operations/test_performing.py::test_a", "nodepool_ocb/store/acl.py"),
+        ("tests/annealer/test_economy.py::test_a", "nodepool_ocb/operations/journal.py"),
+    ],
+)
+def test_a_test_with_servers_judges_no_other_folder(judging: Any, test: str, file: str) -> None:
+    assert judging.is_served(test)
+    assert not judging.may_judge(test, file)
+
+
+def test_a_quick_test_judges_every_folder(judging: Any) -> None:
+    assert not judging.is_served("tests/engine/test_run.py::test_a")
+    assert judging.may_judge("tests/engine/test_run.py::test_a", "nodepool_ocb/engine/run.py")
+    assert judging.may_judge("tests/engine/test_run.py::test_a", "nodepool_ocb/operations/journal.py")
+
+
+def test_a_folder_whose_name_begins_like_another_is_another_folder(judging: Any) -> None:
+    assert not judging.is_served("tests/clients/test_a.py::test_b")
+    assert not judging.may_judge("tests/cli/test_a.py::test_b", "nodepool_ocb/operations_of_others/a.py")
+
+
+def test_operations_alone_are_judged_without_the_tests_of_other_folders(judging: Any) -> None:
+    assert judging.places(ROOT, ["nodepool_ocb/operations"]) == (
+        "tests/operations",
+        "tests/cli",
+        "nodepool_ocb/operations",
+    )
+
+
+def test_operations_beside_a_pure_folder_are_judged_by_quick_tests_too(judging: Any) -> None:
+    asked = judging.places(ROOT, ["nodepool_ocb/engine", "nodepool_ocb/operations"])
+    assert {"tests/engine", "tests/rollout", "tests/operations", "tests/cli"} <= {*asked}
+    assert "tests/store" not in asked
+
+
+def test_every_place_of_a_test_with_servers_is_there(judging: Any) -> None:
+    assert [
+        place for folder in judging.SERVED for place in (folder, *judging.SERVED[folder]) if not (ROOT / place).is_dir()
+    ] == []
