@@ -20,18 +20,18 @@ from nodepool_ocb.documents import validation
 from nodepool_ocb.documents.allowed import Allowed, keys
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import ensemble
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 
 NAME: Final = "nodepool-ocb.yaml"
 RECEIVER: Final = "https://HOST[:PORT]/PATH"
 PLACES: Final = (Path("/etc/nodepool-ocb"), Path("~/.config/nodepool-ocb"))
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ConfigSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The common base of all parts of the configuration."""
 
 
-class TlsSettings(Section, frozen=True, kw_only=True):
+class TlsSettings(ConfigSection, frozen=True, kw_only=True):
     """File names of PEM files; ``cert`` and ``key`` identify us where the server asks for it."""
 
     ca: str | None = None
@@ -40,7 +40,7 @@ class TlsSettings(Section, frozen=True, kw_only=True):
     verify: bool = True
 
 
-class UserSettings(Section, frozen=True, kw_only=True):
+class UserSettings(ConfigSection, frozen=True, kw_only=True):
     """The name of each kind's user; None if there are no such clients. docs/security.md has the rights of each."""
 
     people: str
@@ -50,7 +50,7 @@ class UserSettings(Section, frozen=True, kw_only=True):
     api: str | None = None
 
 
-class ZooKeeperSettings(Section, frozen=True, kw_only=True):
+class ZooKeeperSettings(ConfigSection, frozen=True, kw_only=True):
     """The ensemble, and our identity there. Plain text to another machine is refused unless allowed."""
 
     hosts: str = "127.0.0.1:2181"  # "host:port,host:port/chroot"
@@ -62,26 +62,26 @@ class ZooKeeperSettings(Section, frozen=True, kw_only=True):
     acl: Literal["creator", "open"] | None = None  # None: creator with a username, else open
     users: UserSettings | None = None  # instead of acl
 
-    def names(self) -> Mapping[Kind, str]:
+    def names(self) -> Mapping[ClientKind, str]:
         """The user of each kind that has one; empty without ``users``."""
-        named = {kind: getattr(self.users, kind, None) for kind in Kind}
+        named = {kind: getattr(self.users, kind, None) for kind in ClientKind}
         return {kind: name for kind, name in named.items() if name is not None}
 
 
-class NodesSettings(Section, frozen=True, kw_only=True):
+class NodesSettings(ConfigSection, frozen=True, kw_only=True):
     """The defaults of new nodes."""
 
     available: bool = True  # annealers may work on it
 
 
-class WebhookSettings(Section, frozen=True, kw_only=True):
+class WebhookSettings(ConfigSection, frozen=True, kw_only=True):
     """Where entries of the journal are sent as they come. Each annealer that has it may be the one that sends."""
 
     url: str  # http or https; may be secret: ``receiver`` says as much of it as may be shown
     secret_file: str | None = None  # the key of signatures; None: nothing is signed
 
 
-class AnnealerSettings(Section, frozen=True, kw_only=True):
+class AnnealerSettings(ConfigSection, frozen=True, kw_only=True):
     """How an annealer works."""
 
     slots: int = 10  # noderoles at a time (seed 000, "Delayed Jobs and Queuing")
@@ -98,7 +98,7 @@ class AnnealerSettings(Section, frozen=True, kw_only=True):
     webhook: WebhookSettings | None = None
 
 
-class BuilderSettings(Section, frozen=True, kw_only=True):
+class BuilderSettings(ConfigSection, frozen=True, kw_only=True):
     """The settings of a builder. Its images and providers stand in the file ``nodepool``, in Nodepool's own keys."""
 
     nodepool: str = "nodepool.yaml"  # the file with diskimages and providers
@@ -120,7 +120,7 @@ class BuilderSettings(Section, frozen=True, kw_only=True):
     listen: str | None = None  # HOST:PORT of a builder's pages; None: http.listen
 
 
-class SshSettings(Section, frozen=True, kw_only=True):
+class SshSettings(ConfigSection, frozen=True, kw_only=True):
     """How machines are reached."""
 
     key_files: tuple[str, ...] = ("/etc/nodepool-ocb/id_ed25519",)
@@ -133,7 +133,7 @@ class SshSettings(Section, frozen=True, kw_only=True):
     become: str | None = None  # on the machine: the command by which a login that is not root becomes root
 
 
-class VaultSettings(Section, frozen=True, kw_only=True):
+class VaultSettings(ConfigSection, frozen=True, kw_only=True):
     """HashiCorp Vault, asked by HTTP for secrets of its KV engine, version 2."""
 
     address: str  # https://HOST:8200
@@ -142,7 +142,7 @@ class VaultSettings(Section, frozen=True, kw_only=True):
     ca: str | None = None  # PEM; None: the authorities that this host trusts
 
 
-class SecretsSettings(Section, frozen=True, kw_only=True):
+class SecretsSettings(ConfigSection, frozen=True, kw_only=True):
     """The sources of keys and secrets; docs/security.md has the needs of each host."""
 
     key_file: str | None = None  # a key a line, the newest first; None: nothing is encrypted or decrypted here
@@ -150,13 +150,13 @@ class SecretsSettings(Section, frozen=True, kw_only=True):
     vault: VaultSettings | None = None
 
 
-class TasksSettings(Section, frozen=True, kw_only=True):
+class TasksSettings(ConfigSection, frozen=True, kw_only=True):
     """The files of this host that tasks may read."""
 
     sources: tuple[str, ...] = ()  # the directories from which copy_files and sync read; none by default
 
 
-class HttpSettings(Section, frozen=True, kw_only=True):
+class HttpSettings(ConfigSection, frozen=True, kw_only=True):
     """``/metrics``, ``/health/live`` and ``/health/ready``, a builder's ``/logs/``; port 0 takes a free one and logs it.
 
     A builder that shares its host with an annealer has a port of its own: ``builder.listen``.
@@ -165,14 +165,14 @@ class HttpSettings(Section, frozen=True, kw_only=True):
     listen: str | None = None
 
 
-class LogSettings(Section, frozen=True, kw_only=True):
+class LogSettings(ConfigSection, frozen=True, kw_only=True):
     """The level and the format of the log on stderr."""
 
     format: Literal["plain", "json"] = "plain"
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-class Settings(Section, frozen=True, kw_only=True):
+class Settings(ConfigSection, frozen=True, kw_only=True):
     """The whole configuration."""
 
     zookeeper: ZooKeeperSettings = ZooKeeperSettings()

@@ -94,7 +94,7 @@ class Stale(Conflict):
         self.absent = absent
 
 
-class Taken(Conflict):
+class NameTaken(Conflict):
     """Another daemon is registered under our name, and its session is not over. ``wait_seconds`` is the time until its
     session ends if it is dead: we may be its successor.
     """
@@ -122,7 +122,7 @@ class Unavailable(OcbError):
     exit_code = 7
 
 
-class Unknown(Unavailable):
+class OutcomeUnknown(Unavailable):
     """The connection broke while a transaction was under way: it may have been applied; read before writing."""
 
 

@@ -258,7 +258,15 @@ def records() -> str:
 
 
 #: Structs within records that have a section of their own.
-PARTS = (Attrib, aliveness.Mark, aliveness.Suspicion, aside.Aside, rollout.Progress, journal.Difference, journal.Effect)
+PARTS = (
+    Attrib,
+    aliveness.Mark,
+    aliveness.Suspicion,
+    aside.Aside,
+    rollout.Progress,
+    journal.FieldChange,
+    journal.Effect,
+)
 KIND_HEAD = ("record", "for people", "path", "a World reports", "never deleted")
 REPORTS = {None: "-", Wake.NEVER: "nothing", Wake.CHANGED: "another content", Wake.WRITTEN: "each write"}
 ABOUT_KINDS = """\

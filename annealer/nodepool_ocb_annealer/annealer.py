@@ -21,7 +21,7 @@ from nodepool_ocb.jigs.ssh.probe import Prober
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Drift
 from nodepool_ocb.model.records import Daemon, Deployment, DeploymentRole, Role, State
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
@@ -138,7 +138,7 @@ class Annealer:
     def sweep(self) -> None:
         """Read everything and look at everything: this finds work after a lost wake-up."""
         self._look(self.context.cache.sweep())
-        spoiled = paths.daemon(Kind.ANNEALER, self.context.identity) in self.context.world.unreadable
+        spoiled = paths.daemon(ClientKind.ANNEALER, self.context.identity) in self.context.world.unreadable
         self.context.registration.compare(None if spoiled else self.context.world.annealers.get(self.context.identity))
         self._count()
         self._no_keys = self.context.secrets.trouble

@@ -20,7 +20,7 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Jig
 from nodepool_ocb.jigs.ssh.probe import Prober
 from nodepool_ocb.model.records import Change, Daemon
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.cache import Cache
@@ -48,9 +48,9 @@ class AnnealerContext:
         self.jigs, self.prober = jigs, prober
         self.cluster = ""  # its id; known once there is a session, and the same in every later one
         self.world = World()
-        self.registration = Registration(session, Kind.ANNEALER, identity, daemon)
+        self.registration = Registration(session, ClientKind.ANNEALER, identity, daemon)
         self.turns = Turns(session, self.registration, controller)
-        self.pausing = Pausing(session, Kind.ANNEALER, self.registration, self.turns.wake.set)
+        self.pausing = Pausing(session, ClientKind.ANNEALER, self.registration, self.turns.wake.set)
         self.cache = Cache(session, self.world, self.turns.wake.set)
         self.ranking = Ranking(identity)
         self.timers = Timers[Timer]()

@@ -17,7 +17,7 @@ from nodepool_ocb.extensions import titled
 from nodepool_ocb.http.logs import LogPage
 from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.ssh.probe import Prober
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.secrecy import references
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store.client.session import Session
@@ -68,7 +68,7 @@ def name() -> str:
 
 
 main = program(
-    Kind.ANNEALER,
+    ClientKind.ANNEALER,
     "Make the machines of the committed noderoles ready, together with all other annealers.",
     run,
     check=lambda _: None,  # what is wrong is found before

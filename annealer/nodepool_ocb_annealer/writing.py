@@ -12,7 +12,7 @@ from functools import partial
 
 from nodepool_ocb.daemon.turns import Turns
 from nodepool_ocb.daemon.workers import WorkerQueue
-from nodepool_ocb.errors import OcbError, Stale, Unknown
+from nodepool_ocb.errors import OcbError, OutcomeUnknown, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create
 from nodepool_ocb.store.client.session import Doubt, Session, Stats
@@ -34,7 +34,7 @@ class Writing:
         """Commit; ``then(refused)`` is called in a later turn, with the cache brought up to date.
 
         A refusal makes the cache read again all that the changes name. A lost answer is settled before ``then`` is called;
-        without a thread for that, ``then`` gets Unknown.
+        without a thread for that, ``then`` gets OutcomeUnknown.
         """
         assert self._turns.here(), "decisions are made on the turn thread"
         if changes:
@@ -54,7 +54,7 @@ class Writing:
             doubt = answer
             settled = partial(self._answered, changes, then=then, what=what)
             if not self._doubts.ask(partial(self._settled, doubt), settled):
-                settled(Unknown(f"{doubt}; this host has no thread to read what was written"))
+                settled(OutcomeUnknown(f"{doubt}; this host has no thread to read what was written"))
         elif isinstance(answer, OcbError):
             self._cache.refused(changes)
             if isinstance(answer, Stale):

@@ -21,7 +21,7 @@ from nodepool_ocb.images.rules import Due, ImageView, due, due_uploads
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState
 from nodepool_ocb.model.records import Daemon
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.images import ImageCache
 from nodepool_ocb.telemetry import metrics
@@ -46,9 +46,9 @@ class Builder:
     def __init__(self, context: Context, daemon: Daemon) -> None:
         self.context = context
         taken = partial(company.namesake, context.directory)
-        self.registration = Registration(context.session, Kind.BUILDER, context.builder_id, daemon, taken)
+        self.registration = Registration(context.session, ClientKind.BUILDER, context.builder_id, daemon, taken)
         self.turns = Turns(context.session, self.registration, self)
-        self.pausing = Pausing(context.session, Kind.BUILDER, self.registration, self.turns.wake.set)
+        self.pausing = Pausing(context.session, ClientKind.BUILDER, self.registration, self.turns.wake.set)
         wake = self.turns.wake.set
         self.cache = ImageCache(context.session, wake)
         self.builds = WorkerPool("build", context.settings.build_workers, wake)

@@ -16,7 +16,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images.builders import differences
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.model.records import Daemon, ImageSettings
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store import daemons
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
@@ -50,7 +50,7 @@ class Company:
 
     def look(self, session: Session, known: Iterable[str], gone_seconds: float) -> frozenset[str]:
         """Read the present builders; returns those of the ``known`` ids that have been missing for long. Raises Unavailable."""
-        found = daemons.read(session, Kind.BUILDER)
+        found = daemons.read(session, ClientKind.BUILDER)
         self._found, now = found, time.monotonic()
         self._missed = {id: self._missed.get(id, now) for id in set(known) - self.living}
         readable = {id: daemon for id, daemon in found.items() if daemon is not None}

@@ -16,7 +16,7 @@ from nodepool_ocb.daemon.registration import of_this_process
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.extensions import titled
 from nodepool_ocb.http.logs import LogPage
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.builder import Builder
@@ -66,7 +66,7 @@ def run(asked: Asked, settings: config.Settings) -> None:
 
 
 main = program(
-    Kind.BUILDER,
+    ClientKind.BUILDER,
     "Build the configured images, upload them to the providers, and clean up, together with all other builders.",
     run,
     check=lambda settings: load(settings, backends.installed()[0], Formats()),

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.errors import Invalid, Stale, Unknown
+from nodepool_ocb.errors import Invalid, OutcomeUnknown, Stale
 from nodepool_ocb.images.rules import UPLOAD_ATTEMPTS, BuildView, DueUpload, UploadView, due_uploads
 from nodepool_ocb.images.states import BuildEvent, UploadEvent, build_after, new_upload, upload_after
 from nodepool_ocb.model import paths
@@ -71,7 +71,9 @@ class Uploading:
             absent = [path for path, znode in zip(wanted, session.get_many(wanted), strict=True) if znode is None]
             if not absent:
                 return True
-            with suppress(Stale, Unknown):  # the build moved on, or its upload elsewhere makes room as well: look again
+            with suppress(
+                Stale, OutcomeUnknown
+            ):  # the build moved on, or its upload elsewhere makes room as well: look again
                 session.commit([Check(build.path, build.version), *map(Create, absent)])
         return False
 

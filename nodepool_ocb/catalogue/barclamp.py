@@ -59,7 +59,7 @@ def load(sources: Iterable[Path | str], known: Mapping[str, Role] | None = None)
 
 def imported(read: Iterable[BarclampFile], known: Mapping[str, Role] | None = None) -> Imported:
     """As ``load``, of files that were read."""
-    reader = _Reader(known or {})
+    reader = _BarclampReader(known or {})
     for each in read:
         reader.read(each)
     reader.compare()
@@ -87,7 +87,7 @@ class _Origin(msgspec.Struct, frozen=True):
         return (field, listed.index(item)) if item in listed else (field,)
 
 
-class _Reader:
+class _BarclampReader:
     """The roles read so far, and the problems."""
 
     def __init__(self, known: Mapping[str, Role]) -> None:
@@ -277,7 +277,7 @@ class _Reader:
                     known = need in self._known
                     until = f"{need} as it was imported before counts" if known else "this role cannot be bound"
                     text = f"requires {need}, which is left out ({there}); until it is mended, {until}"
-                    self.warnings.append(self._fault(roles.Finding(name, "requires", need, text)))
+                    self.warnings.append(self._fault(roles.RoleFinding(name, "requires", need, text)))
 
     def _leave_out(self) -> bool:
         """Leave out the roles that have problems; whether there were any."""
@@ -292,7 +292,7 @@ class _Reader:
                 del self.roles[name]
         return len(self.roles) < before
 
-    def _fault(self, finding: roles.Finding) -> str:
+    def _fault(self, finding: roles.RoleFinding) -> str:
         origin = self._origins[finding.role]
         return origin.fault(finding.text, *origin.item(finding.field, finding.item))
 

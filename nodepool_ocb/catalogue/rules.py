@@ -26,7 +26,7 @@ FLAGS: Final = ("implicit", "bootstrap", "discovery", "cluster", "destructive", 
 LEGACY_FLAGS: Final = ("service", "powersave", "server", "leader", "cohort")
 
 
-class Finding(msgspec.Struct, frozen=True):
+class RoleFinding(msgspec.Struct, frozen=True):
     """A fact about a role that its author should know; ``field`` and ``item`` are its place in the barclamp."""
 
     role: str
@@ -44,19 +44,19 @@ def check(catalogue: Mapping[str, Role]) -> list[str]:
     return [str(finding) for finding in problems(catalogue)]
 
 
-def problems(catalogue: Mapping[str, Role]) -> Iterator[Finding]:
+def problems(catalogue: Mapping[str, Role]) -> Iterator[RoleFinding]:
     """Faults that make roles meaningless: such a role can never be bound, after any import of other roles."""
     for knot in components({name: role.requires for name, role in catalogue.items()}):
         first, needed = knot.circle[:2]
         text = f"roles require each other in a circle: {knot}; take one of these requirements away"
-        yield Finding(first, "requires", needed, text, knot.names)
+        yield RoleFinding(first, "requires", needed, text, knot.names)
     for name, role in sorted(catalogue.items()):
         for field, others in (("conflicts", role.conflicts), ("provides", role.provides)):
             if name in others:
-                yield Finding(name, field, name, f"a role that {field} itself says nothing; take it away")
+                yield RoleFinding(name, field, name, f"a role that {field} itself says nothing; take it away")
 
 
-def loose_ends(catalogue: Mapping[str, Role]) -> Iterator[Finding]:
+def loose_ends(catalogue: Mapping[str, Role]) -> Iterator[RoleFinding]:
     """References that another import may repair, and those that prevent some binds: each is worth a warning."""
     declared = {attrib.name for role in catalogue.values() for attrib in role.attribs}
     for name, role in sorted(catalogue.items()):
@@ -66,40 +66,40 @@ def loose_ends(catalogue: Mapping[str, Role]) -> Iterator[Finding]:
                     did_you_mean(need, catalogue, present=role.requires)
                     or "; until its barclamp is imported, this role cannot be bound"
                 )
-                yield Finding(name, "requires", need, f"requires {need}, which is not known{hint}")
+                yield RoleFinding(name, "requires", need, f"requires {need}, which is not known{hint}")
         for below in role.attaches:
             if below not in catalogue:
                 hint = (
                     did_you_mean(below, catalogue, present=role.attaches)
                     or "; it depends on this role as soon as its barclamp is imported"
                 )
-                yield Finding(name, "attaches", below, f"attaches to {below}, which is not known{hint}")
+                yield RoleFinding(name, "attaches", below, f"attaches to {below}, which is not known{hint}")
         for wanted in role.wants_attribs:
             if wanted not in declared:
                 hint = (
                     did_you_mean(wanted, declared, present=role.wants_attribs)
                     or "; until one does, it is not there to be seen"
                 )
-                yield Finding(
+                yield RoleFinding(
                     name, "wants-attribs", wanted, f"wants attribute {wanted}, which no known role declares{hint}"
                 )
         yield from _beside_ancestors(catalogue, name, role)
 
 
-def _beside_ancestors(catalogue: Mapping[str, Role], name: str, role: Role) -> Iterator[Finding]:
+def _beside_ancestors(catalogue: Mapping[str, Role], name: str, role: Role) -> Iterator[RoleFinding]:
     """Roles that this one depends on, and may not share a node with."""
     for other in sorted(ancestry(catalogue, name)):
         above = catalogue[other]
         if other in role.provides or name in above.provides:
             text = f"depends on {other}, and one of them stands in for the other, which forbids just that (seed 001)"
-            yield Finding(name, "provides", other, text)
+            yield RoleFinding(name, "provides", other, text)
         elif other in role.conflicts or name in above.conflicts:
             text = f"depends on {other} and conflicts with it: it can be bound only where {other} is on another node"
-            yield Finding(name, "requires" if other in role.requires else "conflicts", other, text)
+            yield RoleFinding(name, "requires" if other in role.requires else "conflicts", other, text)
         elif set(role.provides).intersection(above.provides):
             third = min(set(role.provides).intersection(above.provides))
             text = f"depends on {other}, and both stand in for {third}: it can be bound only where {other} is on another node"
-            yield Finding(name, "provides", third, text)
+            yield RoleFinding(name, "provides", third, text)
 
 
 def ancestry(catalogue: Mapping[str, Role], name: str) -> set[str]:

@@ -18,7 +18,7 @@ from nodepool_ocb.daemon.loop import setup_logging
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.http import server
 from nodepool_ocb.model import ensemble
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client import access
 from nodepool_ocb.telemetry.visible import visible
 
@@ -72,11 +72,14 @@ def _lacking(error: BaseException) -> str | None:
 
 
 def program(
-    kind: Kind, about: str, run: Callable[[Asked, config.Settings], None], check: Callable[[config.Settings], object]
+    kind: ClientKind,
+    about: str,
+    run: Callable[[Asked, config.Settings], None],
+    check: Callable[[config.Settings], object],
 ) -> click.Command:
     """The console script of a kind of daemon; ``run`` returns when it has ended, ``check`` raises the faults."""
     name = f"nodepool-ocb-{kind}"
-    mask = 0o077 if kind is Kind.ANNEALER else 0o022  # outputs of runs are for the annealer's user alone
+    mask = 0o077 if kind is ClientKind.ANNEALER else 0o022  # outputs of runs are for the annealer's user alone
 
     names = ["-h", "--help"]
 

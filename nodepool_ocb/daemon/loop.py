@@ -2,7 +2,7 @@
 
 ``serve`` runs ``turn`` whenever ``wake`` is set, or after as many seconds as the turn said. A turn that
 raises is logged and counted, and the next comes after a back-off; but NoCluster ends the daemon, Denied does before a
-turn has ended well, and Taken if it lasts. A turn that hangs is seen by systemd's watchdog and by /health/live.
+turn has ended well, and NameTaken if it lasts. A turn that hangs is seen by systemd's watchdog and by /health/live.
 
 SIGTERM and SIGINT set ``stop``: turns go on until ``drained`` says so, and a second signal ends the process
 at once. SIGHUP calls ``reload`` between two turns. Signals are read by a thread: setting an Event in a
@@ -27,7 +27,7 @@ from typing import Final
 from nodepool_ocb.daemon import systemd
 from nodepool_ocb.daemon.changed import ChangedFiles
 from nodepool_ocb.daemon.reloading import Reload
-from nodepool_ocb.errors import Denied, NoCluster, Taken
+from nodepool_ocb.errors import Denied, NameTaken, NoCluster
 from nodepool_ocb.http.page import Page
 from nodepool_ocb.http.server import Door, Trouble
 from nodepool_ocb.telemetry import metrics
@@ -163,7 +163,7 @@ class _Loop:
                 raise  # it never worked: whoever started it must see that
             self._failed(denied)
             return
-        except Taken as other:
+        except NameTaken as other:
             self._wait_for(other)
             return
         except Exception as error:
@@ -178,8 +178,8 @@ class _Loop:
             self._tell(None)
         self._rest(wait, self._wake)
 
-    def _wait_for(self, other: Taken) -> None:
-        """Its session may be about to end, and then all is well; raises Taken where it does not end in time."""
+    def _wait_for(self, other: NameTaken) -> None:
+        """Its session may be about to end, and then all is well; raises NameTaken where it does not end in time."""
         now = time.monotonic()
         if self._taken_since is None:
             self._taken_since = now

@@ -14,7 +14,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.records import DaemonPause
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 
@@ -22,7 +22,9 @@ from nodepool_ocb.store.client.session import Session
 class Pausing:
     """On the turn thread. ``registration`` has the result."""
 
-    def __init__(self, session: Session, kind: Kind, registration: Registration, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, session: Session, kind: ClientKind, registration: Registration, wake: Callable[[], None]
+    ) -> None:
         self._session, self._registration, self._wake = session, registration, wake
         self._path = paths.daemon_pause(kind, registration.record.host)
         self._pause: Aside | None = None

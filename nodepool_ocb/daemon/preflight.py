@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.documents import files as reader
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings, SshSettings, TlsSettings, ZooKeeperSettings
@@ -23,20 +23,20 @@ CERTIFICATE_BYTES: Final = 1 << 20
 SOON_SECONDS: Final = 30 * 86400.0  # a certificate that ends within this time is warned of
 
 
-def wrong(settings: Settings, kind: Kind | None = None) -> list[str]:
+def wrong(settings: Settings, kind: ClientKind | None = None) -> list[str]:
     """The faults that would keep a daemon from its work: any, or one of this kind. A builder logs in to no machine."""
     of_annealers = (_keys(settings), webhook_faults(settings), _secret_faults(settings))
-    found = [each for faults in of_annealers if kind is not Kind.BUILDER for each in faults]
+    found = [each for faults in of_annealers if kind is not ClientKind.BUILDER for each in faults]
     return [*found, *_zookeeper(settings.zookeeper)]
 
 
-def doubtful(settings: Settings, file: Path | None, kind: Kind | None = None) -> list[str]:
+def doubtful(settings: Settings, file: Path | None, kind: ClientKind | None = None) -> list[str]:
     """Findings that a daemon tolerates, or that may be intended: any, or one of this kind; ``file``: the configuration."""
     from nodepool_ocb import config
 
     of_annealers = (config.loose_keys(settings.ssh), _no_default_key(settings), _folders(settings))
     return [
-        *(each for found in of_annealers if kind is not Kind.BUILDER for each in found),
+        *(each for found in of_annealers if kind is not ClientKind.BUILDER for each in found),
         *_shown_passwords(settings, file),
         *_ending_certificates(settings.zookeeper.tls),
     ]

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.errors import Stale, Taken, Unavailable
+from nodepool_ocb.errors import NameTaken, Stale, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Daemon, Delete, Set
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
@@ -36,7 +36,7 @@ class Registration:
     def __init__(
         self,
         session: Session,
-        kind: Kind,
+        kind: ClientKind,
         identity: str,
         record: Daemon,
         taken: Callable[[Znode], str] | None = None,
@@ -62,7 +62,7 @@ class Registration:
             self._written = None
 
     def write(self) -> None:
-        """See that the znode is there and says this; no request where that was done. Raises Taken and Unavailable."""
+        """See that the znode is there and says this; no request where that was done. Raises NameTaken and Unavailable."""
         session, record = self._session.id, self.record
         if self._written is record and self._written_in == session:
             return
@@ -78,7 +78,7 @@ class Registration:
         if there is None:
             self._session.commit([create])
         elif self._taken is not None and not self._session.had(there.ephemeral_owner):
-            raise Taken(self._taken(there), SESSIONS * self._session.timeout_seconds)
+            raise NameTaken(self._taken(there), SESSIONS * self._session.timeout_seconds)
         elif there.ephemeral_owner != session:
             self._session.commit([Delete(self._path, there.version), create])
         elif codec.unsigned(there.data) != codec.encode(record):

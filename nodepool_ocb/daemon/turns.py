@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from nodepool_ocb.daemon.inbox import Inbox
 from nodepool_ocb.daemon.registration import Registration
-from nodepool_ocb.errors import NoCluster, Taken, Unavailable
+from nodepool_ocb.errors import NameTaken, NoCluster, Unavailable
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 
@@ -42,7 +42,7 @@ class Controller(Protocol):
         """Why it is of no use now, in one sentence; None where it is."""
 
     def load(self) -> None:
-        """A new session: former claims are void. Find the cluster, register, read everything. Raises NoCluster, Taken."""
+        """A new session: former claims are void. Find the cluster, register, read everything. Raises NoCluster, NameTaken."""
 
     def refresh(self) -> None:
         """Read the changes."""
@@ -81,7 +81,7 @@ class Turns:
     # -- the turn --
 
     def turn(self) -> float:
-        """Read, decide, register; gives the seconds until the next turn is due by itself. Raises NoCluster and Taken."""
+        """Read, decide, register; gives the seconds until the next turn is due by itself. Raises NoCluster and NameTaken."""
         self._thread = threading.get_ident()
         if self._session.dead:
             log.critical("the connection to ZooKeeper is dead for good: ending, to be started again")
@@ -136,7 +136,7 @@ class Turns:
         self.wake.set()
 
     def failing(self, why: str | None) -> None:
-        """Why turn after turn fails; None: one ended well again, and the next one says so. Raises Unavailable, Taken."""
+        """Why turn after turn fails; None: one ended well again, and the next one says so. Raises Unavailable, NameTaken."""
         self._failing = why
         if why is None:
             self.wake.set()
@@ -170,6 +170,6 @@ class Turns:
             log.info("%s", self._controller.doing())
             self._registration.change(state="draining")
             if self._session.trusted and self._registration.stands:
-                with suppress(Taken, Unavailable):  # a later turn writes it
+                with suppress(NameTaken, Unavailable):  # a later turn writes it
                     self._registration.write()
         self._controller.drain(time.monotonic() - self._draining_since)

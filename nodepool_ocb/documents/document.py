@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.documents import files
-from nodepool_ocb.documents.plainyaml import NODES, Fault, Key, Parsed, parse, parse_all
+from nodepool_ocb.documents.plainyaml import NODES, Fault, Key, ParsedYaml, parse, parse_all
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 
@@ -153,7 +153,7 @@ def _read(source: Path | str, name: str | None, most: int = BYTES) -> tuple[str,
     return text, name
 
 
-def _documents(parsed: Sequence[Parsed], name: str, text: str, lenient: bool) -> list[Document]:
+def _documents(parsed: Sequence[ParsedYaml], name: str, text: str, lenient: bool) -> list[Document]:
     faults = (fault for each in parsed for fault in (each.faults if lenient else [*each.faults, *each.warnings]))
     problems = [_discreet(fault, text).at(name) for fault in faults]
     if problems:

@@ -56,7 +56,7 @@ class Fault(msgspec.Struct, frozen=True):
         return f"{name}:{self.line}: {self.path}: {self.text}" if self.path else f"{name}:{self.line}: {self.text}"
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedYaml(msgspec.Struct, frozen=True):
     """A text's value, the line (from 1) of every key and item of it, and its faults."""
 
     value: Json
@@ -65,12 +65,12 @@ class Parsed(msgspec.Struct, frozen=True):
     warnings: list[Fault] = []  # by which nothing is lost
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParsedYaml:
     """The one document of a text. Never raises: text that cannot be parsed is one more fault."""
     return next(_documents(text, only=True))
 
 
-def parse_all(text: str, last: bool = False, nodes: int = NODES) -> list[Parsed]:
+def parse_all(text: str, last: bool = False, nodes: int = NODES) -> list[ParsedYaml]:
     """Every document of a text, those that are empty too; the limits are those of the whole text. Never raises.
 
     ``last``: of a key that is there twice the last value counts; ``nodes``: how many there may be.
@@ -81,9 +81,9 @@ def parse_all(text: str, last: bool = False, nodes: int = NODES) -> list[Parsed]
     return list(_documents(text, last=last, nodes=nodes))
 
 
-def _documents(text: str, only: bool = False, last: bool = False, nodes: int = NODES) -> Iterator[Parsed]:
+def _documents(text: str, only: bool = False, last: bool = False, nodes: int = NODES) -> Iterator[ParsedYaml]:
     """The documents of a text. Text that cannot be parsed ends them, as a fault of the document in which it stands."""
-    reader = _Reader(text, last, nodes)
+    reader = _YamlReader(text, last, nodes)
     going_on = True
     while going_on:
         value: Json = None
@@ -100,7 +100,7 @@ def _documents(text: str, only: bool = False, last: bool = False, nodes: int = N
             reader.faults.append(Fault(error.line, str(error)))
             going_on = False
         faults, warnings = (sorted(found, key=lambda fault: fault.line) for found in (reader.faults, reader.warnings))
-        yield Parsed(value, reader.lines, faults, warnings)
+        yield ParsedYaml(value, reader.lines, faults, warnings)
 
 
 def _syntax(error: yaml.YAMLError, text: str) -> Fault:
@@ -129,7 +129,7 @@ class _Sized(msgspec.Struct):
     nodes: int
 
 
-class _Reader:
+class _YamlReader:
     """Events of the parser to one value; faults are noted, and faulty entries are left out."""
 
     def __init__(self, text: str, last: bool, most: int) -> None:

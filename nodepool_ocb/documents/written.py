@@ -9,20 +9,20 @@ import yaml
 from nodepool_ocb.model.records import Json
 
 
-class _Dumper(yaml.CSafeDumper):
+class _WrittenDumper(yaml.CSafeDumper):
     """PyYAML's, for readers of YAML 1.2."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
 
-def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+def _text(dumper: _WrittenDumper, text: str) -> yaml.ScalarNode:
     """Lines stay lines. Text that a reader of YAML 1.2 takes for a number is quoted, though PyYAML takes it for text."""
     style = "|" if "\n" in text else "'" if text[:1] in "0123456789.+-" else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _text)
+_WrittenDumper.add_representer(str, _text)
 
 
 def text(value: Json, exact: bool = False) -> str:
@@ -37,4 +37,4 @@ def text(value: Json, exact: bool = False) -> str:
     - 'yes'
     - true
     """
-    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=not exact, width=10_000))
+    return str(yaml.dump(value, Dumper=_WrittenDumper, sort_keys=False, allow_unicode=not exact, width=10_000))

@@ -35,7 +35,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine.hooks.noderole import with_hook
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model.drift import Checking
+from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import NodeRole, State
 
 if TYPE_CHECKING:  # the world settles by these rules
@@ -151,7 +151,7 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
     if event is Event.CANCEL:  # the worker, the time and the reason stay as they are
         return replace(record, cancel_reason=record.cancel_reason or reason or "asked for")
     if event is Event.REFRESH and state is State.TRANSITION:
-        return replace(record, check=replace(record.check or Checking(), refresh=True))
+        return replace(record, check=replace(record.check or PendingCheck(), refresh=True))
     if record.cancel_reason and event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
         raise Conflict(f"its run is to be ended ({record.cancel_reason}): it cannot {event}")
     changes = {"state": state, "since": now, "by": by, "reason": reason, **_no_check(record, event)}
@@ -186,9 +186,9 @@ def _no_check(record: NodeRole, event: Event) -> dict[str, Any]:
     return {"check": None, "run": record.check.run, "epoch": record.check.epoch}
 
 
-def _as_claimed(record: NodeRole) -> Checking | None:
+def _as_claimed(record: NodeRole) -> PendingCheck | None:
     taken_over = record.state is State.TRANSITION
-    return record.check if taken_over else Checking(since=record.since, run=record.run, epoch=record.epoch)
+    return record.check if taken_over else PendingCheck(since=record.since, run=record.run, epoch=record.epoch)
 
 
 #: The events on the way from a run that is to mend drift to the check of its effect.
@@ -223,7 +223,7 @@ _AT_EVENT: Final[Mapping[Event, Callable[[Any], dict[str, Any]]]] = {
     Event.WITHDRAW: lambda _: {"refresh": False},
     Event.CHECK: lambda record: {
         "refresh": True,
-        "check": Checking(),
+        "check": PendingCheck(),
         "generation": record.generation + 1,
         "not_before": 0.0,
         "since": record.since,

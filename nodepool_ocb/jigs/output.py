@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 
 from nodepool_ocb.jigs.jig import LOG_BYTES, TAIL_BYTES
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb.telemetry.masks import Mask, Stream
+from nodepool_ocb.telemetry.masks import Mask, MaskingStream
 from nodepool_ocb.telemetry.visible import visible
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Output:
     def __init__(self, file: Path | None, most_bytes: int = LOG_BYTES, mask: Mask = Mask()) -> None:  # noqa: B008
         self.position = 0  # how many bytes of the run are known
         self._mask = mask
-        self._stream = Stream(mask)
+        self._stream = MaskingStream(mask)
         self._gap = 0  # bytes that may be the end of a secret with a missing beginning
         self._tail = b""
         self._path = file
@@ -88,7 +88,7 @@ class Output:
 
     def restart(self) -> None:
         """Begin again: the run was started anew, and the bytes so far belong to another run."""
-        self._stream = Stream(self._mask)
+        self._stream = MaskingStream(self._mask)
         self.position, self._gap, self._tail, self._room = 0, 0, b"", self._most_bytes
         if self._file is not None:
             try:

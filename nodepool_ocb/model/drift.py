@@ -22,7 +22,7 @@ class Drift(StrEnum):
 UNCHECKED: Final = "unchecked"
 
 
-class Checking(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class PendingCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A check that is requested, or goes on; the rest are fields that the noderole had before, and gets back."""
 
     since: Moment = 0.0
@@ -31,7 +31,7 @@ class Checking(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     refresh: bool = False  # a rerun was requested meanwhile: it begins when the check has ended
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The result of the newest check since the newest run."""
 
     drift: Drift

@@ -15,7 +15,7 @@ REFUSE_FILE: Final = "refuse file"
 DAEMON_VERBS: Final = frozenset({REFUSE_FILE})
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FieldChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A field that changed, and its values; one that is left out was not there."""
 
     field: str
@@ -30,7 +30,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str  # of record, as people name it: node, noderole
     name: str
     state: str | None = None  # that it has since
-    fields: tuple[Difference, ...] = ()
+    fields: tuple[FieldChange, ...] = ()
     more: Count = 0  # fields that found no room
 
 

@@ -87,10 +87,10 @@ class RecordKind(msgspec.Struct, frozen=True, kw_only=True):
         return title.format_map(dict(zip(self.holes, names, strict=True)))
 
 
-class _Branch(msgspec.Struct):
+class _PathBranch(msgspec.Struct):
     kind: RecordKind | None = None
-    below: dict[str, _Branch] = {}
-    hole: _Branch | None = None  # of any name that ``below`` has not
+    below: dict[str, _PathBranch] = {}
+    hole: _PathBranch | None = None  # of any name that ``below`` has not
 
 
 class FoundKind(NamedTuple):
@@ -104,7 +104,7 @@ class PathTree:
     """Finds the kind that belongs at a path. A part without braces goes before one with braces."""
 
     def __init__(self, kinds: Iterable[RecordKind]) -> None:
-        self._root = _Branch()
+        self._root = _PathBranch()
         for kind in kinds:
             for pattern in kind.paths:
                 self._grow(pattern).kind = kind
@@ -122,14 +122,14 @@ class PathTree:
             branch = below
         return None if branch.kind is None else FoundKind(branch.kind, tuple(names))
 
-    def _grow(self, pattern: str) -> _Branch:
+    def _grow(self, pattern: str) -> _PathBranch:
         branch = self._root
         for part in pattern.split("/")[1:]:
             if _HOLE.fullmatch(part):
-                branch.hole = branch.hole or _Branch()
+                branch.hole = branch.hole or _PathBranch()
                 branch = branch.hole
             else:
-                branch = branch.below.setdefault(part, _Branch())
+                branch = branch.below.setdefault(part, _PathBranch())
         return branch
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from nodepool_ocb.model.aliveness import Mark, Suspicion
 from nodepool_ocb.model.aside import Aside
-from nodepool_ocb.model.drift import Checked, Checking, Checks, Drift
+from nodepool_ocb.model.drift import CheckResult, Checks, Drift, PendingCheck
 from nodepool_ocb.model.ranges import (
     Backoff,
     Count,
@@ -113,8 +113,8 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     reason: str | None = None  # why it stands where it stands, for ERROR and for back-off
     by: str | None = None  # the author of the newest change
     refresh: bool = False  # ACTIVE, to be run again in place; parents of others meanwhile
-    check: Checking | None = None  # with refresh: that run is a check, and changes nothing
-    checked: Checked | None = None  # the result of the newest check, if no run followed
+    check: PendingCheck | None = None  # with refresh: that run is a check, and changes nothing
+    checked: CheckResult | None = None  # the result of the newest check, if no run followed
     mended: bool = False  # a schedule had it run again after drift, and no check has looked at its machine since
     once: Once | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
     not_before: Moment = 0.0  # back-off: not to be claimed before this time

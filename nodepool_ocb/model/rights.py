@@ -18,7 +18,7 @@ from nodepool_ocb.model.kinds import Access, granted
 ALL: Final = "cdrwa"
 
 
-class Kind(StrEnum):
+class ClientKind(StrEnum):
     """The kinds of clients, each with a user of its own."""
 
     ANNEALER = "annealer"
@@ -28,20 +28,20 @@ class Kind(StrEnum):
     PEOPLE = "people"  # by the command line
 
 
-class Row(Access, frozen=True, kw_only=True):
+class PathRights(Access, frozen=True, kw_only=True):
     """The rights of each kind of daemon, and of people, at one path."""
 
     path: str
     people: str = ALL
 
-    def of(self, kind: Kind) -> str:
+    def of(self, kind: ClientKind) -> str:
         """Its rights, in the order of ``ALL``; empty for none."""
         rights: str = getattr(self, kind)
         return rights
 
 
 #: From the table of record kinds, parents before children.
-TABLE: Final = tuple(Row(path=path, **msgspec.structs.asdict(access)) for path, access in granted())
+TABLE: Final = tuple(PathRights(path=path, **msgspec.structs.asdict(access)) for path, access in granted())
 
 #: The subtrees that are ours alone; what else is below ``/nodepool`` may be Nodepool's own.
 OURS: Final = ("/ocb", "/nodepool/image", "/nodepool/daemons", "/nodepool/clock")
@@ -49,17 +49,17 @@ OURS: Final = ("/ocb", "/nodepool/image", "/nodepool/daemons", "/nodepool/clock"
 ABOVE: Final = ("/", "/nodepool")
 
 
-class _Branch(msgspec.Struct):
-    row: Row | None = None
-    below: dict[str, _Branch] = {}
+class _RightsBranch(msgspec.Struct):
+    row: PathRights | None = None
+    below: dict[str, _RightsBranch] = {}
 
 
-def row(path: str) -> Row:
+def row(path: str) -> PathRights:
     """The row for a znode; the path is one without the chroot.
 
     >>> row("/ocb/nodes/n1.example.com/noderoles/ntp/runs/4").path
     '/ocb/nodes/*/noderoles/*'
-    >>> row("/ocb/roles/ntp").of(Kind.ANNEALER), row("/ocb/roles/ntp").of(Kind.PEOPLE)
+    >>> row("/ocb/roles/ntp").of(ClientKind.ANNEALER), row("/ocb/roles/ntp").of(ClientKind.PEOPLE)
     ('r', 'cdrwa')
     """
     here, found = _ROOT, TABLE[0]
@@ -71,22 +71,22 @@ def row(path: str) -> Row:
     return found
 
 
-def replaces(kind: Kind, path: str) -> bool:
+def replaces(kind: ClientKind, path: str) -> bool:
     """Whether it may put something else in the place of a znode that has none below it: write it, or delete and create it.
 
-    >>> replaces(Kind.ANNEALER, "/ocb/nodes/n1/noderoles/ntp/user"), replaces(Kind.ANNEALER, "/ocb/roles/ntp")
+    >>> replaces(ClientKind.ANNEALER, "/ocb/nodes/n1/noderoles/ntp/user"), replaces(ClientKind.ANNEALER, "/ocb/roles/ntp")
     (True, False)
     """
     above = row(path.rpartition("/")[0] or "/").of(kind)
     return "w" in row(path).of(kind) or (path != "/" and {"c", "d"} <= {*above})
 
 
-def _rooted() -> _Branch:
-    root = _Branch()
+def _rooted() -> _RightsBranch:
+    root = _RightsBranch()
     for each in TABLE[1:]:
         here = root
         for name in each.path.split("/")[1:]:
-            here = here.below.setdefault(name, _Branch())
+            here = here.below.setdefault(name, _RightsBranch())
         here.row = each
     return root
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.errors import Invalid, Stale, Unavailable, Unknown
+from nodepool_ocb.errors import Invalid, OutcomeUnknown, Stale, Unavailable
 from nodepool_ocb.model.records import Create, Delete, LockOwner
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
@@ -105,7 +105,9 @@ class Locks:
         """Whether no contender exists. The lock's own znode is created if it is absent."""
         names = self._session.children(path)
         if names is None:
-            with contextlib.suppress(Stale, Unknown):  # another process created it, or may have, or its parent is gone
+            with contextlib.suppress(
+                Stale, OutcomeUnknown
+            ):  # another process created it, or may have, or its parent is gone
                 self._session.commit([Create(path)])  # without its parent: a deleted record must not come back
                 return True
             names = self._session.children(path)

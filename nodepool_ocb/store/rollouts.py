@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale, Unknown
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, OutcomeUnknown, Stale
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Create, LockOwner, Record, RolloutPointer
 from nodepool_ocb.rollout import records
@@ -142,7 +142,7 @@ def begin(
             session.commit(changes)
         _enter(session, deployment, identity, head, judged, joined)
     except (Stale, Conflict, NotFound):  # else it may have begun
-        with contextlib.suppress(Stale, Unknown):  # another that has begun removes it, too
+        with contextlib.suppress(Stale, OutcomeUnknown):  # another that has begun removes it, too
             pointers.remove(session, path)
         _refuse_another(session, deployment, ROLLOUTS.pointer(session, deployment)[0])
         raise
@@ -159,7 +159,7 @@ def _next(session: Session, deployment: str) -> str:
         session.commit([Create(paths.rollout(deployment, identity))])
         return identity
 
-    return again(take, (Stale, Unknown))  # another took it, or may have: an empty znode does not name its owner
+    return again(take, (Stale, OutcomeUnknown))  # another took it, or may have: an empty znode does not name its owner
 
 
 def _enter(

@@ -70,7 +70,7 @@ class Mask(msgspec.Struct, frozen=True):
         return _without(data, spans).decode(*UTF) if spans else text
 
 
-class Stream:
+class MaskingStream:
     """Masks bytes that come in pieces. Only bytes that may be the beginning of a value are held back, until more has come."""
 
     def __init__(self, mask: Mask) -> None:
@@ -89,14 +89,14 @@ class Stream:
 
     def rest(self) -> bytes:
         """What is held back, masked; it stays held."""
-        return Stream._copied(self)._known_until(len(self._held))
+        return MaskingStream._copied(self)._known_until(len(self._held))
 
     def end(self) -> bytes:
         """What was held back: nothing more comes."""
         return self._known_until(len(self._held))
 
-    def _copied(self) -> Stream:
-        copy = Stream(self._mask)
+    def _copied(self) -> MaskingStream:
+        copy = MaskingStream(self._mask)
         copy._held, copy._hidden = self._held, self._hidden
         return copy
 

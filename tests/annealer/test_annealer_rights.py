@@ -12,7 +12,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Denied
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Delete, Deployment, NodeRole, Role, Set, State
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store import acls, journal
 from nodepool_ocb.store.client.access import Acls
 from nodepool_ocb.store.client.session import Session
@@ -31,10 +31,10 @@ class GuardedFleet(Fleet):
         super().__init__(world.server, chroot, folder)
 
     def settings(self, session_seconds: float) -> ZooKeeperSettings:
-        return replace(self.world.settings_of(Kind.PEOPLE, self.chroot), session_timeout_seconds=session_seconds)
+        return replace(self.world.settings_of(ClientKind.PEOPLE, self.chroot), session_timeout_seconds=session_seconds)
 
     def settings_of_annealers(self, session_seconds: float) -> ZooKeeperSettings:
-        mine = self.world.settings_of(Kind.ANNEALER)
+        mine = self.world.settings_of(ClientKind.ANNEALER)
         return replace(mine, hosts=self.chroot, session_timeout_seconds=session_seconds)
 
     def differing(self) -> list[str]:
@@ -78,7 +78,7 @@ def test_an_annealer_with_a_user_of_its_own_makes_a_node_ready_and_may_write_no_
 def refuses(fleet: GuardedFleet, node: str) -> None:
     """What only people and builders write is refused to the annealers' user."""
     role = Role(barclamp="evil", jig="script", script="id")
-    with Session(fleet.world.settings_of(Kind.ANNEALER, fleet.chroot)) as mine:
+    with Session(fleet.world.settings_of(ClientKind.ANNEALER, fleet.chroot)) as mine:
         wanted: list[Change] = [
             Create(paths.role("evil"), role),
             Set(paths.role("first"), role, 0),

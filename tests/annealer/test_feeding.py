@@ -14,7 +14,7 @@ from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.daemon.timers import Timers
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import OcbError, Unavailable
-from nodepool_ocb.model.drift import Checking
+from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import Change, State
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb_annealer import claims
@@ -121,7 +121,7 @@ def test_one_that_is_to_be_cancelled_is_claimed_and_not_done_at_once() -> None:
 def test_checks_for_which_no_slot_is_spare_wait_until_one_is_and_are_not_looked_at_meanwhile() -> None:
     made = world()
     for name in ("a@n1", "a@n2"):
-        put(made, name, State.ACTIVE, refresh=True, check=Checking())
+        put(made, name, State.ACTIVE, refresh=True, check=PendingCheck())
     context = Context(made, instant=False)
     context.slots._count(+1)
     context.claims.consider("n1")

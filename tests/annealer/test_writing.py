@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool_ocb.errors import OcbError, Unknown
+from nodepool_ocb.errors import OcbError, OutcomeUnknown
 from nodepool_ocb.model.records import Check
 from nodepool_ocb.store.client.doubts import Doubt
 from nodepool_ocb.store.client.outcome import Sending
@@ -52,5 +52,5 @@ def test_a_lost_answer_is_unknown_where_no_thread_can_settle_it(monkeypatch: pyt
     heard: list[OcbError | None] = []
     monkeypatch.setattr(threading.Thread, "start", full)
     Writing(session, cache, turns).send(list(changes), heard.append, "a claim")
-    assert [type(each) for each in heard] == [Unknown]
+    assert [type(each) for each in heard] == [OutcomeUnknown]
     assert read_again == [changes], "what it names is read again"

@@ -34,7 +34,7 @@ from nodepool_ocb.model.records import (
     State,
     Structure,
 )
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store import acls
 from nodepool_ocb.store.client import frames
 from nodepool_ocb.store.client.access import Acls
@@ -110,10 +110,10 @@ class GuardedBuilderFleet(BuilderFleet):
         super().__init__(world.server, chroot, folder)
 
     def settings(self, session_seconds: float) -> ZooKeeperSettings:
-        return replace(self.world.settings_of(Kind.PEOPLE, self.chroot), session_timeout_seconds=session_seconds)
+        return replace(self.world.settings_of(ClientKind.PEOPLE, self.chroot), session_timeout_seconds=session_seconds)
 
     def settings_of_builders(self, session_seconds: float) -> ZooKeeperSettings:
-        mine = self.world.settings_of(Kind.BUILDER)
+        mine = self.world.settings_of(ClientKind.BUILDER)
         return replace(mine, hosts=self.chroot, session_timeout_seconds=session_seconds)
 
 
@@ -167,7 +167,7 @@ def test_a_builders_user_writes_nothing_below_ocb(builders: GuardedBuilderFleet)
     builders.session.ensure(paths.ROLLOUTS)
     builders.session.commit(THERE)
     before = everything(builders.session)
-    with Session(builders.world.settings_of(Kind.BUILDER, builders.chroot)) as mine:
+    with Session(builders.world.settings_of(ClientKind.BUILDER, builders.chroot)) as mine:
         mine.commit([Create("/nodepool/image/jammy")])
         for what, change in WRITES.items():
             for transaction in ([change], [Create("/nodepool/image/evil"), change]):
@@ -178,7 +178,7 @@ def test_a_builders_user_writes_nothing_below_ocb(builders: GuardedBuilderFleet)
 
 @pytest.mark.parametrize("path", ["/ocb", "/ocb/roles", "/ocb/nodes", "/ocb/cluster", "/nodepool/image", "/"])
 def test_a_builders_user_gives_itself_no_right(builders: GuardedBuilderFleet, path: str) -> None:
-    with Session(builders.world.settings_of(Kind.BUILDER, builders.chroot)) as mine:
+    with Session(builders.world.settings_of(ClientKind.BUILDER, builders.chroot)) as mine:
         place = builders.chroot + path if path != "/" else builders.chroot
         everybody = frames.access([frames.Grant(31, "world", "anyone")])
         (answer,) = mine.ask_many([(path, frames.write_acl(place, everybody, -1))], "change the rights of")
@@ -190,7 +190,7 @@ def test_a_builders_user_gives_itself_no_right(builders: GuardedBuilderFleet, pa
 def test_a_builders_user_reads_no_attributes(builders: GuardedBuilderFleet) -> None:
     builders.session.ensure(paths.ROLLOUTS)
     builders.session.commit(THERE)
-    with Session(builders.world.settings_of(Kind.BUILDER, builders.chroot)) as mine:
+    with Session(builders.world.settings_of(ClientKind.BUILDER, builders.chroot)) as mine:
         for path in (paths.user("base", N1), paths.node(N1), paths.role("base"), paths.deployment_role(LAB, "base")):
             with pytest.raises(Denied, match=f"read {path}"):
                 mine.get(path)

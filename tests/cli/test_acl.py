@@ -19,7 +19,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Create
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store import acls, clusters
 from nodepool_ocb.store.client import frames
 from nodepool_ocb.store.client.access import Acls, words
@@ -84,17 +84,17 @@ def world() -> Iterator[Guarded]:
 @pytest.fixture
 def people(world: Guarded, chroot: str) -> Iterator[Session]:
     """A session of people's, where there is a cluster."""
-    with Session(world.settings_of(Kind.PEOPLE, chroot)) as session:
+    with Session(world.settings_of(ClientKind.PEOPLE, chroot)) as session:
         clusters.bootstrap(session)
         yield session
 
 
 @pytest.fixture
 def as_(world: Guarded, chroot: str, tmp_path: Path) -> As:
-    """Run the command line as the user of a kind: ``as_(Kind.PEOPLE, "acl check")``; ``more`` is of the configuration."""
+    """Run the command line as the user of a kind: ``as_(ClientKind.PEOPLE, "acl check")``; ``more`` is of the configuration."""
 
-    def run(who: Kind | ZooKeeperSettings, line: str) -> Result:
-        settings = world.settings_of(who, chroot) if isinstance(who, Kind) else who
+    def run(who: ClientKind | ZooKeeperSettings, line: str) -> Result:
+        settings = world.settings_of(who, chroot) if isinstance(who, ClientKind) else who
         file = tmp_path / "nodepool-ocb.yaml"
         images = tmp_path / "nodepool.yaml"
         images.write_text("diskimages: [{name: jammy, formats: [raw]}]\n")
@@ -118,12 +118,12 @@ def test_people_do_all_of_the_journey_and_every_znode_has_the_rights_of_its_plac
     (tmp_path / "6.1/tasks.yaml").write_text("- {id: first, type: shell, role: [a], parameters: {cmd: x}}\n")
     for line in JOURNEY_LINES:
         if line == "image build jammy":  # a builder knows the image by now
-            with Session(world.settings_of(Kind.BUILDER, chroot)) as builder:
+            with Session(world.settings_of(ClientKind.BUILDER, chroot)) as builder:
                 builder.ensure(paths.builds("jammy"))
-        answer = as_(Kind.PEOPLE, line)
+        answer = as_(ClientKind.PEOPLE, line)
         assert answer.exit_code == 0, (line, answer.output)
         if line == "graph":  # when most is there
-            checked = as_(Kind.PEOPLE, "acl check")
+            checked = as_(ClientKind.PEOPLE, "acl check")
             assert checked.exit_code == 0, checked.output
 
 
@@ -139,7 +139,7 @@ def test_the_journey_has_every_verb() -> None:
 def test_the_tree_of_one_user_becomes_that_of_many(as_: As, world: Guarded, chroot: str) -> None:
     with Session(world.settings("ocb", chroot + "/old")) as before:
         clusters.bootstrap(before)
-    settings = world.settings_of(Kind.PEOPLE, chroot + "/old")
+    settings = world.settings_of(ClientKind.PEOPLE, chroot + "/old")
     checked = as_(settings, "acl check -o json")
     assert checked.exit_code == 1
     found = {row["path"]: row for row in json.loads(checked.stdout)}
@@ -162,7 +162,7 @@ def test_the_tree_of_one_user_becomes_that_of_many(as_: As, world: Guarded, chro
 
 
 def test_what_was_open_is_closed_for_others_and_can_be_opened_again(as_: As, world: Guarded, chroot: str) -> None:
-    settings = world.settings_of(Kind.PEOPLE, chroot)
+    settings = world.settings_of(ClientKind.PEOPLE, chroot)
     opened = replace(settings, users=None, acl="open")
     with Session(opened) as session:
         clusters.bootstrap(session)
@@ -176,42 +176,44 @@ def test_acl_init_makes_what_daemons_need_and_may_not_make(as_: As, people: Sess
     missing = paths.daemons("builder")
     for path in (missing, missing.rpartition("/")[0]):
         people.commit(removal(people, path))
-    dry = as_(Kind.PEOPLE, "acl init --dry-run")
+    dry = as_(ClientKind.PEOPLE, "acl init --dry-run")
     assert (dry.exit_code, f"{missing} would be made" in dry.stderr) == (10, True)
     assert people.get(missing) is None
-    assert as_(Kind.PEOPLE, "acl init").exit_code == 0
+    assert as_(ClientKind.PEOPLE, "acl init").exit_code == 0
     assert people.get(missing) is not None
-    assert as_(Kind.PEOPLE, "acl init --dry-run").exit_code == 0
-    assert as_(Kind.PEOPLE, "acl check").exit_code == 0
+    assert as_(ClientKind.PEOPLE, "acl init --dry-run").exit_code == 0
+    assert as_(ClientKind.PEOPLE, "acl check").exit_code == 0
 
 
 @pytest.mark.usefixtures("people")
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.PEOPLE])
-def test_nobody_but_people_sets_rights(as_: As, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in ClientKind if kind is not ClientKind.PEOPLE])
+def test_nobody_but_people_sets_rights(as_: As, kind: ClientKind) -> None:
     answer = as_(kind, "acl init")
     assert answer.exit_code == 8, answer.output
     assert "/ocb" in answer.stderr
     assert "only ocb, the user of people" in answer.stderr
-    assert as_(Kind.PEOPLE, "acl check").exit_code == 0
+    assert as_(ClientKind.PEOPLE, "acl check").exit_code == 0
 
 
-@pytest.mark.parametrize("kind", [Kind.ANNEALER, Kind.BUILDER])
-def test_a_cluster_that_a_daemons_user_could_not_make_is_made_by_people(as_: As, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [ClientKind.ANNEALER, ClientKind.BUILDER])
+def test_a_cluster_that_a_daemons_user_could_not_make_is_made_by_people(as_: As, kind: ClientKind) -> None:
     refused = as_(kind, "init")
     assert refused.exit_code == 8, refused.output
     assert "does not let this user create" in refused.stderr
-    assert as_(Kind.PEOPLE, "init").exit_code == 0
-    assert as_(Kind.PEOPLE, "acl check").exit_code == 0
+    assert as_(ClientKind.PEOPLE, "init").exit_code == 0
+    assert as_(ClientKind.PEOPLE, "acl check").exit_code == 0
 
 
 def test_the_root_of_a_zookeeper_is_not_ours(world: Guarded) -> None:
-    with Session(world.settings_of(Kind.PEOPLE)) as session:
-        assert "/" not in {each.path for each in acls.Walk(session, Acls(world.settings_of(Kind.PEOPLE))).differing()}
+    with Session(world.settings_of(ClientKind.PEOPLE)) as session:
+        assert "/" not in {
+            each.path for each in acls.Walk(session, Acls(world.settings_of(ClientKind.PEOPLE))).differing()
+        }
 
 
 @pytest.mark.usefixtures("people")
 def test_whoever_may_not_see_all_rights_is_told_the_path(as_: As) -> None:
-    answer = as_(Kind.BUILDER, "acl check")
+    answer = as_(ClientKind.BUILDER, "acl check")
     assert answer.exit_code == 8
     assert "does not let this user read the rights of /ocb;" in answer.stderr
 
@@ -219,13 +221,13 @@ def test_whoever_may_not_see_all_rights_is_told_the_path(as_: As) -> None:
 @pytest.mark.usefixtures("people")
 def test_a_znode_of_somebody_else_is_named_and_the_others_are_set(as_: As, world: Guarded, chroot: str) -> None:
     """An annealer may make znodes, and whoever has its password may make them its own."""
-    with Session(world.settings_of(Kind.PEOPLE, chroot)) as session:
+    with Session(world.settings_of(ClientKind.PEOPLE, chroot)) as session:
         session.ensure("/ocb/nodes/n1", "/ocb/nodes/n2")
-    with Session(world.settings(world.settings_of(Kind.ANNEALER).username or "", chroot)) as taken:
+    with Session(world.settings(world.settings_of(ClientKind.ANNEALER).username or "", chroot)) as taken:
         taken.commit([Create("/ocb/nodes/n1/mine"), Create("/ocb/nodes/n1/mine/below")])
     with Session(world.settings("ocb", chroot)) as old:
         old.ensure("/ocb/nodes/n2/old")
-    answer = as_(Kind.PEOPLE, "acl init -o name")
+    answer = as_(ClientKind.PEOPLE, "acl init -o name")
     assert answer.exit_code == 8
     assert "does not let this user read the rights of /ocb/nodes/n1/mine;" in answer.stderr
     assert answer.stdout.split() == ["/ocb/nodes/n2/old"]
@@ -234,15 +236,15 @@ def test_a_znode_of_somebody_else_is_named_and_the_others_are_set(as_: As, world
 def test_what_nodepool_has_beside_us_is_left_alone(as_: As, people: Session, world: Guarded, chroot: str) -> None:
     with Session(replace(world.settings("ocb", chroot), acl="open")) as nodepool:
         nodepool.ensure("/nodepool/images/jammy/builds", "/nodepool/components/builder", "/nodepool/nodes")
-    assert as_(Kind.PEOPLE, "acl check").exit_code == 0
-    assert as_(Kind.PEOPLE, "acl init").stdout.strip() == as_(Kind.PEOPLE, "acl check").stdout.strip()
+    assert as_(ClientKind.PEOPLE, "acl check").exit_code == 0
+    assert as_(ClientKind.PEOPLE, "acl init").stdout.strip() == as_(ClientKind.PEOPLE, "acl check").stdout.strip()
     (reply,) = people.ask_many([("", frames.read_acl(f"{chroot}/nodepool/images/jammy"))], "read")
     assert isinstance(reply, frames.Reply)
     assert words(frames.unpack_acl(reply)[0]) == ["world:anyone:cdrwa"]
 
 
 def test_a_walk_that_is_stopped_anywhere_is_finished_by_the_next(world: Guarded, chroot: str) -> None:
-    ours = world.settings_of(Kind.PEOPLE, chroot)
+    ours = world.settings_of(ClientKind.PEOPLE, chroot)
     with Session(world.settings("ocb", chroot)) as old:
         clusters.bootstrap(old)
         made = [[Create(f"/ocb/nodes/n{number}")] for number in range(1000)]
@@ -281,7 +283,7 @@ def test_users_that_make_no_sense_are_refused(tmp_path: Path, zookeeper: object,
 
 @pytest.mark.parametrize("who", ["stranger", None])
 def test_config_check_says_that_we_are_none_of_the_users(as_: As, world: Guarded, who: str | None) -> None:
-    settings = replace(world.settings_of(Kind.PEOPLE), username=who, password=who)
+    settings = replace(world.settings_of(ClientKind.PEOPLE), username=who, password=who)
     answer = as_(settings, "config check --offline")
     assert answer.exit_code == 1
     assert f"zookeeper.username: {who or 'nobody'} is none of zookeeper.users" in answer.stderr
@@ -296,6 +298,6 @@ def test_a_refusal_counts_what_else_was_not_seen(people: Session, world: Guarded
     people.ensure("/ocb/nodes/n1")
     with Session(world.settings("ocb-annealer", chroot)) as taken:
         taken.commit([Create("/ocb/nodes/n1/one"), Create("/ocb/nodes/n1/two")])
-    walk = acls.Walk(people, Acls(world.settings_of(Kind.PEOPLE)))
+    walk = acls.Walk(people, Acls(world.settings_of(ClientKind.PEOPLE)))
     assert not list(walk.differing())
     assert set(walk.denied) == {"/ocb/nodes/n1/one", "/ocb/nodes/n1/two"}

@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.drift import Checking
+from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import Create, NodeRole, Run, Set, State
 from nodepool_ocb.operations import following
 from nodepool_ocb.store.client.session import Session
@@ -87,7 +87,7 @@ def test_what_was_found_is_told_though_it_ran_again_before_anybody_looked(
 ) -> None:
     runs = (("4-check", "drifted" if outcome == "in-sync" else "in-sync", 4),)
     if begun:
-        becomes(State.TRANSITION, runs, refresh=True, run="6-check", epoch=6, check=Checking(run="5", epoch=5))
+        becomes(State.TRANSITION, runs, refresh=True, run="6-check", epoch=6, check=PendingCheck(run="5", epoch=5))
     else:
         becomes(runs=runs, run="5", epoch=5)
     answer = check(lambda: becomes(runs=(("6-check", outcome, 6), ("7", "succeeded", 7)), run="7", epoch=7))

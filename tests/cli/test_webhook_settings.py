@@ -12,7 +12,7 @@ from nodepool_ocb import config
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import AnnealerSettings, Settings, WebhookSettings
 from nodepool_ocb.daemon import preflight
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 
 SECRET = "https://ann:hunter22@hooks.example.com:8443/T0/token"
 
@@ -75,8 +75,8 @@ def test_only_an_annealer_misses_it(folder: Path) -> None:
     settings = Settings(
         annealer=AnnealerSettings(webhook=WebhookSettings(url=SECRET, secret_file=str(folder / "absent")))
     )
-    assert any("webhook" in each for each in preflight.wrong(settings, Kind.ANNEALER))
-    assert not any("webhook" in each for each in preflight.wrong(settings, Kind.BUILDER))
+    assert any("webhook" in each for each in preflight.wrong(settings, ClientKind.ANNEALER))
+    assert not any("webhook" in each for each in preflight.wrong(settings, ClientKind.BUILDER))
 
 
 def test_what_is_checked_is_shown_without_user_password_and_path(folder: Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Daemon, Delete
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store import daemons
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.processes import ANNEALER, BUILDER, DaemonProcess
@@ -24,15 +24,15 @@ Until = Callable[..., None]
 class Sort(msgspec.Struct, frozen=True):
     """A kind of daemon, the key that says how much it does at once, and one that counts from its next start on."""
 
-    kind: Kind
+    kind: ClientKind
     launcher: Collection[str]
     size: str
     fixed: str
 
 
 ALL: Final = (
-    Sort(Kind.ANNEALER, ANNEALER, "slots", "ssh.state_dir"),
-    Sort(Kind.BUILDER, BUILDER, "build_workers", "images-dir"),
+    Sort(ClientKind.ANNEALER, ANNEALER, "slots", "ssh.state_dir"),
+    Sort(ClientKind.BUILDER, BUILDER, "build_workers", "images-dir"),
 )
 
 

@@ -15,7 +15,7 @@ from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.records import Create, Daemon, DaemonPause, Delete, Set
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client.session import Session
 
 PATH = paths.daemon_pause("annealer", "host1")
@@ -45,8 +45,8 @@ class Daemons:
     def __init__(self, session: Session) -> None:
         self.woken, self.session = threading.Event(), Counted(session)
         record = Daemon(host="host1", pid=1, version="1", started=1.0)
-        registration = Registration(session, Kind.ANNEALER, "host1-1-2", record)
-        self.pausing = Pausing(self.session, Kind.ANNEALER, registration, self.woken.set)  # type: ignore[arg-type]
+        registration = Registration(session, ClientKind.ANNEALER, "host1-1-2", record)
+        self.pausing = Pausing(self.session, ClientKind.ANNEALER, registration, self.woken.set)  # type: ignore[arg-type]
         session.ensure(paths.daemon_pauses("annealer"))
 
 

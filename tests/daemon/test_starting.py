@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon.command import Asked, program
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def mask() -> Iterator[None]:
     os.umask(before)
 
 
-def daemon(kind: Kind, raised: BaseException | None = None, file: Path | None = None) -> click.Command:
+def daemon(kind: ClientKind, raised: BaseException | None = None, file: Path | None = None) -> click.Command:
     def run(_: Asked, __: Settings) -> None:
         if file is not None:
             file.mkdir()
@@ -33,9 +33,9 @@ def daemon(kind: Kind, raised: BaseException | None = None, file: Path | None = 
     return program(kind, "a test", run, check=lambda _: None)
 
 
-@pytest.mark.parametrize(("kind", "mode"), [(Kind.ANNEALER, 0o700), (Kind.BUILDER, 0o755)])
+@pytest.mark.parametrize(("kind", "mode"), [(ClientKind.ANNEALER, 0o700), (ClientKind.BUILDER, 0o755)])
 def test_what_a_daemon_makes_is_written_by_nobody_else_whatever_its_umask(
-    tmp_path: Path, kind: Kind, mode: int
+    tmp_path: Path, kind: ClientKind, mode: int
 ) -> None:
     assert CliRunner().invoke(daemon(kind, file=tmp_path / "made"), []).exit_code == 0
     assert (tmp_path / "made").stat().st_mode & 0o777 == mode
@@ -46,11 +46,11 @@ def test_what_a_daemon_makes_is_written_by_nobody_else_whatever_its_umask(
     [(MemoryError(), "not enough memory"), (RuntimeError("can't start new thread"), "no thread can be started")],
 )
 def test_a_host_with_too_little_room_is_said_in_a_sentence(raised: BaseException, said: str) -> None:
-    result = CliRunner().invoke(daemon(Kind.ANNEALER, raised), [])
+    result = CliRunner().invoke(daemon(ClientKind.ANNEALER, raised), [])
     assert (result.exit_code, result.output.count("\n")) == (1, 1)
     assert said in result.output
 
 
 def test_another_error_keeps_its_traceback() -> None:
-    result = CliRunner().invoke(daemon(Kind.ANNEALER, RuntimeError("a bug")), [])
+    result = CliRunner().invoke(daemon(ClientKind.ANNEALER, RuntimeError("a bug")), [])
     assert isinstance(result.exception, RuntimeError)

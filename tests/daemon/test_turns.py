@@ -11,10 +11,10 @@ import pytest
 
 from nodepool_ocb.daemon.registration import Registration, of_this_process
 from nodepool_ocb.daemon.turns import AGAIN_SECONDS, Turns
-from nodepool_ocb.errors import NoCluster, Taken, Unavailable
+from nodepool_ocb.errors import NameTaken, NoCluster, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Daemon
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store import daemons
 from nodepool_ocb.store.client.session import Session
 
@@ -79,7 +79,7 @@ def session() -> Any:
 @pytest.fixture
 def turns(session: Any, controller: Played) -> Turns:
     """Of a daemon whose registration stands, and is never written."""
-    made = Registration(session, Kind.ANNEALER, "a", of_this_process())
+    made = Registration(session, ClientKind.ANNEALER, "a", of_this_process())
     made.write = lambda: None  # type: ignore[method-assign]
     return Turns(session, made, controller)
 
@@ -231,11 +231,11 @@ def test_a_daemon_that_drains_is_asked_to_in_each_turn_and_says_so(turns: Turns,
 
 @pytest.fixture
 def registration(zk_session: Session) -> Registration:
-    return Registration(zk_session, Kind.BUILDER, "b", of_this_process(slots=1), taken=lambda _: "another has it")
+    return Registration(zk_session, ClientKind.BUILDER, "b", of_this_process(slots=1), taken=lambda _: "another has it")
 
 
 def registered(session: Session) -> Daemon | None:
-    return daemons.read(session, Kind.BUILDER).get("b")
+    return daemons.read(session, ClientKind.BUILDER).get("b")
 
 
 def test_what_changes_is_written_by_the_next_turn(zk_session: Session, registration: Registration) -> None:
@@ -306,7 +306,7 @@ def test_what_an_earlier_session_of_the_process_left_is_replaced(
     zk_settings: Any, zk_session: Session, registration: Registration
 ) -> None:
     with Session(zk_settings) as other:
-        Registration(other, Kind.BUILDER, "b", of_this_process()).write()
+        Registration(other, ClientKind.BUILDER, "b", of_this_process()).write()
         zk_session._former.add(other.id)
         registration.write()
     assert registered(zk_session) == registration.record
@@ -316,17 +316,17 @@ def test_what_another_process_registered_under_a_lasting_identity_is_left_as_it_
     zk_settings: Any, zk_session: Session, registration: Registration
 ) -> None:
     with Session(zk_settings) as other:
-        theirs = Registration(other, Kind.BUILDER, "b", of_this_process(slots=9))
+        theirs = Registration(other, ClientKind.BUILDER, "b", of_this_process(slots=9))
         theirs.write()
-        with pytest.raises(Taken, match="another has it"):
+        with pytest.raises(NameTaken, match="another has it"):
             registration.write()
         assert registered(zk_session) == theirs.record
 
 
 def test_an_identity_of_this_process_alone_is_taken_from_whoever_has_it(zk_settings: Any, zk_session: Session) -> None:
     with Session(zk_settings) as other:
-        Registration(other, Kind.ANNEALER, "a", of_this_process()).write()
-        ours = Registration(zk_session, Kind.ANNEALER, "a", of_this_process(slots=3))
+        Registration(other, ClientKind.ANNEALER, "a", of_this_process()).write()
+        ours = Registration(zk_session, ClientKind.ANNEALER, "a", of_this_process(slots=3))
         ours.write()
-    found = daemons.read(zk_session, Kind.ANNEALER)["a"]
+    found = daemons.read(zk_session, ClientKind.ANNEALER)["a"]
     assert found == ours.record

@@ -12,7 +12,7 @@ from nodepool_ocb.config import LogSettings
 from nodepool_ocb.daemon import loop
 from nodepool_ocb.daemon.loop import serve, setup_logging
 from nodepool_ocb.daemon.reloading import Reload
-from nodepool_ocb.errors import Denied, Invalid, Taken
+from nodepool_ocb.errors import Denied, Invalid, NameTaken
 from nodepool_ocb.http.page import Answer
 
 HUNG = threading.Event()  # never set
@@ -59,7 +59,7 @@ def turn_of(oddity: str) -> Callable[[], float]:
         results = failing_often()
         loop.LONGEST_BACKOFF_SECONDS = 0.05  # type: ignore[misc]
     elif oddity == "taken":
-        results = repeat(Taken("another has our name", wait_seconds=300.0))
+        results = repeat(NameTaken("another has our name", wait_seconds=300.0))
     elif oddity == "busy":
         results = repeat(0.0)
     elif oddity.startswith("denied"):

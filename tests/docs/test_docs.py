@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb import config, errors
-from nodepool_ocb.config import BuilderSettings, HttpSettings, Section, Settings
+from nodepool_ocb.config import BuilderSettings, ConfigSection, HttpSettings, Settings
 from nodepool_ocb.documents.schema import schema_file
 from nodepool_ocb.engine.readiness import Code
 
@@ -28,12 +28,12 @@ def test_the_shipped_configuration_is_the_default_one() -> None:
     )
 
 
-def keys(section: type[Section]) -> Iterator[str]:
+def keys(section: type[ConfigSection]) -> Iterator[str]:
     for name in section.__struct_fields__:
         if name != "file":  # it says where the others were read
             yield name
         default = getattr(section(), name)
-        if isinstance(default, Section):
+        if isinstance(default, ConfigSection):
             yield from keys(type(default))
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model.rights import TABLE, Kind, replaces
+from nodepool_ocb.model.rights import TABLE, ClientKind, replaces
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.guarded import SETTINGS, SUPERUSER, Guarded, password
@@ -33,11 +33,11 @@ def printed(word: str) -> Block:
 
 def test_the_page_says_who_may_do_what() -> None:
     said = re.findall(r"^\| `(/[^`]*)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
-    rows = {path: dict(zip(Kind, cells.split(" | "), strict=True)) for path, cells in said}
-    assert rows == {row.path: {kind: row.of(kind) or "-" for kind in Kind} for row in TABLE}
+    rows = {path: dict(zip(ClientKind, cells.split(" | "), strict=True)) for path, cells in said}
+    assert rows == {row.path: {kind: row.of(kind) or "-" for kind in ClientKind} for row in TABLE}
     assert [path for path, _ in said] == [row.path for row in TABLE]
     (header,) = re.findall(r"^\| place \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
-    assert header.split(" | ") == list(Kind)
+    assert header.split(" | ") == list(ClientKind)
 
 
 def test_the_page_names_each_place_that_a_kind_replaces_without_the_right_to_write_it() -> None:
@@ -45,7 +45,7 @@ def test_the_page_names_each_place_that_a_kind_replaces_without_the_right_to_wri
     found = {
         (str(kind), row.path)
         for row in TABLE
-        for kind in Kind
+        for kind in ClientKind
         if "w" not in row.of(kind) and replaces(kind, row.path.replace("*", "any"))
     }
     assert set(said) == found
@@ -96,7 +96,7 @@ def test_every_user_of_the_page_can_log_in_with_its_password(world: Guarded, chr
     settings = configured(world, chroot)
     assert run(tmp_path, settings, ["init"]).exit_code == 0
     passwords = dict(re.findall(r'user_([\w-]+)="([^"]+)"', printed("user_ocb-annealer=").text))
-    assert settings.names().keys() == set(Kind)
+    assert settings.names().keys() == set(ClientKind)
     assert passwords[str(settings.username)] == settings.password
     for name in settings.names().values():
         with Session(replace(settings, username=name, password=passwords[name])) as session:

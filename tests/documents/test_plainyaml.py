@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool_ocb.documents.plainyaml import ALIASES, DEPTH, Parsed, parse, parse_all
+from nodepool_ocb.documents.plainyaml import ALIASES, DEPTH, ParsedYaml, parse, parse_all
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_text_of_several_documents() -> None:
     assert [parsed.value for parsed in found] == [{"a": 1}, None, {"b": 2}, {"c": {"d": 3}}]
     assert [parsed.lines[()] for parsed in found] == [2, 4, 5, 8]
     assert found[3].lines[("c", "d")] == 8
-    assert parse_all("") == [Parsed(None, {}, [])]
+    assert parse_all("") == [ParsedYaml(None, {}, [])]
 
 
 def test_several_documents_are_as_guarded_as_one() -> None:

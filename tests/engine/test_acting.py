@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine.readiness import Code, runnable, why_not
 from nodepool_ocb.engine.world import Stored, World
-from nodepool_ocb.model.drift import Checking
+from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import Claim, Node, State
 from tests.engine.worlds import put, world
 
 WISHES: Final[Mapping[str, dict[str, Any]]] = {
     "nothing": {},
     "a refresh": {"refresh": True},
-    "a check": {"refresh": True, "check": Checking()},
+    "a check": {"refresh": True, "check": PendingCheck()},
     "a cancellation": {"cancel_reason": "ann cancels it"},
 }
 JIGS: Final = {"noop"}

@@ -16,7 +16,7 @@ from nodepool_ocb.engine.readiness import Code, blockers
 from nodepool_ocb.engine.world import Stored, Vertex, World, ancestors
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.drift import Checking
+from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import (
     Attrib,
     Change,
@@ -133,7 +133,7 @@ def test_a_member_s_record_raises_the_gate_exactly_when_it_ceases_to_be_satisfie
         if event is Event.CHECK and refresh:
             continue
         if event is Event.CHECKED or (event is Event.REFRESH and state is State.TRANSITION):
-            vertex.record = replace(vertex.record, refresh=True, check=Checking())
+            vertex.record = replace(vertex.record, refresh=True, check=PendingCheck())
         record = after(vertex.record, event, 1.0)
         ceased = satisfied(vertex.record) and not satisfied(record) and bool(vertex.record.serves)
         raised = [change for change in claim.writes(vertex, record) if isinstance(change, Raise)]

@@ -12,13 +12,13 @@ from nodepool_ocb.engine.noderole import Event, after, apply
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.drift import Checked, Checking, Checks, Drift
+from nodepool_ocb.model.drift import CheckResult, Checks, Drift, PendingCheck
 from nodepool_ocb.model.records import Deployment, DeploymentState, Node, NodeRole, Role, State
 
 NAME = "n1.example.com"
 DAY = 86_400.0
 DAILY = Checks(schedule="0 3 * * *", since=0.0)
-FOUND = Checked(drift=Drift.DRIFTED, at=5 * DAY, run="r-check", epoch=7)
+FOUND = CheckResult(drift=Drift.DRIFTED, at=5 * DAY, run="r-check", epoch=7)
 
 
 def world(checks: Checks | None = DAILY, **node: Any) -> World:
@@ -47,7 +47,7 @@ def bound(made: World, role: str = "ntp", **fields: Any) -> Vertex:
         (5 * DAY + 4 * 3600, {"since": 5 * DAY + 3.5 * 3600}, False),
         (6 * DAY, {"checked": replace(FOUND, at=5 * DAY + 3.1 * 3600)}, False),
         (6 * DAY + 3 * 3600, {"checked": replace(FOUND, at=5 * DAY + 3.1 * 3600)}, True),
-        (9 * DAY, {"check": Checking(), "refresh": True}, False),
+        (9 * DAY, {"check": PendingCheck(), "refresh": True}, False),
         (9 * DAY, {"refresh": True}, False),
         (9 * DAY, {"state": State.ERROR}, False),
     ],
@@ -152,7 +152,7 @@ def test_it_says_why_one_cannot_be_checked() -> None:
     assert "has no check" in str(drift.refusal(made, bound(made, "plain")))
     assert "is ERROR" in str(drift.refusal(made, bound(made, state=State.ERROR)))
     assert "run again anyway" in str(drift.refusal(made, bound(made, refresh=True)))
-    going_on = bound(made, state=State.TRANSITION, refresh=True, check=Checking())
+    going_on = bound(made, state=State.TRANSITION, refresh=True, check=PendingCheck())
     assert drift.refusal(made, going_on) is None, "it is checked already"
     made.put(Stored(Deployment(parent="lab"), 1), "rack")
     assert "annealers may not work" in str(drift.refusal(made, bound(made)))
@@ -166,7 +166,7 @@ def test_nothing_is_run_again_where_annealers_may_not_work() -> None:
 
 def test_a_check_waits_for_no_other_and_keeps_no_refresh_waiting() -> None:
     made = world()
-    above = bound(made, refresh=True, check=Checking())
+    above = bound(made, refresh=True, check=PendingCheck())
     below = made.put_noderole(
         NAME,
         "plain",
@@ -198,7 +198,7 @@ def test_what_drifted_in_a_deployment_that_cannot_be_read_is_left_alone() -> Non
 def test_the_claim_of_a_check_starts_nothing_destructive() -> None:
     made = world()
     made.put(Stored(Role(barclamp="b", jig="script", check="true", flags=("destructive",)), 1), "ntp")
-    vertex = bound(made, once="done", refresh=True, check=Checking())
+    vertex = bound(made, once="done", refresh=True, check=PendingCheck())
     made.put_fence(NAME, 3)
     assert claim.take(made, vertex, "a", "r-check", 1.0).record.once == "done"
 
@@ -209,5 +209,5 @@ def test_a_check_that_ends_calls_no_hook() -> None:
     running = {"state": State.TRANSITION, "refresh": True}
     ran = bound(made, **running)
     assert apply({ran: Event.SUCCEED}, 1.0)[ran].hooks == ("on_active",)
-    checked = bound(made, **running, check=Checking())
+    checked = bound(made, **running, check=PendingCheck())
     assert apply({checked: Event.CHECKED}, 1.0)[checked].hooks == ()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.noderole import AFTER, Event, after, apply, satisfied, settle
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model.drift import Checking
+from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import NodeRole, Role, State
 
 Edges = Sequence[tuple[int, int]]  # (parent, child), parent < child
@@ -148,7 +148,7 @@ def test_the_counters_of_the_world_stay_what_counting_would_give(
 def ready_for(record: NodeRole, event: Event) -> NodeRole:
     """With what the event asks for beside the state: a refresh, none, or a check."""
     during = event is Event.REFRESH and record.state is State.TRANSITION
-    check = Checking() if event is Event.CHECKED or during else None
+    check = PendingCheck() if event is Event.CHECKED or during else None
     return replace(record, refresh=event is not Event.CHECK, check=check)
 
 

@@ -10,11 +10,11 @@ from msgspec.structs import asdict, replace
 
 from nodepool_ocb.engine.noderole import Event, after, renewing
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model.drift import Checked, Checking, Drift
+from nodepool_ocb.model.drift import CheckResult, Drift, PendingCheck
 from nodepool_ocb.model.records import NodeRole, State
 
 #: Before each event: everything has a value that is not the default, but for ``refresh``, ``check`` and ``cancel_reason``.
-FOUND = Checked(drift=Drift.DRIFTED, at=0.5, run="r6-check", epoch=2)
+FOUND = CheckResult(drift=Drift.DRIFTED, at=0.5, run="r6-check", epoch=2)
 BEFORE = NodeRole(
     state=State.PROPOSED,
     since=1.0,
@@ -71,7 +71,7 @@ EXPECTED: dict[tuple[str, str], dict[str, Any]] = {
     ("ACTIVE", "PROPOSE"): {"state": "PROPOSED"},
     ("ACTIVE", "FAIL"): {"state": "ERROR"},
     ("ACTIVE", "REFRESH"): {"state": "ACTIVE", "refresh": True, "generation": 8, "not_before": 0.0},
-    ("ACTIVE", "CHECK"): {"refresh": True, "check": Checking(), "generation": 8, "not_before": 0.0, "since": 1.0},
+    ("ACTIVE", "CHECK"): {"refresh": True, "check": PendingCheck(), "generation": 8, "not_before": 0.0, "since": 1.0},
     ("ACTIVE", "NODE_DIED"): {"state": "TODO", "checked": None, "generation": 8, "not_before": 0.0},
     ("ACTIVE", "REDEPLOY"): {
         "state": "TODO",
@@ -151,7 +151,7 @@ BACK = {"check": None, "run": "r5", "epoch": 1}  # what a check that was claimed
 @pytest.mark.parametrize(
     ("state", "event", "expected"),
     [
-        ("ACTIVE", "CLAIM", {"state": "TRANSITION", "attempt": 3, "check": Checking(since=1.0, run="r7", epoch=3)}),
+        ("ACTIVE", "CLAIM", {"state": "TRANSITION", "attempt": 3, "check": PendingCheck(since=1.0, run="r7", epoch=3)}),
         ("ACTIVE", "REFRESH", {"check": None, "generation": 8, "not_before": 0.0}),
         ("ACTIVE", "WITHDRAW", {"refresh": False, "check": None}),
         ("ACTIVE", "PROPOSE", {"state": "PROPOSED", "refresh": False, "check": None}),
@@ -167,7 +167,7 @@ BACK = {"check": None, "run": "r5", "epoch": 1}  # what a check that was claimed
     ],
 )
 def test_a_check_ends_with_the_noderole_as_it_was(state: str, event: str, expected: dict[str, Any]) -> None:
-    check = Checking() if state == "ACTIVE" else Checking(since=0.7, run="r5", epoch=1)
+    check = PendingCheck() if state == "ACTIVE" else PendingCheck(since=0.7, run="r5", epoch=1)
     before = replace(BEFORE, state=State(state), refresh=True, check=check)
     assert changes(before, Event(event)) == without_what_stays({**TOLD, **expected}, before)
 
@@ -175,17 +175,17 @@ def test_a_check_ends_with_the_noderole_as_it_was(state: str, event: str, expect
 @pytest.mark.parametrize("event", [Event.SUCCEED, Event.DEFER])
 def test_a_check_is_no_success_and_is_not_put_off(event: Event) -> None:
     with pytest.raises(Conflict):
-        after(replace(BEFORE, state=State.TRANSITION, refresh=True, check=Checking()), event, 9.0)
+        after(replace(BEFORE, state=State.TRANSITION, refresh=True, check=PendingCheck()), event, 9.0)
 
 
 def test_a_check_that_is_cancelled_ends_as_every_check() -> None:
-    running = replace(BEFORE, state=State.TRANSITION, refresh=True, check=Checking(run="r5", epoch=1))
+    running = replace(BEFORE, state=State.TRANSITION, refresh=True, check=PendingCheck(run="r5", epoch=1))
     ended = after(after(running, Event.CANCEL, 8.0, reason="enough"), Event.CHECKED, 9.0)
     assert (ended.state, ended.cancel_reason, ended.run) == (State.ACTIVE, None, "r5")
 
 
 def test_a_refresh_that_is_asked_for_during_a_check_follows_it_and_no_run_is_run_twice_for_it() -> None:
-    check = Checking(since=0.7, run="r5", epoch=1)
+    check = PendingCheck(since=0.7, run="r5", epoch=1)
     running = replace(BEFORE, state=State.TRANSITION, refresh=True, check=check)
     asked = after(running, Event.REFRESH, 8.0)
     assert asked == replace(running, check=replace(check, refresh=True))

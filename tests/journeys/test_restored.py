@@ -18,7 +18,7 @@ from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.aside import Aside
-from nodepool_ocb.model.drift import Checking
+from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import Claim, Create, Daemon, Delete, Fence, Node, NodeRole, Role, Set, State
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
@@ -136,7 +136,7 @@ def test_no_result_of_the_lost_time_is_taken_for_that_of_a_new_run(site: Ground)
     [
         ({}, State.TODO, False),
         ({"refresh": True}, State.ACTIVE, True),
-        ({"refresh": True, "check": Checking()}, State.ACTIVE, False),
+        ({"refresh": True, "check": PendingCheck()}, State.ACTIVE, False),
         ({"cancel_reason": "late"}, State.ERROR, False),
         ({"once": "started"}, State.ERROR, False),
     ],

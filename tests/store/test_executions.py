@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool_ocb.errors import Conflict, Stale, Unknown
+from nodepool_ocb.errors import Conflict, OutcomeUnknown, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Check, RolloutPointer, Set, TaskRunPointer
 from nodepool_ocb.rollout.records import NodesRecord
@@ -43,7 +43,7 @@ def refused(times: int, error: Exception) -> Callable[[], str]:
 def test_a_write_that_is_refused_is_tried_again_after_a_pause(pauses: list[int]) -> None:
     assert again(refused(3, Stale("moved", "/a"))) == "written"
     assert pauses == [0, 1, 2]
-    assert again(refused(ATTEMPTS - 1, Unknown("lost")), (Stale, Unknown)) == "written"
+    assert again(refused(ATTEMPTS - 1, OutcomeUnknown("lost")), (Stale, OutcomeUnknown)) == "written"
 
 
 def test_the_last_refusal_is_raised_and_others_are_not_tried_again(pauses: list[int]) -> None:
@@ -51,7 +51,7 @@ def test_the_last_refusal_is_raised_and_others_are_not_tried_again(pauses: list[
         again(refused(ATTEMPTS, Stale("moved", "/a")))
     assert len(pauses) == ATTEMPTS - 1
     pauses.clear()
-    for error in (Unknown("lost"), Conflict("no")):
+    for error in (OutcomeUnknown("lost"), Conflict("no")):
         with pytest.raises(type(error)):
             again(refused(1, error))
     assert pauses == []

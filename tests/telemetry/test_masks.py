@@ -21,7 +21,7 @@ from nodepool_ocb.jigs.jig import Failed, bounded
 from nodepool_ocb.jigs.output import Output
 from nodepool_ocb.telemetry import masks
 from nodepool_ocb.telemetry.logs import Lines, Plain
-from nodepool_ocb.telemetry.masks import HIDDEN, Mask, Stream
+from nodepool_ocb.telemetry.masks import HIDDEN, Mask, MaskingStream
 
 SECRET = 'hunter22 "&/ü'
 
@@ -129,7 +129,7 @@ def test_each_line_of_a_key_is_hidden_by_itself() -> None:
 )
 def test_however_output_is_cut_into_pieces_it_is_masked_as_a_whole(words: list[str], cuts: list[int]) -> None:
     mask, whole = Mask(frozenset({"abcd", "abcdefgh", "xyxyx", "cdef"})), "".join(words).encode()
-    stream, known, at = Stream(mask), b"", 0
+    stream, known, at = MaskingStream(mask), b"", 0
     for cut in [*sorted(cuts), len(whole)]:
         known += stream.take(whole[at:cut])
         at = max(at, cut)
@@ -142,7 +142,7 @@ def test_base64_in_lines_is_masked_as_a_whole_however_it_is_cut(cuts: list[int],
     mask = Mask(frozenset({"a-secret-of-some-length", "zz"}))
     encoded = base64.b64encode(b"user:a-secret-of-some-length@host").decode()
     whole = f"x\n{end.join(encoded[at : at + 11] for at in range(0, len(encoded), 11))}\nmore".encode()
-    stream, known, at = Stream(mask), b"", 0
+    stream, known, at = MaskingStream(mask), b"", 0
     for cut in [*cuts, len(whole)]:
         known += stream.take(whole[at : at + cut])
         at = min(len(whole), at + cut)
@@ -156,7 +156,7 @@ def _key(lines: int) -> str:
 
 def test_a_stream_holds_back_only_what_may_begin_a_value() -> None:
     """A log that is followed shows a line when it comes, also beside a long secret."""
-    stream = Stream(Mask(frozenset({_key(50)})))
+    stream = MaskingStream(Mask(frozenset({_key(50)})))
     assert stream.take(b"a line of the script\n") == b"a line of the script\n"
     assert stream.take(b"A000") == b""
     assert stream.take(b"!") == b"A000!"
@@ -165,7 +165,7 @@ def test_a_stream_holds_back_only_what_may_begin_a_value() -> None:
 def test_the_cost_of_a_mask_hardly_depends_on_the_length_of_its_values() -> None:
     mask = Mask(frozenset({_key(500)}))
     began = time.process_time()
-    stream = Stream(mask)
+    stream = MaskingStream(mask)
     for _ in range(4000):
         assert stream.take(b"line of a script\n")
     assert mask.text(f"{'a line of a script ' * 8000}{_key(3)}").count(HIDDEN) == 3

@@ -5,17 +5,17 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from nodepool_ocb.engine.world import Stored, World
-from nodepool_ocb.model.drift import Checked, Checks, Drift
+from nodepool_ocb.model.drift import CheckResult, Checks, Drift
 from nodepool_ocb.model.records import Deployment, DeploymentState, Node, NodeRole, Role, Run, State
 from nodepool_ocb.views.drift import found
 
-FOUND = Checked(drift=Drift.DRIFTED, at=5.0, run="0000000007-aaaaaa-check", epoch=7)
+FOUND = CheckResult(drift=Drift.DRIFTED, at=5.0, run="0000000007-aaaaaa-check", epoch=7)
 RUN = Run(
     annealer="a", started=1.0, ended=5.0, outcome="drifted", epoch=7, generation=1, tail="/etc/motd has mode 666\n"
 )
 
 
-def world(checked: Checked) -> World:
+def world(checked: CheckResult) -> World:
     made = World()
     made.put(Stored(Role(barclamp="b", jig="script", check="true"), 0), "motd")
     checks = Checks(schedule="* * * * *", since=0.0, refresh=True)

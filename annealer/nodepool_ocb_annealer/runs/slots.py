@@ -22,7 +22,7 @@ from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.engine.world import NodeView, Vertex, ordered_with
 from nodepool_ocb.jigs.jig import Failed, Succeeded, Unknown
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.drift import Checking
+from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import Role, State
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.context import AnnealerContext
@@ -113,7 +113,7 @@ class SlotPool:
 
     # -- running --
 
-    def name_run(self, view: NodeView, check: Checking | None = None) -> str:
+    def name_run(self, view: NodeView, check: PendingCheck | None = None) -> str:
         """A name for a coming run on the node that no other run has; it ends with CHECK for a check."""
         self._next_run += 1
         return f"{run_name(view, self._token, self._next_run - 1)}{CHECK if check else ''}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nodepool_ocb.model.drift import Checked, Drift
+from nodepool_ocb.model.drift import CheckResult, Drift
 from nodepool_ocb.model.records import NodeRole, State
 
 CHECK: Final = "-check"  # the end of the name of a check's run
@@ -24,13 +24,13 @@ def found(exit_code: int | None) -> Drift:
     return Drift.UNKNOWN if exit_code is None else FOUND.get(exit_code, Drift.UNKNOWN)
 
 
-def noted(record: NodeRole, drift: Drift, at: float, run: str, epoch: int) -> Checked:
+def noted(record: NodeRole, drift: Drift, at: float, run: str, epoch: int) -> CheckResult:
     """The kept result of a check of this noderole; ``record``: as it was during the check.
 
     Drift is ``unmended`` after a run that was to mend it, and stays so until a check finds none or the noderole runs again.
     """
     before = record.checked is not None and record.checked.unmended
-    return Checked(
+    return CheckResult(
         drift=drift, at=at, run=run, epoch=epoch, unmended=drift is Drift.DRIFTED and (record.mended or before)
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nodepool_ocb.model.records import Daemon
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.operations.operation import Lookup
 
 if TYPE_CHECKING:
@@ -21,4 +21,4 @@ class ReadBuilders(Lookup["Mapping[str, Daemon | None]"], frozen=True):
     def answer(self, reader: Reader) -> Mapping[str, Daemon | None]:
         from nodepool_ocb.store import daemons
 
-        return daemons.read(reader.session, Kind.BUILDER)
+        return daemons.read(reader.session, ClientKind.BUILDER)

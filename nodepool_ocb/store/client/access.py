@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool_ocb.errors import Denied, Invalid
 from nodepool_ocb.model import ensemble, paths, rights
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client import frames
 from nodepool_ocb.store.client import tls as tls_files
 from nodepool_ocb.store.client.frames import Grant
@@ -109,10 +109,10 @@ def refuse_all_but_people(settings: ZooKeeperSettings) -> None:
     it sets.
     """
     names = settings.names()
-    if names and settings.username != names[Kind.PEOPLE]:
+    if names and settings.username != names[ClientKind.PEOPLE]:
         raise Denied(
             f"zookeeper.username: {settings.username or 'nobody'} may not change the rights of {paths.ROOT}; only"
-            f" {names[Kind.PEOPLE]}, the user of people (zookeeper.users), may"
+            f" {names[ClientKind.PEOPLE]}, the user of people (zookeeper.users), may"
         )
 
 
@@ -124,7 +124,7 @@ def clock(settings: ZooKeeperSettings) -> str:
     return paths.CLOCK
 
 
-def refuse_another_kind(settings: ZooKeeperSettings, kind: Kind) -> None:
+def refuse_another_kind(settings: ZooKeeperSettings, kind: ClientKind) -> None:
     """Raises Invalid where users are configured and a daemon of this kind would come as another."""
     names = settings.names()
     if names and kind not in names:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from nodepool_ocb.errors import Unknown
+from nodepool_ocb.errors import OutcomeUnknown
 from nodepool_ocb.model.records import Append
 from nodepool_ocb.store.client import outcome
 from nodepool_ocb.store.client.frames import Znode, ZnodeStat
@@ -20,7 +20,7 @@ Stats: TypeAlias = list[ZnodeStat | None]
 AT_ONCE: Final = 100  # children that are read, newest first, before the next are
 
 
-class Doubt(Unknown):
+class Doubt(OutcomeUnknown):
     """The answer to ``sending`` was lost; ``Session.resolve`` settles it."""
 
     def __init__(self, message: str, sending: Sending) -> None:

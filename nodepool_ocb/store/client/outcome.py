@@ -17,7 +17,7 @@ A znode that exists since before the sending (its czxid says so) proves that the
 A znode that was made since the sending proves nothing else: another may have deleted ours and made it anew.
 
 The entry of a journal has a name that the writer does not know. Its reader looks through all entries since the sending
-(``Appended``). Every other case is Unknown.
+(``Appended``). Every other case is OutcomeUnknown.
 """
 
 from __future__ import annotations

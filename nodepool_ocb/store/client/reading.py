@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 
-from nodepool_ocb.errors import Denied, OcbError, Stale, Unavailable, Unknown
+from nodepool_ocb.errors import Denied, OcbError, OutcomeUnknown, Stale, Unavailable
 from nodepool_ocb.store.client import diagnosis, frames, transaction
 from nodepool_ocb.store.client.answers import Answer, NotSent
 from nodepool_ocb.store.client.frames import Znode
@@ -133,7 +133,7 @@ class Reading:
             return Denied(f"ZooKeeper at {hosts} refuses us ({diagnosis.WRONG_USER})")
         if isinstance(error, TimeoutError | kazoo_errors.ConnectionLoss | kazoo_errors.SessionExpiredError):
             about = f" while {path} was written; read before writing" if path else ""
-            return (Unknown if path else Unavailable)(f"the connection to ZooKeeper at {hosts} broke{about}")
+            return (OutcomeUnknown if path else Unavailable)(f"the connection to ZooKeeper at {hosts} broke{about}")
         return transaction.failure(getattr(error, "code", 0), path or hosts, right)
 
     @property

@@ -23,7 +23,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from nodepool_ocb.errors import Denied, Invalid, OcbError, Unavailable, Unknown
+from nodepool_ocb.errors import Denied, Invalid, OcbError, OutcomeUnknown, Unavailable
 from nodepool_ocb.model.records import Change, Create, Json, Record
 from nodepool_ocb.store.client import access, clock, doubts, frames, heart, outcome, transaction
 from nodepool_ocb.store.client.answers import Answer, Completion
@@ -215,7 +215,7 @@ class Session(Reading):
         """Write all of ``changes`` or nothing; gives the stat after each (None for Check and Delete).
 
         Raises Stale, with the path, if a znode has another version, is gone or exists. Raises Invalid, before sending,
-        if the changes are too large. Raises Denied. Raises Unavailable if nothing was written; Unknown if the answer
+        if the changes are too large. Raises Denied. Raises Unavailable if nothing was written; OutcomeUnknown if the answer
         was lost and reading could not settle it.
         """
         if not changes:
@@ -252,7 +252,7 @@ class Session(Reading):
         """Settle a transaction with a lost answer: wait for a connection, sync, read, compare.
 
         Gives the stats if it was applied. Raises Stale if another writer was first. Raises Unavailable if it never
-        arrived: nothing was written, and it may be tried again. Raises Unknown if no connection comes in time, or if
+        arrived: nothing was written, and it may be tried again. Raises OutcomeUnknown if no connection comes in time, or if
         the znodes prove nothing.
         """
         sending = doubt.sending
@@ -260,7 +260,7 @@ class Session(Reading):
         looked = self._looked(lambda: doubts.look(self, sending))
         if looked is None:
             self.unresolved += 1
-            raise Unknown(f"no connection came back to see whether {path} was written; read it first")
+            raise OutcomeUnknown(f"no connection came back to see whether {path} was written; read it first")
         finding, stats = looked
         if finding.verdict is Verdict.APPLIED:
             return stats
@@ -270,7 +270,7 @@ class Session(Reading):
             raise Unavailable(f"the connection broke before {path} was written; try again")
         if outcome.provable(sending.changes):
             self.unresolved += 1
-        raise Unknown(f"{path} may have been written before others wrote it; read it first")
+        raise OutcomeUnknown(f"{path} may have been written before others wrote it; read it first")
 
     def _looked(self, look: Callable[[], T]) -> T | None:
         """The result of a look with the next connection that lasts; None where none comes in time."""
@@ -312,7 +312,7 @@ class Session(Reading):
         """Create ``prefix`` with ten digits behind it, a number that this parent never gave before; gives the path.
 
         Raises Stale if the parent is absent, Invalid if the data are too large, Denied, and Unavailable if nothing was
-        written. Raises Unknown if the answer was lost and no znode there has our record. Then such a znode may exist;
+        written. Raises OutcomeUnknown if the answer was lost and no znode there has our record. Then such a znode may exist;
         its data, or its prefix, show that it is ours.
         """
         made = Create(prefix, data)
@@ -323,7 +323,7 @@ class Session(Reading):
         if isinstance(value, frames.Reply):
             return frames.unpack_path(value).removeprefix(self._client.chroot)
         error = self._translated(value, prefix, "create")
-        if not isinstance(error, Unknown):
+        if not isinstance(error, OutcomeUnknown):
             raise error
         self.ambiguous += 1
         path = self._looked(lambda: doubts.numbered(self, prefix, wrote, before)) if outcome.signed(made) else None
@@ -338,7 +338,7 @@ class Session(Reading):
             self._clock.heed_stats(result, sent)
             return transaction.refusal(changes, result) if isinstance(result, frames.Refused) else result
         error = self._translated(value, changes[0].path)
-        if not isinstance(error, Unknown):
+        if not isinstance(error, OutcomeUnknown):
             return error
         self.ambiguous += 1
         return Doubt(str(error), sending)

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from nodepool_ocb.errors import NotFound, Stale, Unknown
+from nodepool_ocb.errors import NotFound, OutcomeUnknown, Stale
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Pointer, Set, Structure
 from nodepool_ocb.store.client import codec
@@ -105,7 +105,7 @@ def forget(session: Session, path: str, identity: str) -> None:
     kept = set(begun[1 - KEPT :])
     for name in older:
         if name not in kept:
-            with contextlib.suppress(Stale, Unknown):
+            with contextlib.suppress(Stale, OutcomeUnknown):
                 remove(session, f"{path}/{name}")
 
 

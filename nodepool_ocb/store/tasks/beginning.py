@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import deployments
-from nodepool_ocb.errors import Conflict, NotFound, OcbError, Stale, Unknown
+from nodepool_ocb.errors import Conflict, NotFound, OcbError, OutcomeUnknown, Stale
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import (
     Change,
@@ -112,7 +112,10 @@ def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> 
                 reserved = Set(paths.task_runs(deployment), replace(known, preparing=identity), version)
                 session.commit([committed, reserved])  # the deployment is not being deleted
                 return identity, lock, version + 1
-        except (Stale, Unknown) as refused:  # another took it, or may have: an empty znode does not name its owner
+        except (
+            Stale,
+            OutcomeUnknown,
+        ) as refused:  # another took it, or may have: an empty znode does not name its owner
             if lock is not None and isinstance(refused, Stale):
                 _forgo(session, locks, lock, paths.task_run(deployment, identity))
             if attempt + 1 == ATTEMPTS:
@@ -124,7 +127,7 @@ def _reserve(session: Session, locks: Locks, deployment: str, me: LockOwner) -> 
 def _forgo(session: Session, locks: Locks, lock: Lock, path: str) -> None:
     """Another was faster: the id that was taken here is free again, so that the numbers of runs have no gaps."""
     locks.release(lock)
-    with contextlib.suppress(Stale, Unknown):  # an empty run may stay, which is forgotten later
+    with contextlib.suppress(Stale, OutcomeUnknown):  # an empty run may stay, which is forgotten later
         pointers.remove(session, path)
 
 

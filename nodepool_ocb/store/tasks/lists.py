@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale, Unknown
+from nodepool_ocb.errors import Conflict, Invalid, NotFound, OutcomeUnknown, Stale
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.ranges import is_name
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Json, Set
@@ -287,7 +287,7 @@ def _forget(session: Session, owner: Owner, newest: str) -> None:
 
 
 def _remove(session: Session, folder: str) -> None:
-    with contextlib.suppress(Stale, Unknown):  # another removes it, too, or may have
+    with contextlib.suppress(Stale, OutcomeUnknown):  # another removes it, too, or may have
         for deletions in limits.parts(limits.singly(subtree.removal(session, folder))):
             session.commit(deletions)
 

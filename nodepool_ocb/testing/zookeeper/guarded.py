@@ -13,7 +13,7 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from nodepool_ocb.config import TlsSettings, UserSettings, ZooKeeperSettings
-from nodepool_ocb.model.rights import Kind
+from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.server import Server
 
@@ -44,7 +44,7 @@ class Guarded:
         for name, content in certificates().items():
             (self.folder / name).write_bytes(content)
             (self.folder / name).chmod(0o600 if name.endswith((".key", ".pem")) else 0o644)
-        names = dict.fromkeys((SUPERUSER, *(getattr(USERS, kind) for kind in Kind), *users))
+        names = dict.fromkeys((SUPERUSER, *(getattr(USERS, kind) for kind in ClientKind), *users))
         known = "".join(f' user_{user}="{password(user)}"' for user in names)
         ours = f"Server {{\n  org.apache.zookeeper.server.auth.DigestLoginModule required{known};\n}};\n"
         (self.folder / "jaas.conf").write_text(jaas or ours)
@@ -63,7 +63,7 @@ class Guarded:
             hosts=hosts, tls=tls, username=user, password=password(user), session_timeout_seconds=30.0
         )
 
-    def settings_of(self, kind: Kind, chroot: str = "") -> ZooKeeperSettings:
+    def settings_of(self, kind: ClientKind, chroot: str = "") -> ZooKeeperSettings:
         """For a session of that kind's user, where each kind has one."""
         return replace(self.settings(getattr(USERS, kind), chroot), users=USERS)
 

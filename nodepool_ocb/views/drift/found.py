@@ -9,7 +9,7 @@ from typing import Final
 
 from nodepool_ocb.engine import drift
 from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.model.drift import UNCHECKED, Checked, Drift
+from nodepool_ocb.model.drift import UNCHECKED, CheckResult, Drift
 from nodepool_ocb.model.records import Run, State
 from nodepool_ocb.views.view import View
 
@@ -60,10 +60,10 @@ def row(vertex: Vertex, run: Run | None) -> DriftRow:
 def of_run(vertex: Vertex, name: str, run: Run) -> DriftRow:
     """The same from the record of a check's run alone, for a noderole that ran again since."""
     found = Drift(run.outcome) if run.outcome in set(Drift) else Drift.UNKNOWN
-    return _row(vertex, Checked(drift=found, at=run.ended, run=name, epoch=run.epoch), run)
+    return _row(vertex, CheckResult(drift=found, at=run.ended, run=name, epoch=run.epoch), run)
 
 
-def _row(vertex: Vertex, checked: Checked | None, run: Run | None) -> DriftRow:
+def _row(vertex: Vertex, checked: CheckResult | None, run: Run | None) -> DriftRow:
     output = (run.tail or run.reason) if run is not None else None
     unmended = checked is not None and checked.unmended
     lines = f"{UNMENDED}\n{output or ''}" if unmended else output

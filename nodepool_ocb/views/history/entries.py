@@ -8,7 +8,7 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.model.journal import Difference, Effect, Entry
+from nodepool_ocb.model.journal import Effect, Entry, FieldChange
 from nodepool_ocb.views.history import differences
 from nodepool_ocb.views.history.differences import OF_ATTRIBUTES, FieldRow
 from nodepool_ocb.views.view import View
@@ -109,7 +109,7 @@ def _concealed(effect: Effect, secret: Callable[[str], bool]) -> Effect:
         return effect
     rows = (FieldRow(field=each.field, old=each.old, new=each.new) for each in effect.fields)
     hidden = (differences.concealed(each) if secret(each.field) else each for each in rows)
-    return replace(effect, fields=tuple(Difference(field=each.field, old=each.old, new=each.new) for each in hidden))
+    return replace(effect, fields=tuple(FieldChange(field=each.field, old=each.old, new=each.new) for each in hidden))
 
 
 def _beside(subject: str, beside: Collection[str]) -> bool:

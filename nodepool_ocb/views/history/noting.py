@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.model.journal import Difference, Effect, Entry
+from nodepool_ocb.model.journal import Effect, Entry, FieldChange
 from nodepool_ocb.model.limits import ENTRY_BYTES
 from nodepool_ocb.model.records import Change, Create, NodeRole
 from nodepool_ocb.views.changes import ChangeRow
@@ -51,7 +51,7 @@ def _of_run(data: object) -> bool:
 
 
 def _effect(row: ChangeRow) -> Effect:
-    fields = tuple(Difference(field=each.field, old=each.old, new=each.new) for each in row.fields or ())
+    fields = tuple(FieldChange(field=each.field, old=each.old, new=each.new) for each in row.fields or ())
     return Effect(change=row.change, kind=row.kind, name=_cut(row.name), state=row.state, fields=fields)
 
 

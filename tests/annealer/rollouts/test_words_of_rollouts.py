@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.errors import OcbError, Unknown
+from nodepool_ocb.errors import OcbError, OutcomeUnknown
 from nodepool_ocb.rollout.records import Decision, NodeState, Progress, RolloutState
 from nodepool_ocb.store.client.doubts import Doubt
 from nodepool_ocb.store.client.outcome import Sending
@@ -84,5 +84,5 @@ def test_an_answer_that_nobody_can_look_for_says_what_was_lost() -> None:
     changes: Any = ["a change"]
     writing.send(changes, heard.append, "a claim")
     (error,) = heard
-    assert isinstance(error, Unknown)
+    assert isinstance(error, OutcomeUnknown)
     assert str(error) == "the answer was lost; this host has no thread to read what was written"

@@ -13,7 +13,7 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.jigs import Detached, Failed, Order, Outcome, Succeeded
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.drift import Checking, Drift
+from nodepool_ocb.model.drift import Drift, PendingCheck
 from nodepool_ocb.model.records import Change, Node, NodeRole, Role, Set, State
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -157,7 +157,7 @@ def test_a_check_calls_no_hook_and_waits_for_no_code_of_any(fleet: Fleet) -> Non
         vertex = world.vertex(noderole)
         assert vertex is not None
         asked = NodeRole(
-            state=State.ACTIVE, since=1.0, deployment=vertex.record.deployment, refresh=True, check=Checking()
+            state=State.ACTIVE, since=1.0, deployment=vertex.record.deployment, refresh=True, check=PendingCheck()
         )
         return [Set(paths.noderole(vertex.role, vertex.node.name), asked, vertex.version)]
 

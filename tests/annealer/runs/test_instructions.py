@@ -17,7 +17,7 @@ from nodepool_ocb.errors import OcbError, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Failed, Party, Succeeded, Unknown, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.aliveness import Suspicion
-from nodepool_ocb.model.drift import Checking
+from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import Daemon, Node, Role, State
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer import claims
@@ -398,11 +398,11 @@ def test_a_session_that_is_over_ends_all_without_a_write(caplog: pytest.LogCaptu
         (("destructive",), None, None, True),
         ((), "started", None, True),
         ((), "done", None, False),
-        (("destructive",), "started", Checking(), False),
+        (("destructive",), "started", PendingCheck(), False),
     ],
 )
 def test_a_run_is_destructive_by_its_role_or_its_record_and_a_check_never(
-    flags: tuple[str, ...], once: str | None, check: Checking | None, destructive: bool
+    flags: tuple[str, ...], once: str | None, check: PendingCheck | None, destructive: bool
 ) -> None:
     made = world()
     vertex = put(made, "a@n", State.TODO)

@@ -16,7 +16,7 @@ from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable
 from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.drift import Checking
+from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import State
 from nodepool_ocb.secrecy.errors import Sealed
 from nodepool_ocb.secrecy.opening import Secrets
@@ -259,7 +259,7 @@ def test_a_run_that_cannot_be_prepared_was_not_begun(
 def test_a_secret_that_cannot_be_opened_puts_the_run_off_and_fails_a_check_that_nobody_can_do(
     monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
-    for check in (None, Checking()):
+    for check in (None, PendingCheck()):
         bench = Bench(OwnJig(Failed("x")), monkeypatch, **({"check": check, "refresh": True} if check else {}))
 
         def fails(*_: object, own: bool = own) -> None:
@@ -284,7 +284,7 @@ def test_a_file_that_was_refused_is_noted_with_its_setting(monkeypatch: pytest.M
 
 
 def test_a_jig_that_cannot_check_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(OwnJig(Succeeded({})), monkeypatch, check=Checking(), refresh=True)
+    bench = Bench(OwnJig(Succeeded({})), monkeypatch, check=PendingCheck(), refresh=True)
     found = answered(bench.run())
     assert (found.event, found.outcome, found.ordered) == (RunEvent.ENDED, Failed("jig noop cannot check"), False)
     bench.jig.checks = True  # type: ignore[misc]

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool_ocb.model.journal import Difference, Effect, Entry
+from nodepool_ocb.model.journal import Effect, Entry, FieldChange
 from nodepool_ocb_annealer.webhook import batches
 from nodepool_ocb_annealer.webhook.batches import Batch, batch, body, wait_seconds
 from tests.annealer.webhook.posters import entry
@@ -71,7 +71,7 @@ def test_whatever_becomes_of_entries_each_is_sent_once_or_missed(delivered: int,
 
 
 def test_an_entry_stands_as_history_prints_it_with_no_secret_in_it() -> None:
-    effect = Effect(change="change", kind="node", name="n1", fields=(Difference(field="a", new={"$secret": "enc:x"}),))
+    effect = Effect(change="change", kind="node", name="n1", fields=(FieldChange(field="a", new={"$secret": "enc:x"}),))
     text = body("c", batch(0, [1], [(1, entry("n1", changes=(effect,)), "")])).decode()
     shown = json.loads(text)["entries"][0]
     assert list(shown)[:5] == ["number", "at", "login", "host", "verb"]

@@ -15,7 +15,7 @@ from nodepool_ocb.engine.selection import SelectionFacts
 from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.aside import Aside
-from nodepool_ocb.model.drift import Checked, Drift
+from nodepool_ocb.model.drift import CheckResult, Drift
 from nodepool_ocb.model.records import Deployment, Node, NodeRole, Role, State
 
 NOW = 1000.0
@@ -298,7 +298,7 @@ BOUND = st.dictionaries(
         generation=st.integers(1, 3),
         checked=st.one_of(
             st.none(),
-            st.builds(Checked, drift=st.sampled_from(Drift), at=st.just(1.0), run=st.just("r"), epoch=st.just(1)),
+            st.builds(CheckResult, drift=st.sampled_from(Drift), at=st.just(1.0), run=st.just("r"), epoch=st.just(1)),
         ),
     ),
 )

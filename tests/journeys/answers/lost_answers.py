@@ -2,7 +2,7 @@
 
 ``Ledger.watch`` takes the place of ``Session.commit``, ``commit_soon`` and ``create_next``. ZooKeeper's answer to each
 transaction is kept as the truth. The session gets no answer: ``Session.resolve`` finds the outcome, and the caller gets that.
-Of a site that got Unknown once the answer arrives: a transaction without a signature would be Unknown each time.
+Of a site that got OutcomeUnknown once the answer arrives: a transaction without a signature would be OutcomeUnknown each time.
 
 Each transaction is put through these moments:
 
@@ -32,7 +32,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable, Unknown
+from nodepool_ocb.errors import Invalid, OcbError, OutcomeUnknown, Stale, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Json, Record, Set
 from nodepool_ocb.store.client import codec, frames, outcome
@@ -187,7 +187,7 @@ class Ledger:
             return answer if self._known(verdict, site) else doubt
 
     def _known(self, verdict: str, site: str) -> bool:
-        """Whether the answer arrives: it would be Unknown, as it was before at this site."""
+        """Whether the answer arrives: it would be OutcomeUnknown, as it was before at this site."""
         if verdict != "unknown":
             return False
         known = ("unknown", site) in self._met
@@ -377,7 +377,7 @@ def _verdict(session: Session, doubt: Doubt) -> str:
 def _verdict_of(result: object) -> str:
     if isinstance(result, Stale):
         return "refused"
-    if isinstance(result, Unknown):
+    if isinstance(result, OutcomeUnknown):
         return "unknown"
     return "not written" if isinstance(result, OcbError) else "done"
 

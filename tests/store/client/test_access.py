@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import Denied, Invalid, Unavailable, Unknown
+from nodepool_ocb.errors import Denied, Invalid, OutcomeUnknown, Unavailable
 from nodepool_ocb.model.records import Check, Create, Delete, Set
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.outcome import Sending
@@ -147,6 +147,6 @@ def test_a_restarted_server_lets_us_in_again(world: Guarded, ours: ZooKeeperSett
         session.ensure("/ocb")
         first = session.id
         world.server.restart()
-        with pytest.raises(Unknown, match="before others"):  # it waits for the connection, and reads
+        with pytest.raises(OutcomeUnknown, match="before others"):  # it waits for the connection, and reads
             session.resolve(Doubt("", Sending([Create("/ocb/none")], [b""], session.last_zxid)))
         assert session.id == first

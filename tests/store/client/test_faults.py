@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from nodepool_ocb.errors import OcbError, Stale, Unavailable, Unknown
+from nodepool_ocb.errors import OcbError, OutcomeUnknown, Stale, Unavailable
 from nodepool_ocb.model.records import Append, Create, Delete, Deployment, Set
 from nodepool_ocb.store.client.session import Doubt, Session
 from nodepool_ocb.testing.proxy import Proxy
@@ -97,7 +97,7 @@ def test_without_a_connection_requests_are_refused_at_once(proxy: Proxy, connect
         session.get("/ocb")
     with pytest.raises(Unavailable) as refused:
         session.commit([Create("/ocb/a")])
-    assert not isinstance(refused.value, Unknown)
+    assert not isinstance(refused.value, OutcomeUnknown)
     assert time.monotonic() - began < 0.5
     proxy.heal()
     until(lambda: session.connected)
@@ -203,7 +203,7 @@ def test_a_commit_over_which_others_wrote_stays_unknown(breakable: Server, proxy
     other.commit([Set("/ocb/a", {"other": True}, 1)])
     proxy.heal()
     thread.join(15)
-    assert type(result[0]) is Unknown
+    assert type(result[0]) is OutcomeUnknown
     assert session.unresolved == 1
 
 
@@ -232,7 +232,7 @@ def test_a_deletion_alone_stays_unknown(breakable: Server, proxy: Proxy, connect
     assert swallowed.wait(5)
     proxy.heal()
     thread.join(15)
-    assert type(result[0]) is Unknown
+    assert type(result[0]) is OutcomeUnknown
 
 
 @pytest.mark.parametrize("loss", ["answer", "request"])
@@ -243,7 +243,7 @@ def test_a_number_whose_answer_was_lost_is_found_by_its_record(proxy: Proxy, con
     if loss == "answer":
         assert session.create_next("/ocb/", Deployment(by="me")) == "/ocb/0000000000"
     else:
-        with pytest.raises(Unknown):
+        with pytest.raises(OutcomeUnknown):
             session.create_next("/ocb/", Deployment(by="me"))
 
 

@@ -12,7 +12,7 @@ from nodepool_ocb.config import UserSettings, ZooKeeperSettings
 from nodepool_ocb.errors import Denied, Invalid, Stale
 from nodepool_ocb.model import paths, rights
 from nodepool_ocb.model.records import Create, Delete, Gate, Raise
-from nodepool_ocb.model.rights import TABLE, Kind, Row
+from nodepool_ocb.model.rights import TABLE, ClientKind, PathRights
 from nodepool_ocb.store import acls, clusters
 from nodepool_ocb.store.client import access, frames
 from nodepool_ocb.store.client.access import Acls
@@ -34,15 +34,15 @@ BELOW = {
 @pytest.fixture(scope="module")
 def world() -> Iterator[Guarded]:
     with Guarded() as made:
-        with Session(made.settings_of(Kind.PEOPLE, "/c")) as people:
+        with Session(made.settings_of(ClientKind.PEOPLE, "/c")) as people:
             clusters.bootstrap(people)
             for row in TABLE:
                 place = _place(row)
-                people.ensure(place, *(f"{place}/of-{kind}" for kind in Kind))
+                people.ensure(place, *(f"{place}/of-{kind}" for kind in ClientKind))
         yield made
 
 
-def _place(row: Row) -> str:
+def _place(row: PathRights) -> str:
     """A znode of the row's place."""
     return "" if row.path == "/" else row.path.replace("*", "any")
 
@@ -70,7 +70,7 @@ def _reply(found: frames.Reply | Exception) -> frames.Reply:
     return found
 
 
-DOES: dict[str, Callable[[Session, str, Kind], object]] = {
+DOES: dict[str, Callable[[Session, str, ClientKind], object]] = {
     "c": lambda session, path, kind: session.commit([Create(f"{path}/by-{kind}")]),
     "d": lambda session, path, kind: session.commit([Delete(f"{path}/of-{kind}", 0)]),
     "r": lambda session, path, _: session.get(path),
@@ -79,8 +79,8 @@ DOES: dict[str, Callable[[Session, str, Kind], object]] = {
 }
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_kind_may_do_what_the_table_says_and_no_more(world: Guarded, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", ClientKind)
+def test_a_kind_may_do_what_the_table_says_and_no_more(world: Guarded, kind: ClientKind) -> None:
     may: dict[str, str] = {}
     with Session(world.settings_of(kind, "/c")) as session:
         for row in TABLE:
@@ -94,13 +94,13 @@ def test_a_kind_may_do_what_the_table_says_and_no_more(world: Guarded, kind: Kin
     assert may == {row.path: row.of(kind) for row in TABLE}
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", ClientKind)
 def test_a_kind_replaces_a_znode_where_the_rights_of_its_parent_let_it_and_nowhere_else(
-    world: Guarded, kind: Kind
+    world: Guarded, kind: ClientKind
 ) -> None:
     may = {}
     places = [f"{_place(row)}/leaf-of-{kind}" for row in TABLE] + [paths.user(f"user-of-{kind}", "any")]
-    with Session(world.settings_of(Kind.PEOPLE, "/c")) as people:
+    with Session(world.settings_of(ClientKind.PEOPLE, "/c")) as people:
         people.ensure(*places)
     with Session(world.settings_of(kind, "/c")) as session:
         for place in places:
@@ -129,7 +129,7 @@ def test_whoever_writes_below_ocb_is_no_builder() -> None:
 
 
 def test_only_people_change_rights() -> None:
-    assert {kind for row in TABLE for kind in Kind if "a" in row.of(kind)} == {Kind.PEOPLE}
+    assert {kind for row in TABLE for kind in ClientKind if "a" in row.of(kind)} == {ClientKind.PEOPLE}
 
 
 def test_kinds_that_are_one_user_have_the_rights_of_all() -> None:
@@ -141,7 +141,7 @@ def test_kinds_that_are_one_user_have_the_rights_of_all() -> None:
 
 def test_who_has_no_right_in_a_place_is_not_in_its_acl() -> None:
     found = Acls(ZooKeeperSettings(users=USERS)).of("/ocb/roles/ntp")
-    assert {grant.identity for grant in found} == {getattr(USERS, kind) for kind in Kind} - {USERS.builder}
+    assert {grant.identity for grant in found} == {getattr(USERS, kind) for kind in ClientKind} - {USERS.builder}
 
 
 def test_without_users_every_znode_has_the_same_rights() -> None:
@@ -152,8 +152,8 @@ def test_without_users_every_znode_has_the_same_rights() -> None:
 
 
 def test_a_builder_asks_the_time_below_nodepool_and_the_others_below_ocb(world: Guarded) -> None:
-    with Session(world.settings_of(Kind.PEOPLE, "/c")) as people:
-        for kind, written in ((Kind.BUILDER, paths.POOL_CLOCK), (Kind.ANNEALER, paths.CLOCK)):
+    with Session(world.settings_of(ClientKind.PEOPLE, "/c")) as people:
+        for kind, written in ((ClientKind.BUILDER, paths.POOL_CLOCK), (ClientKind.ANNEALER, paths.CLOCK)):
             before = {path: people.get(path) for path in (paths.CLOCK, paths.POOL_CLOCK)}
             with Session(world.settings_of(kind, "/c")) as session:
                 now = session.now()
@@ -165,7 +165,7 @@ def test_a_builder_asks_the_time_below_nodepool_and_the_others_below_ocb(world: 
 
 
 def test_whoever_makes_the_clock_gives_it_the_rights_of_its_place(world: Guarded) -> None:
-    settings = world.settings_of(Kind.PEOPLE, "/new")
+    settings = world.settings_of(ClientKind.PEOPLE, "/new")
     with Session(settings) as people:
         people.ensure(paths.ROOT)
         people.now()
@@ -173,8 +173,8 @@ def test_whoever_makes_the_clock_gives_it_the_rights_of_its_place(world: Guarded
     assert sorted(frames.unpack_acl(_reply(found))[0]) == sorted(Acls(settings).of(paths.CLOCK))
 
 
-@pytest.mark.parametrize("kind", [Kind.ANNEALER, Kind.BUILDER])
-def test_a_daemon_that_would_come_as_another_kind_is_refused(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [ClientKind.ANNEALER, ClientKind.BUILDER])
+def test_a_daemon_that_would_come_as_another_kind_is_refused(kind: ClientKind) -> None:
     settings = ZooKeeperSettings(users=USERS, username=getattr(USERS, kind))
     access.refuse_another_kind(settings, kind)
     access.refuse_another_kind(ZooKeeperSettings(username="anybody"), kind)
@@ -200,7 +200,7 @@ class Overtaken(Session):
 
 
 def test_of_two_who_set_rights_at_once_one_looks_again_and_says_nothing_of_what_the_other_did(world: Guarded) -> None:
-    settings = world.settings_of(Kind.PEOPLE, "/twice")
+    settings = world.settings_of(ClientKind.PEOPLE, "/twice")
     with Session(world.settings("ocb", "/twice")) as old:
         clusters.bootstrap(old)
     with Overtaken(settings) as people, Session(settings) as other:
@@ -223,7 +223,7 @@ def give(session: Session, path: str, *grants: Grant) -> None:
 @pytest.fixture
 def walked(world: Guarded) -> Iterator[tuple[Session, acls.Walk]]:
     """A session of people below a chroot of its own, where every ACL is as it should be, and a walk there."""
-    settings = world.settings_of(Kind.PEOPLE, f"/walked-{uuid4().hex}")
+    settings = world.settings_of(ClientKind.PEOPLE, f"/walked-{uuid4().hex}")
     with Session(settings) as people:
         clusters.bootstrap(people)
         people.ensure("/ocb/nodes/n1/noderoles", "/ocb/nodes/n2")
@@ -271,7 +271,7 @@ def test_wrong_rights_that_come_while_others_are_mended_are_mended_too(
     walked: tuple[Session, acls.Walk], world: Guarded
 ) -> None:
     people, walk = walked
-    settings = world.settings_of(Kind.PEOPLE, people.chroot)
+    settings = world.settings_of(ClientKind.PEOPLE, people.chroot)
     give(people, "/ocb/nodes/n1", Grant(31, "world", "anyone"))
     with Spoiled(settings) as session:
         assert [each.path for each in acls.Walk(session, Acls(settings)).mended()] == ["/ocb/nodes/n1"]
