@@ -10,7 +10,7 @@ from pathlib import Path
 from nodepool_ocb import config
 from nodepool_ocb.catalogue import code
 from nodepool_ocb.daemon import preflight
-from nodepool_ocb.daemon.command import Asked, program
+from nodepool_ocb.daemon.command import CommandOptions, program
 from nodepool_ocb.daemon.life import live
 from nodepool_ocb.daemon.registration import of_this_process
 from nodepool_ocb.extensions import titled
@@ -27,7 +27,7 @@ from nodepool_ocb_annealer.reloading import end_within_seconds, reloading
 log = logging.getLogger(__name__)
 
 
-def run(asked: Asked, settings: config.Settings) -> None:
+def run(asked: CommandOptions, settings: config.Settings) -> None:
     """Anneal until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
     for loose in (*config.loose_keys(settings.ssh), *preflight.webhook_faults(settings)):
         log.warning("%s", loose)

@@ -8,7 +8,7 @@ from typing import Final
 
 from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon import belonging, preflight
-from nodepool_ocb.daemon.command import Asked
+from nodepool_ocb.daemon.command import CommandOptions
 from nodepool_ocb.daemon.reloading import Reload, Reloading
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.extensions import in_a_line
@@ -24,7 +24,7 @@ END_SECONDS: Final = 10.0  # after draining; then the process ends by force
 FIXED: Final = ("zookeeper", "ssh.state_dir")
 
 
-def reloading(asked: Asked, settings: Settings, annealer: Annealer, prober: Prober) -> Reloading:
+def reloading(asked: CommandOptions, settings: Settings, annealer: Annealer, prober: Prober) -> Reloading:
     """Of an annealer that was started with these settings."""
 
     def prepare(fresh: Settings) -> Reload:

@@ -27,9 +27,9 @@ from nodepool_ocb.store.locks import Lock
 from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder import checksums, space
-from nodepool_ocb_builder.backends.backend import Task
+from nodepool_ocb_builder.backends.backend import BuildTask
 from nodepool_ocb_builder.checksums import Sums
-from nodepool_ocb_builder.context import Context, GivenUp
+from nodepool_ocb_builder.context import Context, DaemonStopped
 from nodepool_ocb_builder.image_directory import named
 from nodepool_ocb_builder.sandbox import isolation
 
@@ -98,7 +98,7 @@ class Building:
             log.warning("%s is given up: %s", self.name, why)
             self._clear()
             self._forget()
-        except GivenUp:
+        except DaemonStopped:
             log.warning("%s ends without ZooKeeper; it is tidied up at the next start", self.name)
         metrics.BUILDS.labels(outcome).inc()
         metrics.BUILD_SECONDS.observe(time.monotonic() - began)
@@ -197,7 +197,7 @@ class Building:
         work = directory.work(self.name)
         work.mkdir()
         outputs = {format: directory.unfinished(self.name, format) for format in image.formats}
-        task = Task(
+        task = BuildTask(
             image=image,
             build=str(self.id),
             work=work,
@@ -297,5 +297,5 @@ class Building:
             self.context.look(self.image.name, self._path)  # of our cluster: another may have a build of this name
             self.context.session.commit(removal(self.context.session, self._path))
 
-        with suppress(GivenUp):
+        with suppress(DaemonStopped):
             self.context.write_until_done(write)

@@ -17,7 +17,7 @@ import msgspec
 from nodepool_ocb import providers
 from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon.changed import ChangedFiles
-from nodepool_ocb.daemon.command import Asked
+from nodepool_ocb.daemon.command import CommandOptions
 from nodepool_ocb.daemon.reloading import Reload, Reloading
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import nodepool
@@ -37,7 +37,7 @@ FIXED_OF_NODEPOOL: Final = {"images_dir": "images-dir", "build_log_dir": "build-
 
 
 def reloading(
-    asked: Asked, settings: Settings, wants: Nodepool, builder: Builder, takes: Takes, changed: ChangedFiles
+    asked: CommandOptions, settings: Settings, wants: Nodepool, builder: Builder, takes: Takes, changed: ChangedFiles
 ) -> Reloading:
     """Of a builder that was started with these."""
 

@@ -13,7 +13,7 @@ from nodepool_ocb.config import BuilderSettings
 from nodepool_ocb.errors import NoCluster, Stale, Unavailable
 from nodepool_ocb.images.diskimages import Diskimage
 from nodepool_ocb.images.nodepool import Nodepool, Provider
-from nodepool_ocb.images.rules import Carrier, ImageView, Wanted
+from nodepool_ocb.images.rules import Carrier, ImagePolicy, ImageView
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.providers.provider import Uploader
 from nodepool_ocb.providers.stamp import Stamp
@@ -31,7 +31,7 @@ AGAIN_SECONDS: Final = 0.5  # between two attempts to write what is done, while 
 STALE_IN_A_ROW: Final = 5  # after which somebody is not only faster: such attempts wait as well
 
 
-class GivenUp(Exception):
+class DaemonStopped(Exception):
     """The daemon ends before ZooKeeper was there to be told."""
 
 
@@ -68,10 +68,10 @@ class Context:
     def builder_id(self) -> str:
         return self.directory.builder_id
 
-    def wanted(self, image: Diskimage) -> Wanted:
+    def wanted(self, image: Diskimage) -> ImagePolicy:
         """The inputs of the rules about an image."""
         keep = self.settings.keep if image.keep is None else image.keep
-        return Wanted(
+        return ImagePolicy(
             formats=image.formats,
             rebuild_age_seconds=image.rebuild_age_seconds,
             pause=image.pause,
@@ -121,7 +121,7 @@ class Context:
     def write_until_done(self, write: Callable[[], T]) -> T:
         """Repeat a function that reads and then writes until it succeeds: again after Stale, and when ZooKeeper is back.
 
-        Raises GivenUp when the daemon has to end first.
+        Raises DaemonStopped when the daemon has to end first.
         """
         stale, logged = 0, set[str]()
         while True:
@@ -137,4 +137,4 @@ class Context:
                     logged.add(str(gone))
                     log.warning("what is done cannot be written yet: %s", gone)
             if self.stopping.wait(AGAIN_SECONDS):
-                raise GivenUp
+                raise DaemonStopped

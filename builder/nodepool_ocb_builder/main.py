@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb import config, providers
 from nodepool_ocb.daemon.changed import ChangedFiles
-from nodepool_ocb.daemon.command import Asked, program
+from nodepool_ocb.daemon.command import CommandOptions, program
 from nodepool_ocb.daemon.life import live
 from nodepool_ocb.daemon.registration import of_this_process
 from nodepool_ocb.errors import Invalid
@@ -29,7 +29,7 @@ LOGS: Final = "builds"  # below images-dir, where build-log-dir does not say oth
 log = logging.getLogger(__name__)
 
 
-def run(asked: Asked, settings: config.Settings) -> None:
+def run(asked: CommandOptions, settings: config.Settings) -> None:
     """Build until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
     configured = settings
     tools, left_out = backends.installed()

@@ -25,7 +25,7 @@ from nodepool_ocb.providers.provider import Item, Refused, Sent, external_name, 
 from nodepool_ocb.providers.stamp import Stamp, stamp_of
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder import checksums, hook
-from nodepool_ocb_builder.context import Context, GivenUp
+from nodepool_ocb_builder.context import Context, DaemonStopped
 from nodepool_ocb_builder.image_directory import ImageDirectory, named
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Uploading:
         try:
             if due := self._due():
                 self._upload(due)
-        except GivenUp:
+        except DaemonStopped:
             log.warning("the upload of %s-%s to %s ends without ZooKeeper", self.image, self.build, self.provider)
         finally:
             context.locks.release(lock)

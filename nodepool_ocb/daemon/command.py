@@ -23,7 +23,7 @@ from nodepool_ocb.store.client import access
 from nodepool_ocb.telemetry.visible import visible
 
 
-class Asked(msgspec.Struct, frozen=True):
+class CommandOptions(msgspec.Struct, frozen=True):
     """The options with which a daemon was started: the command line has priority over the configuration."""
 
     file: Path | None  # of the configuration; None: where it is found
@@ -74,7 +74,7 @@ def _lacking(error: BaseException) -> str | None:
 def program(
     kind: ClientKind,
     about: str,
-    run: Callable[[Asked, config.Settings], None],
+    run: Callable[[CommandOptions, config.Settings], None],
     check: Callable[[config.Settings], object],
 ) -> click.Command:
     """The console script of a kind of daemon; ``run`` returns when it has ended, ``check`` raises the faults."""
@@ -108,7 +108,7 @@ def program(
     )
     @click.version_option(version("nodepool-ocb"))
     def command(file: Path | None, zookeeper: str | None, listen: str | None, only_check: bool) -> None:
-        asked = Asked(file, zookeeper, listen)
+        asked = CommandOptions(file, zookeeper, listen)
         try:
             settings = asked.read()
             if only_check and (problems := preflight.wrong(settings, kind)):

@@ -15,7 +15,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 
 
-class Daemon(Protocol):
+class DaemonParts(Protocol):
     """The parts of a daemon."""
 
     turns: Turns
@@ -33,7 +33,7 @@ class Daemon(Protocol):
 
 
 def live(
-    daemon: Daemon,
+    daemon: DaemonParts,
     session: Session,
     reload: Callable[[], Reload],
     *,

@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from nodepool_ocb.http import logs
-from nodepool_ocb.http.logs import Missing, Piece, Shorter, Unreached
+from nodepool_ocb.http.logs import LogPart, MissingLog, Shorter, Unreached
 
 WAIT_SECONDS: Final = 10.0  # that a daemon may wait with its answer until there is more
 PAUSE_SECONDS: Final = 0.5  # before a silent place, or an empty file, is asked again
@@ -24,10 +24,10 @@ PATIENCE_SECONDS: Final = 5.0  # with a daemon that does not answer, where nothi
 COMPARED_BYTES: Final = 1024
 SURE_BYTES: Final = 256  # of the bytes given out, to be found again in a recorded end
 
-Found: TypeAlias = Piece | Missing | Shorter | Unreached
+Found: TypeAlias = LogPart | MissingLog | Shorter | Unreached
 
 
-class Places(msgspec.Struct, frozen=True):
+class LogPlaces(msgspec.Struct, frozen=True):
     """The places that have a log now."""
 
     name: str
@@ -46,14 +46,14 @@ class Places(msgspec.Struct, frozen=True):
         return Path(self.file.partition(":")[2]) if self.file else None
 
 
-class Source(Protocol):
+class LogSource(Protocol):
     """The known facts about a log, as of the last look."""
 
     #: Whether another daemon, which takes over, begins the log anew, and has less of it for a while.
     regrows: bool
 
     @property
-    def places(self) -> Places: ...
+    def places(self) -> LogPlaces: ...
 
     @property
     def ended(self) -> bool:
@@ -63,7 +63,7 @@ class Source(Protocol):
         """Read the present facts; False, with the facts unchanged, if they cannot be read."""
 
 
-class Given(msgspec.Struct):
+class LogDelivery(msgspec.Struct):
     """The result: how far the log was given out, and whether that is the whole log."""
 
     offset: int = 0
@@ -78,14 +78,14 @@ class Follower:
     """Gives a log to ``out``; ``say`` gets sentences for the person that watches."""
 
     def __init__(
-        self, source: Source, out: Callable[[bytes], None], say: Callable[[str], None], offset: int = 0
+        self, source: LogSource, out: Callable[[bytes], None], say: Callable[[str], None], offset: int = 0
     ) -> None:
-        self.given = Given(offset=offset)
+        self.given = LogDelivery(offset=offset)
         self._source, self._out, self._say = source, out, say
         self._origin = ("", "")  # of the newest piece: the log's name, and the place
         self._silent_since: float | None = None
 
-    def give(self, follow: bool) -> Given:
+    def give(self, follow: bool) -> LogDelivery:
         """Give out the log as it is now, or with ``follow`` until nothing is added any more."""
         target: int | None = None  # without follow: the size at the first answer
         for piece in self._pieces(follow):
@@ -100,16 +100,16 @@ class Follower:
                 time.sleep(PAUSE_SECONDS)  # a daemon with many waiting clients answers without waiting
         return self.given
 
-    def _take(self, piece: Piece) -> None:
+    def _take(self, piece: LogPart) -> None:
         self._out(piece.data)
         self.given.offset = piece.reached
         self.given.end = (self.given.end + piece.data)[-COMPARED_BYTES:]
 
-    def _pieces(self, follow: bool) -> Iterator[Piece]:
+    def _pieces(self, follow: bool) -> Iterator[LogPart]:
         """The pieces from the byte that was reached on; ``given.reason`` has the reason why there are no more."""
         while True:
             found = self._ask(WAIT_SECONDS if follow else 0.0)
-            if isinstance(found, Piece):
+            if isinstance(found, LogPart):
                 self._silent_since = None
                 yield found
             elif isinstance(found, Shorter) and self._growing():
@@ -126,31 +126,31 @@ class Follower:
         """The next piece, of the first place that has the log; else the answer of the likeliest place."""
         offset, given, places = self.given.offset, self.given, self._source.places
         place, found = _first(self._source, offset, wait_seconds)
-        if isinstance(found, Piece) and given.end and (places.name, place) != self._origin:
+        if isinstance(found, LogPart) and given.end and (places.name, place) != self._origin:
             place, found = _first(self._source, offset - len(given.end), 0.0)
-            if isinstance(found, Piece):
+            if isinstance(found, LogPart):
                 found = self._continued(found, place)
-        if isinstance(found, Piece):
+        if isinstance(found, LogPart):
             self._origin = places.name, place
             given.place = place
             given.file = places.addresses.get(place.removeprefix("http://"), places.file or "")
         return found
 
-    def _continued(self, found: Piece, place: str) -> Found:
+    def _continued(self, found: LogPart, place: str) -> Found:
         """The bytes after the last ones that were given out, if the piece begins with those."""
         end, offset = self.given.end, self.given.offset
         if found.data.startswith(end):
-            return Piece(found.data[len(end) :], offset, found.size, found.ended)
+            return LogPart(found.data[len(end) :], offset, found.size, found.ended)
         if len(found.data) < len(end) and end.startswith(found.data):
             return Shorter(found.reached)
         self._say(f"what {place} has was begun anew; from its first byte on")
         self.given.offset, self.given.end = 0, b""
-        return Piece(b"", 0, found.size, False)
+        return LogPart(b"", 0, found.size, False)
 
     def _growing(self) -> bool:
         return self._source.regrows and not self._source.ended
 
-    def _patient(self, found: Missing | Unreached, follow: bool) -> bool:
+    def _patient(self, found: MissingLog | Unreached, follow: bool) -> bool:
         """Wait for a moment and look again; False where that is of no use any more."""
         given, source = self.given, self._source
         given.reason = found.reason if isinstance(found, Unreached) else f"{source.places.name} is not there"
@@ -160,7 +160,7 @@ class Follower:
                 self._say(f"{given.reason}; trying again, from byte {max(given.offset, 0)} on")
         if not (follow and not source.ended) and (
             not source.places.known
-            or isinstance(found, Missing)
+            or isinstance(found, MissingLog)
             or time.monotonic() >= self._silent_since + PATIENCE_SECONDS
         ):
             return False
@@ -178,13 +178,13 @@ class Follower:
         return self._source.ended and self._source.places.name == self._origin[0]
 
 
-def _first(source: Source, offset: int, wait_seconds: float) -> tuple[str, Found]:
+def _first(source: LogSource, offset: int, wait_seconds: float) -> tuple[str, Found]:
     """The answer of the first place that has the log, and that place; else of the likeliest."""
     places = source.places
     said: list[tuple[str, Found]] = []
     for address in places.addresses:
         answer = logs.ask(address, places.name, offset, wait_seconds)
-        if isinstance(answer, Piece | Shorter):
+        if isinstance(answer, LogPart | Shorter):
             return f"http://{address}", answer
         said.append((f"http://{address}", answer))
     if places.file and places.path:
@@ -192,11 +192,11 @@ def _first(source: Source, offset: int, wait_seconds: float) -> tuple[str, Found
     return said[0] if said else ("", Unreached(places.reason))
 
 
-def rest(given: Given, tail: str) -> bytes | None:
+def rest(given: LogDelivery, tail: str) -> bytes | None:
     """The bytes that a recorded end adds to the bytes given out; None if the two do not meet.
 
-    >>> rest(Given(offset=4, end=b"one\\n"), "two\\n")
-    >>> rest(Given(offset=300, end=b"x" * 299 + b"y"), "x" * 299 + "yz")
+    >>> rest(LogDelivery(offset=4, end=b"one\\n"), "two\\n")
+    >>> rest(LogDelivery(offset=300, end=b"x" * 299 + b"y"), "x" * 299 + "yz")
     b'z'
     """
     whole, known = tail.encode(), given.end[-SURE_BYTES:]

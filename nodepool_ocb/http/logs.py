@@ -27,7 +27,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from nodepool_ocb.http.connections import CONNECTIONS
-from nodepool_ocb.http.page import Answer
+from nodepool_ocb.http.page import PageResponse
 
 PIECE_BYTES: Final = 256 * 1024
 WAIT_SECONDS: Final = 20.0  # that an answer waits for more, at most
@@ -40,7 +40,7 @@ _NAME: Final = re.compile(f"({_WORD}/)?{_WORD}")
 _OFFSET: Final = re.compile(r"-?[0-9]{1,15}")
 
 
-class Piece(msgspec.Struct, frozen=True):
+class LogPart(msgspec.Struct, frozen=True):
     """A part of a log, from ``offset`` on; ``ended``: nothing will be added to the ``size`` that it has."""
 
     data: bytes
@@ -59,7 +59,7 @@ class Piece(msgspec.Struct, frozen=True):
         return self.ended and self.reached >= self.size
 
 
-class Missing(msgspec.Struct, frozen=True):
+class MissingLog(msgspec.Struct, frozen=True):
     """There is no such log there; ``ended``: nor will there be."""
 
     ended: bool
@@ -105,17 +105,17 @@ class LogPage:
         self._ended = ended
         self._waiting = threading.BoundedSemaphore(WAITING)
 
-    def __call__(self, rest: str, query: Mapping[str, str]) -> Answer:
+    def __call__(self, rest: str, query: Mapping[str, str]) -> PageResponse:
         name = unquote(rest)
         offset = query.get("offset", "0")
         wait = query.get("wait", "0")
         if not _NAME.fullmatch(name):
-            return Answer(404, b"no log has such a name\n")
+            return PageResponse(404, b"no log has such a name\n")
         if not (_OFFSET.fullmatch(offset) and re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", wait)):
-            return Answer(400, b"offset and wait are numbers\n")
+            return PageResponse(400, b"offset and wait are numbers\n")
         return _answer(self._awaited(name, int(offset), min(float(wait), WAIT_SECONDS)))
 
-    def _awaited(self, name: str, offset: int, seconds: float) -> Piece | Missing | Shorter:
+    def _awaited(self, name: str, offset: int, seconds: float) -> LogPart | MissingLog | Shorter:
         piece = self._piece(name, offset)
         if not _open(piece) or not seconds or not self._waiting.acquire(blocking=False):
             return piece
@@ -128,14 +128,14 @@ class LogPage:
             self._waiting.release()
         return piece
 
-    def _piece(self, name: str, offset: int) -> Piece | Missing | Shorter:
+    def _piece(self, name: str, offset: int) -> LogPart | MissingLog | Shorter:
         ended = self._ended(name)  # asked before the file is read: then the file is complete
         *above, last = name.split("/")
         try:
             with _entered(self._folder(), above) as folder:
                 return read(Path(f"{last}.log"), offset, ended, folder)
         except OSError:
-            return Missing(ended)
+            return MissingLog(ended)
 
 
 @contextlib.contextmanager
@@ -153,19 +153,19 @@ def _entered(folder: Path | None, below: Sequence[str]) -> Iterator[int]:
         yield entered
 
 
-def _open(piece: Piece | Missing | Shorter) -> bool:
+def _open(piece: LogPart | MissingLog | Shorter) -> bool:
     """Whether it pays to wait for more."""
     match piece:
-        case Piece(data=b"", ended=False) | Missing(ended=False):
+        case LogPart(data=b"", ended=False) | MissingLog(ended=False):
             return True
     return False
 
 
-def _answer(piece: Piece | Missing | Shorter) -> Answer:
-    if isinstance(piece, Missing):
-        return Answer(404, b"there is no such log\n", {"Log-Ended": _word(piece.ended)})
+def _answer(piece: LogPart | MissingLog | Shorter) -> PageResponse:
+    if isinstance(piece, MissingLog):
+        return PageResponse(404, b"there is no such log\n", {"Log-Ended": _word(piece.ended)})
     if isinstance(piece, Shorter):
-        return Answer(416, b"the log is shorter\n", {"Log-Size": str(piece.size)})
+        return PageResponse(416, b"the log is shorter\n", {"Log-Size": str(piece.size)})
     headers = {
         "Content-Type": "application/octet-stream",  # so that no browser takes the output of a build for a page
         "X-Content-Type-Options": "nosniff",
@@ -173,15 +173,15 @@ def _answer(piece: Piece | Missing | Shorter) -> Answer:
         "Log-Size": str(piece.size),
         "Log-Ended": _word(piece.ended),
     }
-    return Answer(200, piece.data, headers)
+    return PageResponse(200, piece.data, headers)
 
 
 def _word(ended: bool) -> str:
     return "yes" if ended else "no"
 
 
-def read(file: Path, offset: int, ended: bool, folder: int | None = None) -> Piece | Missing | Shorter:
-    """A part of a log on this host; Missing if it is no plain file or cannot be read.
+def read(file: Path, offset: int, ended: bool, folder: int | None = None) -> LogPart | MissingLog | Shorter:
+    """A part of a log on this host; MissingLog if it is no plain file or cannot be read.
 
     ``folder``: a descriptor of the folder of ``file``, if that is a name alone.
     """
@@ -189,23 +189,23 @@ def read(file: Path, offset: int, ended: bool, folder: int | None = None) -> Pie
     try:
         descriptor = os.open(file, flags, dir_fd=folder)
     except OSError:
-        return Missing(ended)
+        return MissingLog(ended)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            return Missing(ended)
+            return MissingLog(ended)
         start = max(0, status.st_size + offset) if offset < 0 else offset
         if start > status.st_size:
             return Shorter(status.st_size)
         data = os.pread(descriptor, min(PIECE_BYTES, status.st_size - start), start)
-        return Piece(data, start, status.st_size, ended)
+        return LogPart(data, start, status.st_size, ended)
     finally:
         os.close(descriptor)
 
 
 def readable(file: Path | str) -> bool:
     """Whether ``read`` would give something."""
-    return not isinstance(read(Path(file), -1, True), Missing)
+    return not isinstance(read(Path(file), -1, True), MissingLog)
 
 
 # -- reading --
@@ -213,7 +213,7 @@ def readable(file: Path | str) -> bool:
 
 def ask(
     address: str, name: str, offset: int = 0, wait_seconds: float = 0.0, patience_seconds: float = PATIENCE_SECONDS
-) -> Piece | Missing | Shorter | Unreached:
+) -> LogPart | MissingLog | Shorter | Unreached:
     """A part of a log that a daemon serves at HOST:PORT; each wait for bytes ends within the sum of the two times."""
     host, _, port = address.rpartition(":")
     path = f"/logs/{quote(name, safe='')}?offset={offset}&wait={wait_seconds:.1f}"
@@ -229,11 +229,11 @@ def ask(
         return Unreached(f"{address}: {error or type(error).__name__}")
 
 
-def _understood(answer: http.client.HTTPResponse, offset: int) -> Piece | Missing | Shorter:
+def _understood(answer: http.client.HTTPResponse, offset: int) -> LogPart | MissingLog | Shorter:
     """Raises ValueError if the answer was cut, is no such page, or is another part than the one from ``offset`` on."""
     ended = answer.getheader("Log-Ended", "") == "yes"
     if answer.status == 404:
-        return Missing(ended)
+        return MissingLog(ended)
     if answer.status == 416:
         return Shorter(int(answer.getheader("Log-Size", "")))
     if answer.status != 200:
@@ -241,7 +241,7 @@ def _understood(answer: http.client.HTTPResponse, offset: int) -> Piece | Missin
     data = answer.read(PIECE_BYTES + 1)
     if len(data) != int(answer.getheader("Content-Length", "")):
         raise ValueError("the answer was cut")
-    piece = Piece(data, int(answer.getheader("Log-Offset", "")), int(answer.getheader("Log-Size", "")), ended)
+    piece = LogPart(data, int(answer.getheader("Log-Offset", "")), int(answer.getheader("Log-Size", "")), ended)
     if 0 <= offset != piece.offset:
         raise ValueError(f"it gave what begins at byte {piece.offset}, and not at byte {offset}")
     return piece

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 
-class Answer(NamedTuple):
+class PageResponse(NamedTuple):
     """The answer of a page; ``body`` is held in memory, so a page bounds it."""
 
     status: int
@@ -17,4 +17,4 @@ class Answer(NamedTuple):
 
 #: Answers for everything below ``/NAME/``: it gets the rest of the path as it came, and the query. Called on a thread of
 #: its own for each request; an exception is logged, and the client gets 500.
-Page: TypeAlias = Callable[[str, Mapping[str, str]], Answer]
+Page: TypeAlias = Callable[[str, Mapping[str, str]], PageResponse]

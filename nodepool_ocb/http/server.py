@@ -24,7 +24,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.http.connections import Connections, Request
-from nodepool_ocb.http.page import Answer, Page
+from nodepool_ocb.http.page import Page, PageResponse
 from nodepool_ocb.model import ranges
 
 log = logging.getLogger(__name__)
@@ -201,28 +201,30 @@ class _Request(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         name, _, rest = path.removeprefix("/").partition("/")
         if path == "/metrics":
-            self._answer(Answer(200, generate_latest(), {"Content-Type": CONTENT_TYPE_LATEST}))
+            self._answer(PageResponse(200, generate_latest(), {"Content-Type": CONTENT_TYPE_LATEST}))
         elif name == "health" and (trouble := self._health.get(rest)):
             sentence = trouble()
-            self._answer(Answer(503, f"{sentence}\n".encode()) if sentence else Answer(200, WELL[rest].encode()))
+            self._answer(
+                PageResponse(503, f"{sentence}\n".encode()) if sentence else PageResponse(200, WELL[rest].encode())
+            )
         elif page := self._pages.get(name):
             self._answer(self._of(page, rest, query))
         else:
             known = ["/metrics", *(f"/health/{each}" for each in self._health), *(f"/{each}/" for each in self._pages)]
-            self._answer(Answer(404, "".join(f"{each}\n" for each in known).encode()))
+            self._answer(PageResponse(404, "".join(f"{each}\n" for each in known).encode()))
 
-    def _of(self, page: Page, rest: str, query: str) -> Answer:
+    def _of(self, page: Page, rest: str, query: str) -> PageResponse:
         try:
             asked = dict(parse_qsl(query, max_num_fields=16))
         except ValueError:
-            return Answer(400, b"what follows the ? is too long\n")
+            return PageResponse(400, b"what follows the ? is too long\n")
         try:
             return page(rest, asked)
         except Exception:
             log.exception("the page for %.200r failed", self.path)
-            return Answer(500, b"this page failed; the daemon's log says why\n")
+            return PageResponse(500, b"this page failed; the daemon's log says why\n")
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: PageResponse) -> None:
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)

@@ -21,7 +21,7 @@ KIND: Final = "backend"  # of extension
 GROUP: Final = "nodepool_ocb.backends"
 
 
-class Checked(Protocol):
+class OptionChecker(Protocol):
     """The part of a backend that a check needs."""
 
     @property
@@ -50,9 +50,9 @@ class Unusable:
         raise Invalid(self.reason)
 
 
-def checkers() -> tuple[Mapping[str, Checked], tuple[LeftOut, ...]]:
+def checkers() -> tuple[Mapping[str, OptionChecker], tuple[LeftOut, ...]]:
     """Every backend that is installed, by name, and those that are left out; ``Unusable`` stands in for these."""
-    found = extensions.load(KIND, GROUP, made, Checked)
+    found = extensions.load(KIND, GROUP, made, OptionChecker)
     return {**stand_ins(found.left_out), **found.usable}, found.left_out
 
 
@@ -66,7 +66,9 @@ def stand_ins(left_out: Iterable[LeftOut]) -> dict[str, Unusable]:
     return {each.name: Unusable(each) for each in left_out}
 
 
-def check(images: Iterable[Diskimage], backends: Mapping[str, Checked], file: str, line: Callable[[str], int]) -> None:
+def check(
+    images: Iterable[Diskimage], backends: Mapping[str, OptionChecker], file: str, line: Callable[[str], int]
+) -> None:
     """Raises Invalid with every fault that the backends find in the diskimages of a file.
 
     ``line`` says where in it a path such as ``diskimages[NAME].options`` is.
@@ -77,7 +79,7 @@ def check(images: Iterable[Diskimage], backends: Mapping[str, Checked], file: st
         raise Invalid(problems)
 
 
-def faults(image: Diskimage, backends: Mapping[str, Checked]) -> list[str]:
+def faults(image: Diskimage, backends: Mapping[str, OptionChecker]) -> list[str]:
     """The faults in an image's backend, options and formats, as ``key: sentence``. None if the backend's check raises."""
     backend = backends.get(image.backend)
     if backend is None:

@@ -19,7 +19,7 @@ Builders = Mapping[str, Daemon]  # those that are there now, by their ids
 STUB: Final = ImageSettings()  # an image that a builder only names, for others to make
 
 
-class Difference(msgspec.Struct, frozen=True):
+class ImageDisagreement(msgspec.Struct, frozen=True):
     """An image that builders see differently, and how each of them does."""
 
     image: str
@@ -47,11 +47,11 @@ class Bereft(msgspec.Struct, frozen=True):
     build: BuildView
 
 
-def differences(builders: Builders) -> list[Difference]:
+def differences(builders: Builders) -> list[ImageDisagreement]:
     """The images that builders are configured to make differently, or that only some of them have."""
     names = sorted({name for daemon in builders.values() for name in daemon.images})
     found = [(name, _sides(name, builders)) for name in names]
-    return [Difference(name, "; ".join(_sentences(sides))) for name, sides in found if len(sides) > 1]
+    return [ImageDisagreement(name, "; ".join(_sentences(sides))) for name, sides in found if len(sides) > 1]
 
 
 def _sides(name: str, builders: Builders) -> dict[ImageSettings | None, list[str]]:

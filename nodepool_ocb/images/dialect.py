@@ -36,7 +36,7 @@ _SHOWN = re.compile(r', and is (text( ".*")?|a number|[-+.0-9e]+|true or false|t
 _MARKED = re.compile("\ue000(NODEPOOL_\\w+)\ue001")  # YAML takes these letters anywhere; % may begin no value
 
 
-class Source(msgspec.Struct, frozen=True):
+class NodepoolDocument(msgspec.Struct, frozen=True):
     """A document with Nodepool's meaning, beside the document as written."""
 
     document: Document
@@ -68,25 +68,25 @@ class Source(msgspec.Struct, frozen=True):
         return [_SHOWN.sub("", line) for line in lines] if secret else lines
 
 
-def load(path: Path, schema: str, environ: Mapping[str, str]) -> Source:
+def load(path: Path, schema: str, environ: Mapping[str, str]) -> NodepoolDocument:
     """The content of a file. Raises Invalid for a file that cannot be read or is no YAML; all other faults are in the result."""
     try:
         text = _WRITTEN.sub("\ue000\\1\ue001", documents.read(path))
         written = documents.load(text, str(path), lenient=True)
     except Invalid as wrong:
         raise Invalid([_restored(problem) for problem in wrong.problems]) from wrong
-    meaning = _Meaning(schema_file(schema), environ)
+    meaning = _Conversion(schema_file(schema), environ)
     document = Document(written.name, meaning.of(written.value, [schema_file(schema)], ()), written.lines)
-    bare = Source(document, written, _origins(written.value), ())
+    bare = NodepoolDocument(document, written, _origins(written.value), ())
     found = [bare.fault(key, text) for key, text in meaning.faults]
     unread = {key for key, _ in meaning.faults}  # their values are not known, so the schema cannot judge them
     found += [
         bare.fault(each.key, _advised(document, each)) for each in faults(document, schema) if each.key not in unread
     ]
-    return Source(document, written, bare.origins, tuple(sorted(found, key=lambda fault: fault.line)))
+    return NodepoolDocument(document, written, bare.origins, tuple(sorted(found, key=lambda fault: fault.line)))
 
 
-class _Meaning:
+class _Conversion:
     """Values converted to the types that the schema expects; faults are noted."""
 
     def __init__(self, schema: Mapping[str, Json], environ: Mapping[str, str]) -> None:

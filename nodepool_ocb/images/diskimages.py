@@ -55,7 +55,7 @@ class Diskimage(msgspec.Struct, frozen=True, kw_only=True):
     stub: bool = False  # only named here, for other builders: it has no format, and no provider wants it
 
 
-class Finding(msgspec.Struct, frozen=True):
+class DiskimageFault(msgspec.Struct, frozen=True):
     """A fault of a diskimage, at one of its keys."""
 
     name: str
@@ -63,22 +63,22 @@ class Finding(msgspec.Struct, frozen=True):
     text: str
 
 
-def problems(images: Mapping[str, Keys]) -> list[Finding]:
+def problems(images: Mapping[str, Keys]) -> list[DiskimageFault]:
     """Parents that do not exist, and circles of parents: of each knot one shortest."""
     found = []
     for name, keys in images.items():
         parent = keys.get("parent")
         if isinstance(parent, str) and parent and parent not in images:
             near = did_you_mean(parent, images) or "; define it, or take the line away"
-            found.append(Finding(name, "parent", f"diskimage {parent} does not exist{near}"))
+            found.append(DiskimageFault(name, "parent", f"diskimage {parent} does not exist{near}"))
     knots = cycles.components({name: _parents(keys) for name, keys in images.items()})
     for knot in knots:
         text = f"is its own parent in the end: {knot}; take one of these parents away"
-        found.append(Finding(knot.circle[0], "parent", text))
+        found.append(DiskimageFault(knot.circle[0], "parent", text))
     return found or list(_deep(images))
 
 
-def _deep(images: Mapping[str, Keys]) -> Iterator[Finding]:
+def _deep(images: Mapping[str, Keys]) -> Iterator[DiskimageFault]:
     """Diskimages with more generations than are needed; there must be no circles."""
     generations: dict[str, int] = {}
     for name in images:
@@ -90,7 +90,7 @@ def _deep(images: Mapping[str, Keys]) -> Iterator[Finding]:
         generations |= {one: above + at for at, one in enumerate(reversed(line), 1)}
     for name, count in generations.items():
         if count == GENERATIONS + 1:
-            yield Finding(name, "parent", f"has {GENERATIONS} diskimages above it; at most {GENERATIONS - 1}")
+            yield DiskimageFault(name, "parent", f"has {GENERATIONS} diskimages above it; at most {GENERATIONS - 1}")
 
 
 def merged(images: Mapping[str, Keys]) -> dict[str, Keys]:

@@ -15,7 +15,7 @@ import msgspec
 from nodepool_ocb.documents.plainyaml import Fault, Key
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.images import diskimages
-from nodepool_ocb.images.dialect import Source
+from nodepool_ocb.images.dialect import NodepoolDocument
 from nodepool_ocb.model.records import Json
 
 OPENSTACK: Final = "openstack"  # the driver of a provider that names none
@@ -27,11 +27,11 @@ PROVIDER_KEYS: Final = frozenset(
 NAME_FIELDS: Final = ("image_name", "timestamp", "build_id", "upload_id")
 
 
-def of(source: Source) -> list[Fault]:
+def of(source: NodepoolDocument) -> list[Fault]:
     """Every such fault of a nodepool.yaml."""
     value = source.document.value
-    images = _Names.of(value, "diskimages", "diskimage")
-    labels = _Names.of(value, "labels", "label")
+    images = _SectionNames.of(value, "diskimages", "diskimage")
+    labels = _SectionNames.of(value, "labels", "label")
     found = [fault for section in ("diskimages", "providers", "labels") for fault in _twice(source, value, section)]
     found += [*_parents(source, value), *_programs(source, value), *_chroots(source)]
     for key, provider in _listed(value, "providers"):
@@ -43,11 +43,11 @@ def of(source: Source) -> list[Fault]:
     return found
 
 
-def of_secrets(secure: Source, source: Source) -> list[Fault]:
+def of_secrets(secure: NodepoolDocument, source: NodepoolDocument) -> list[Fault]:
     """The faults of the secure file, which is laid over a nodepool.yaml: each name must exist there."""
     found = list(_chroots(secure))
     for section, word in (("diskimages", "diskimage"), ("providers", "provider")):
-        names = _Names.of(source.document.value, section, word)
+        names = _SectionNames.of(source.document.value, section, word)
         found += _twice(secure, secure.document.value, section)
         for key, item in _listed(secure.document.value, section):
             text = names.why_not(item["name"], "; a secret needs something to be laid over")
@@ -58,7 +58,7 @@ def of_secrets(secure: Source, source: Source) -> list[Fault]:
     return found
 
 
-class _Names(msgspec.Struct, frozen=True):
+class _SectionNames(msgspec.Struct, frozen=True):
     """The names that a section defines; None if the file has no such section, and so leaves it to others."""
 
     section: str
@@ -67,7 +67,7 @@ class _Names(msgspec.Struct, frozen=True):
     abstract: frozenset[str]
 
     @classmethod
-    def of(cls, value: Json, section: str, word: str) -> _Names:
+    def of(cls, value: Json, section: str, word: str) -> _SectionNames:
         there = isinstance(value, dict) and value.get(section) is not None
         items = [item for _, item in _listed(value, section)]
         abstract = frozenset(item["name"] for item in items if item.get("abstract") is True)
@@ -83,7 +83,7 @@ class _Names(msgspec.Struct, frozen=True):
         near = did_you_mean(name, sorted(known - self.abstract))
         return f"{self.word} {name} does not exist{near or advice}"
 
-    def missing(self, source: Source, key: Key, name: Json) -> list[Fault]:
+    def missing(self, source: NodepoolDocument, key: Key, name: Json) -> list[Fault]:
         """The fault of a key that names something, if it has one."""
         if self.all is None or not isinstance(name, str):
             return []
@@ -99,7 +99,7 @@ def _listed(value: Json, section: str) -> Iterator[tuple[Key, Mapping[str, Json]
             yield (section, index), item
 
 
-def _twice(source: Source, value: Json, section: str, above: Key = ()) -> Iterator[Fault]:
+def _twice(source: NodepoolDocument, value: Json, section: str, above: Key = ()) -> Iterator[Fault]:
     first: dict[str, Key] = {}
     for key, item in _listed(value, section):
         name = item["name"]
@@ -109,13 +109,13 @@ def _twice(source: Source, value: Json, section: str, above: Key = ()) -> Iterat
         first.setdefault(name, key)
 
 
-def _parents(source: Source, value: Json) -> Iterator[Fault]:
+def _parents(source: NodepoolDocument, value: Json) -> Iterator[Fault]:
     images = {item["name"]: (key, item) for key, item in _listed(value, "diskimages")}
     for finding in diskimages.problems({name: item for name, (_, item) in images.items()}):
         yield source.fault((*images[finding.name][0], finding.key), finding.text)
 
 
-def _programs(source: Source, value: Json) -> Iterator[Fault]:
+def _programs(source: NodepoolDocument, value: Json) -> Iterator[Fault]:
     """The ``dib-cmd`` that are no program with its arguments, as a shell would split them."""
     for key, image in _listed(value, "diskimages"):
         command = image.get("dib-cmd")
@@ -132,10 +132,10 @@ def _words(command: str) -> list[str]:
 
 
 def _of_clouds(
-    source: Source, above: Key, provider: Mapping[str, Json], images: _Names, labels: _Names
+    source: NodepoolDocument, above: Key, provider: Mapping[str, Json], images: _SectionNames, labels: _SectionNames
 ) -> Iterator[Fault]:
     """Faults of an OpenStack provider: the labels of its pools, its cloud images, and its format of image names."""
-    cloud_images = _Names.of(provider, "cloud-images", "cloud-image")
+    cloud_images = _SectionNames.of(provider, "cloud-images", "cloud-image")
     if (format := provider.get("image-name-format")) and isinstance(format, str) and not _is_format(format):
         text = f"may have {', '.join(f'{{{field}}}' for field in NAME_FIELDS)}, and nothing else in braces"
         yield source.fault((*above, "image-name-format"), text)
@@ -171,7 +171,7 @@ def _is_format(text: str) -> bool:
     return all(field in NAME_FIELDS and rest == ["", None] for field, rest in fields)
 
 
-def _chroots(source: Source) -> Iterator[Fault]:
+def _chroots(source: NodepoolDocument) -> Iterator[Fault]:
     value = source.document.value
     servers = value.get("zookeeper-servers") if isinstance(value, dict) else None
     first: str | None = None

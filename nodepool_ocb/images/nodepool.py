@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from nodepool_ocb.config import TlsSettings, ZooKeeperSettings
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import dialect, faults
-from nodepool_ocb.images.dialect import Source
+from nodepool_ocb.images.dialect import NodepoolDocument
 from nodepool_ocb.images.diskimages import FORMAT, LONGEST_SECONDS, Keys, first_format, made, merged, texts
 from nodepool_ocb.images.diskimages import Diskimage as Diskimage
 from nodepool_ocb.images.faults import OPENSTACK, PROVIDER_KEYS
@@ -122,7 +122,7 @@ def _unbuilt(path: Path, read: Nodepool) -> Iterator[str]:
             yield f"{path}:{read.line(where)}: {where}: {why}"
 
 
-def _lines(source: Source) -> dict[str, int]:
+def _lines(source: NodepoolDocument) -> dict[str, int]:
     """The lines for the faults that only backends and drivers can find."""
     found = {}
     for section in ("diskimages", "providers"):

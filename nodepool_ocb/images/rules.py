@@ -118,7 +118,7 @@ class Carrier(msgspec.Struct, frozen=True):
     pause: bool = False
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ImagePolicy(msgspec.Struct, frozen=True):
     """The configuration of an image, and the builders that cannot be expected to send their builds."""
 
     formats: tuple[str, ...]
@@ -143,7 +143,7 @@ class NotDue(msgspec.Struct, frozen=True):
     at: float | None = None
 
 
-def due(image: ImageView, wanted: Wanted, now: float, retry_seconds: float = 60.0) -> Due | NotDue:
+def due(image: ImageView, wanted: ImagePolicy, now: float, retry_seconds: float = 60.0) -> Due | NotDue:
     """Whether a build of the image is to begin; asked before the lock is taken, and again under it."""
     if wanted.pause:
         return NotDue("the configuration pauses it")
@@ -159,7 +159,7 @@ def _pause_reason(pause: Pause) -> str:
     return f"{pause.by or 'somebody'} has paused it" + (f": {pause.reason}" if pause.reason else "")
 
 
-def _need(image: ImageView, wanted: Wanted, now: float) -> Due | NotDue:
+def _need(image: ImageView, wanted: ImagePolicy, now: float) -> Due | NotDue:
     if image.request is not None:
         by, reason = image.request.record.by, image.request.record.reason
         return Due(f"{by or 'somebody'} requested it" + (f": {reason}" if reason else ""))
@@ -191,7 +191,7 @@ def _unserved(build: BuildView, carriers: Mapping[str, Carrier]) -> bool:
     return not carriers or any(not carrier.pause and not build.at(name) for name, carrier in carriers.items())
 
 
-def rebuild_at(image: str, build: BuildView, wanted: Wanted, now: float) -> float:
+def rebuild_at(image: str, build: BuildView, wanted: ImagePolicy, now: float) -> float:
     """When a builder replaces the build, in seconds since 1970.
 
     Part of the time is drawn from the names of builder, image and build. So the builds of many images, or of many builders, do

@@ -38,7 +38,7 @@ NO_CHECK: Final = "its role has no check any more"
 BACKOFF_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
-class Asked(msgspec.Struct, frozen=True):
+class SentOrder(msgspec.Struct, frozen=True):
     """An order that was sent. Its run may continue: this jig has not learnt its end."""
 
     epoch: int  # of the first such order for the same role and generation
@@ -53,7 +53,7 @@ class ScriptJig:
 
     def __init__(self, settings: Settings) -> None:
         self._pool = pool(settings.ssh)
-        self._asked: OrderedDict[tuple[str, str], Asked] = OrderedDict()  # by node, and role@generation
+        self._asked: OrderedDict[tuple[str, str], SentOrder] = OrderedDict()  # by node, and role@generation
 
     def configure(self, settings: Settings) -> None:
         self._pool.configure(settings.ssh)
@@ -85,7 +85,7 @@ class ScriptJig:
         if not isinstance(outcome, Unreachable | Unknown | Detached):
             self._asked.pop(key, None)
         elif errand.sent:  # if it was not sent, an earlier order of the same may still run
-            self._asked[key] = Asked(asked.epoch if asked else order.epoch, order.run)
+            self._asked[key] = SentOrder(asked.epoch if asked else order.epoch, order.run)
             while len(self._asked) > REMEMBERED:
                 self._asked.popitem(last=False)
         return outcome
@@ -136,7 +136,7 @@ class Errand:
         stop: threading.Event,
         output: Output,
         links: Pool,
-        asked: Asked | None,
+        asked: SentOrder | None,
         beside: Callable[[Link], AbstractContextManager[object]],
     ) -> None:
         """``asked``: the order of the same role and generation that an earlier errand sent without learning its end."""

@@ -14,7 +14,7 @@ import msgspec
 
 from nodepool_ocb.errors import NotFound, Unavailable
 from nodepool_ocb.http import logs
-from nodepool_ocb.http.following import Follower, Given, Places, rest
+from nodepool_ocb.http.following import Follower, LogDelivery, LogPlaces, rest
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, Daemon, NodeRole, Run, State
 from nodepool_ocb.operations import logs as daemonlogs
@@ -82,7 +82,7 @@ class RunLog:
         self.noderole = paths.noderole_name(chosen.role, chosen.node)
         self.jig = chosen.jig
         self.seen = RunSeen(chosen.run, chosen.record)
-        self.places = Places(self._name)
+        self.places = LogPlaces(self._name)
         self.look()
 
     @property
@@ -122,12 +122,12 @@ class RunLog:
 
     # -- where it is --
 
-    def _places(self, annealers: Mapping[str, Daemon]) -> Places:
+    def _places(self, annealers: Mapping[str, Daemon]) -> LogPlaces:
         host = self._host(annealers)
         asked = daemonlogs.addresses(self.seen.annealer, host, annealers)
         there = {address: self._in(daemon.host, daemon.log_dir) for address, daemon in asked.items()}
         file = next((each for each in self._here(host, annealers) if logs.readable(_path(each))), None)
-        return Places(self._name, there, file, _unreached(host, annealers))
+        return LogPlaces(self._name, there, file, _unreached(host, annealers))
 
     def _host(self, annealers: Mapping[str, Daemon]) -> str:
         """Of the annealer that has it, or had it last."""
@@ -208,7 +208,7 @@ def place(log: RunLog, note: Callable[[str], None]) -> str:
     return file
 
 
-def _about(log: RunLog, given: Given, joined: bool = False) -> str:
+def _about(log: RunLog, given: LogDelivery, joined: bool = False) -> str:
     """Its end, its place, and the part that was given out; ``joined``: all, the rest of it from the record."""
     record = log.seen.record
     file = given.file or (record.log if record else None)

@@ -22,7 +22,7 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.testing.zookeeper.server import free_port
-from nodepool_ocb_builder.backends import Command, Task
+from nodepool_ocb_builder.backends import BuildTask, Command
 from nodepool_ocb_builder.build import Building
 from nodepool_ocb_builder.context import Context
 from nodepool_ocb_builder.image_directory import ImageDirectory
@@ -156,7 +156,7 @@ class Broken:
     def faults(self, options: Mapping[str, Json]) -> list[str]:  # noqa: ARG002
         return []
 
-    def command(self, task: Task) -> Command:  # noqa: ARG002
+    def command(self, task: BuildTask) -> Command:  # noqa: ARG002
         raise KeyError("suite")
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from nodepool_ocb.config import Settings
-from nodepool_ocb.daemon.command import Asked, program
+from nodepool_ocb.daemon.command import CommandOptions, program
 from nodepool_ocb.model.rights import ClientKind
 
 
@@ -24,7 +24,7 @@ def mask() -> Iterator[None]:
 
 
 def daemon(kind: ClientKind, raised: BaseException | None = None, file: Path | None = None) -> click.Command:
-    def run(_: Asked, __: Settings) -> None:
+    def run(_: CommandOptions, __: Settings) -> None:
         if file is not None:
             file.mkdir()
         if raised is not None:

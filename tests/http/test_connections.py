@@ -16,7 +16,7 @@ import pytest
 
 from nodepool_ocb.http import connections
 from nodepool_ocb.http.connections import CONNECTIONS
-from nodepool_ocb.http.page import Answer
+from nodepool_ocb.http.page import PageResponse
 from nodepool_ocb.http.server import Pages
 from tests.http.flood import Flood
 
@@ -75,10 +75,10 @@ def test_a_request_that_drips_has_a_deadline_for_the_whole(
 def test_a_connection_whose_request_came_is_not_cut_for_another() -> None:
     asked, go = threading.Semaphore(0), threading.Event()
 
-    def slow(_: str, __: object) -> Answer:
+    def slow(_: str, __: object) -> PageResponse:
         asked.release()
         assert go.wait(20.0)
-        return Answer(200, b"whole")
+        return PageResponse(200, b"whole")
 
     pages = Pages("127.0.0.1:0", {}, {"slow": slow})
     clients = [opened(pages) for _ in range(CONNECTIONS)]

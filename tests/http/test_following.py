@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.http import following
-from nodepool_ocb.http.following import Follower, Given, Places, rest
-from nodepool_ocb.http.logs import LogPage, Piece, Shorter, Unreached
+from nodepool_ocb.http.following import Follower, LogDelivery, LogPlaces, rest
+from nodepool_ocb.http.logs import LogPage, LogPart, Shorter, Unreached
 from nodepool_ocb.http.server import Pages
 from nodepool_ocb.testing.proxy import Proxy
 
@@ -41,7 +41,7 @@ class Played:
 
     regrows = True
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: LogPlaces) -> None:
         self.next, self.over = places, False
         self.places, self.ended = places, False
         self.blind = False
@@ -58,7 +58,7 @@ class Reader:
     def __init__(self, source: Played) -> None:
         self.parts: list[bytes] = []
         self.said: list[str] = []
-        self.given: list[Given] = []
+        self.given: list[LogDelivery] = []
         follower = Follower(source, self.parts.append, self.said.append)
         self._thread = threading.Thread(target=lambda: self.given.append(follower.give(follow=True)), daemon=True)
         self._thread.start()
@@ -67,7 +67,7 @@ class Reader:
     def got(self) -> bytes:
         return b"".join(self.parts)
 
-    def end(self) -> Given:
+    def end(self) -> LogDelivery:
         self._thread.join(30.0)
         assert self.given, "it does not end"
         return self.given[0]
@@ -93,9 +93,9 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Host
         host.pages.close()
 
 
-def places(host: Host, port: int | None = None) -> Places:
+def places(host: Host, port: int | None = None) -> LogPlaces:
     address = f"127.0.0.1:{port or host.port}"
-    return Places(host.name, {address: f"{host.name}:{host.file}"})
+    return LogPlaces(host.name, {address: f"{host.name}:{host.file}"})
 
 
 def test_ten_thousand_lines_come_once_over_cuts_and_a_take_over(hosts: list[Host]) -> None:
@@ -190,7 +190,7 @@ def follow_all(
     monkeypatch.setattr(following, "PAUSE_SECONDS", 0.0)
     left = iter(answers)
     monkeypatch.setattr(following, "_first", lambda *_: next(left))
-    source = Played(Places("log", {"a": ""}))
+    source = Played(LogPlaces("log", {"a": ""}))
     source.regrows, source.over = regrows, True
     source.ended = ended
     parts: list[bytes] = []
@@ -200,8 +200,8 @@ def follow_all(
     return b"".join(parts), said, given.whole
 
 
-def piece(data: bytes, offset: int, ended: bool = False) -> Piece:
-    return Piece(data, offset, offset + len(data), ended)
+def piece(data: bytes, offset: int, ended: bool = False) -> LogPart:
+    return LogPart(data, offset, offset + len(data), ended)
 
 
 def test_who_took_over_and_has_less_than_is_compared_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,4 +268,4 @@ def test_a_daemon_that_does_not_answer_once_at_the_end_is_asked_again(monkeypatc
 def test_an_end_that_is_recorded_goes_on_where_it_meets_what_was_given(
     end: bytes, offset: int, more: bytes | None
 ) -> None:
-    assert rest(Given(offset=offset, end=end), WHOLE[-4096:].decode()) == more
+    assert rest(LogDelivery(offset=offset, end=end), WHOLE[-4096:].decode()) == more

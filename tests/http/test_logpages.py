@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.http import logs
-from nodepool_ocb.http.logs import PIECE_BYTES, LogPage, Missing, Piece, Shorter, Unreached, ask
+from nodepool_ocb.http.logs import PIECE_BYTES, LogPage, LogPart, MissingLog, Shorter, Unreached, ask
 from nodepool_ocb.http.server import Pages
 from nodepool_ocb.testing.proxy import Proxy
 
@@ -56,19 +56,19 @@ def test_pieces_follow_each_other_to_the_end(served: Served) -> None:
     whole = os.urandom(PIECE_BYTES * 2 + 17)
     served.write(whole)
     got, piece = b"", ask(served.address, NAME)
-    while isinstance(piece, Piece) and not piece.last:
+    while isinstance(piece, LogPart) and not piece.last:
         got += piece.data
         assert len(piece.data) <= PIECE_BYTES
         piece = ask(served.address, NAME, len(got))
-    assert isinstance(piece, Piece)
+    assert isinstance(piece, LogPart)
     assert got + piece.data == whole
     assert (piece.size, piece.ended) == (len(whole), True)
 
 
 def test_a_negative_offset_counts_from_the_end(served: Served) -> None:
     served.write(b"one\ntwo\n")
-    assert ask(served.address, NAME, -4) == Piece(b"two\n", 4, 8, True)
-    assert ask(served.address, NAME, -400) == Piece(b"one\ntwo\n", 0, 8, True)
+    assert ask(served.address, NAME, -4) == LogPart(b"two\n", 4, 8, True)
+    assert ask(served.address, NAME, -400) == LogPart(b"one\ntwo\n", 0, 8, True)
 
 
 def test_an_answer_waits_for_more(served: Served) -> None:
@@ -77,17 +77,17 @@ def test_an_answer_waits_for_more(served: Served) -> None:
     writing = threading.Timer(0.3, served.write, [b"two\n"])
     writing.start()
     began = time.monotonic()
-    assert ask(served.address, NAME, 4, wait_seconds=20.0) == Piece(b"two\n", 4, 8, False)
+    assert ask(served.address, NAME, 4, wait_seconds=20.0) == LogPart(b"two\n", 4, 8, False)
     assert 0.25 < time.monotonic() - began < 10.0
     writing.join()
 
 
 def test_an_answer_waits_for_the_log_to_begin(served: Served) -> None:
     served.working.add(NAME)
-    assert ask(served.address, NAME) == Missing(ended=False)
+    assert ask(served.address, NAME) == MissingLog(ended=False)
     writing = threading.Timer(0.2, served.write, [b"one\n"])
     writing.start()
-    assert ask(served.address, NAME, wait_seconds=20.0) == Piece(b"one\n", 0, 4, False)
+    assert ask(served.address, NAME, wait_seconds=20.0) == LogPart(b"one\n", 0, 4, False)
     writing.join()
 
 
@@ -97,7 +97,7 @@ def test_an_answer_comes_at_once_when_the_build_ends(served: Served) -> None:
     timer = threading.Timer(0.2, served.working.clear)
     timer.start()
     piece = ask(served.address, NAME, 4, wait_seconds=20.0)
-    assert piece == Piece(b"", 4, 4, True)
+    assert piece == LogPart(b"", 4, 4, True)
     assert piece.last
     timer.join()
 
@@ -106,9 +106,9 @@ def test_waiting_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> 
     served.working.add(NAME)
     served.write(b"")
     began = time.monotonic()
-    assert ask(served.address, NAME, 0, wait_seconds=0.2) == Piece(b"", 0, 0, False)
+    assert ask(served.address, NAME, 0, wait_seconds=0.2) == LogPart(b"", 0, 0, False)
     monkeypatch.setattr(logs, "WAIT_SECONDS", 0.2)
-    assert ask(served.address, NAME, 0, wait_seconds=9000.0) == Piece(b"", 0, 0, False)
+    assert ask(served.address, NAME, 0, wait_seconds=9000.0) == LogPart(b"", 0, 0, False)
     assert time.monotonic() - began < 5.0
 
 
@@ -232,5 +232,5 @@ def test_a_server_on_all_addresses_gives_a_name_that_others_can_use(tmp_path: Pa
 def test_the_log_of_every_image_that_may_be_configured_is_served(served: Served, image: str) -> None:
     served.write(b"built", f"{image}-0000000001")
     piece = ask(served.address, f"{image}-0000000001")
-    assert isinstance(piece, Piece)
+    assert isinstance(piece, LogPart)
     assert piece.data == b"built"

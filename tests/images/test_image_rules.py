@@ -15,12 +15,12 @@ from nodepool_ocb.images.rules import (
     BuildView,
     Carrier,
     Due,
+    ImagePolicy,
     ImageView,
     NotDue,
     Paused,
     Requested,
     UploadView,
-    Wanted,
     due,
     due_uploads,
     fulfilled,
@@ -43,7 +43,7 @@ from nodepool_ocb.model.records import LockOwner
 
 DAY, MINUTE = 86400.0, 60.0
 NOW = 100 * DAY
-WANTED = Wanted(formats=("qcow2",), rebuild_age_seconds=DAY)
+WANTED = ImagePolicy(formats=("qcow2",), rebuild_age_seconds=DAY)
 SOMEBODY = LockOwner(daemon="b9", host="h9", pid=1, purpose="build", since=0.0)
 
 
@@ -123,7 +123,7 @@ def test_a_request_says_who_asked_and_why() -> None:
 
 
 def test_the_configurations_pause_has_no_end_and_holds_requests_too() -> None:
-    assert due(view(request=7), Wanted(("qcow2",), DAY, pause=True), NOW) == NotDue("the configuration pauses it")
+    assert due(view(request=7), ImagePolicy(("qcow2",), DAY, pause=True), NOW) == NotDue("the configuration pauses it")
 
 
 def test_formats_whose_files_went_are_not_missing() -> None:
@@ -217,7 +217,7 @@ def test_builders_whose_formats_differ_build_once_each_and_then_rest() -> None:
     image, begun = view(), []
     for round in range(6):
         for name, formats in (("b1", A), ("b2", B), ("b3", C)):
-            if isinstance(due(image, Wanted(formats, rebuild_age_seconds=DAY, keep=1), NOW), Due):
+            if isinstance(due(image, ImagePolicy(formats, rebuild_age_seconds=DAY, keep=1), NOW), Due):
                 begun.append((round, name))
                 number = len(begun)
                 image = view(*image.builds, build(number, builder_id=name, formats=formats))
@@ -272,7 +272,7 @@ ALL = {"p": Carrier("qcow2"), "q": Carrier("qcow2")}
 def test_what_only_a_builder_that_is_gone_could_send_is_built_anew(
     carriers: dict[str, Carrier], uploads: list[UploadView], gone: bool, expected: bool
 ) -> None:
-    wanted = Wanted(("qcow2",), DAY, carriers=carriers, gone=frozenset({"b1"} if gone else ()))
+    wanted = ImagePolicy(("qcow2",), DAY, carriers=carriers, gone=frozenset({"b1"} if gone else ()))
     assert isinstance(due(view(build(1, "ready", 0.0, *uploads)), wanted, NOW), Due) is expected
 
 

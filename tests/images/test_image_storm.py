@@ -15,12 +15,12 @@ from nodepool_ocb.images.rules import (
     BuildView,
     Carrier,
     Due,
+    ImagePolicy,
     ImageView,
     NotDue,
     Paused,
     Requested,
     UploadView,
-    Wanted,
     due,
     due_uploads,
     fulfilled,
@@ -33,7 +33,7 @@ from nodepool_ocb.model.records import LockOwner
 DAY = 86400.0
 BUILDERS = ("b1", "b2", "b3")
 CARRIERS = {"p": Carrier("qcow2"), "q": Carrier("qcow2")}
-WANTED = Wanted(formats=("qcow2",), rebuild_age_seconds=DAY)
+WANTED = ImagePolicy(formats=("qcow2",), rebuild_age_seconds=DAY)
 
 builders = st.sampled_from(BUILDERS)
 numbers = st.integers(0, 1000)

@@ -20,7 +20,7 @@ from nodepool_ocb.documents import files
 from nodepool_ocb.jigs import Failed, Succeeded, Unknown
 from nodepool_ocb.jigs.tasks import copy
 from nodepool_ocb.jigs.tasks.copy import CopyJig
-from nodepool_ocb.jigs.tasks.files import Places, script
+from nodepool_ocb.jigs.tasks.files import FileParameters, script
 from nodepool_ocb.jigs.tasks.upload import UploadJig
 from tests.jigs.workshop import Annealer, Machine
 
@@ -207,7 +207,7 @@ def test_a_directory_that_is_replaced_by_a_link_while_it_is_entered_leads_nowher
     )
     (tmp_path / "bin" / "stat").write_text(fake)
     (tmp_path / "bin" / "stat").chmod(0o755)
-    made = Places(
+    made = FileParameters(
         permissions="0644", dir_permissions="0755", user=ME, group=ME, overwrite=True, parents=True
     ).file(str(tmp_path / "mine" / "f"), b"new\n")  # fmt: skip
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"

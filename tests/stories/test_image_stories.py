@@ -13,10 +13,10 @@ from nodepool_ocb.images.rules import (
     BuildView,
     Carrier,
     Due,
+    ImagePolicy,
     ImageView,
     NotDue,
     UploadView,
-    Wanted,
     due,
     due_uploads,
 )
@@ -31,7 +31,7 @@ UNITS: Final = {"minutes": MINUTE, "hours": HOUR, "days": DAY}
 ME: Final = "b1"
 OWNER: Final = LockOwner(daemon=ME, host="h1", pid=1, purpose="build", since=0.0)
 CARRIERS: Final = {name: Carrier("qcow2") for name in ("cloud", "edge")}
-WANTED: Final = Wanted(("qcow2",), rebuild_age_seconds=DAY, carriers=CARRIERS, builder_id=ME)
+WANTED: Final = ImagePolicy(("qcow2",), rebuild_age_seconds=DAY, carriers=CARRIERS, builder_id=ME)
 ROUNDS: Final = 10  # of tidying, at most
 
 Key = tuple[str, str]  # build and provider

@@ -7,9 +7,9 @@ import shutil
 from nodepool_ocb import extensions
 from nodepool_ocb.extensions import LeftOut
 from nodepool_ocb.images.backends import GROUP, KIND, Unusable, check, faults, made, stand_ins
-from nodepool_ocb_builder.backends.backend import Backend, Command, Task, search_path
+from nodepool_ocb_builder.backends.backend import Backend, BuildTask, Command, Task, search_path
 
-__all__ = ["Backend", "Command", "Task", "check", "faults", "installed", "missing"]
+__all__ = ["Backend", "BuildTask", "Command", "Task", "check", "faults", "installed", "missing"]
 
 
 def installed() -> tuple[dict[str, Backend], tuple[LeftOut, ...]]:

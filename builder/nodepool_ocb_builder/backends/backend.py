@@ -1,4 +1,4 @@
-"""The interface of backends: a Task goes in, the Command that makes the image comes out. Pure; ``isolation`` runs it."""
+"""The interface of backends: a BuildTask goes in, the Command that makes the image comes out. Pure; ``isolation`` runs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodepool_ocb.images.nodepool import Diskimage
 from nodepool_ocb.model.records import Json
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class BuildTask(msgspec.Struct, frozen=True, kw_only=True):
     """One build of an image."""
 
     image: Diskimage
@@ -23,6 +23,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     elements_dir: tuple[str, ...] = ()
     outputs: Mapping[str, Path]  # for each format the file that must be there at the end, in the image directory
     manifest: Path  # a folder for lists of what is in the image; may stay absent
+
+
+#: The name for backends of other packages.
+Task = BuildTask
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +52,7 @@ class Backend(Protocol):
     def faults(self, options: Mapping[str, Json]) -> list[str]:
         """The faults of an image's ``options``, as sentences."""
 
-    def command(self, task: Task) -> Command:
+    def command(self, task: BuildTask) -> Command:
         """The command for a task with faultless options."""
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.model.records import Json
-from nodepool_ocb_builder.backends.backend import Command, Task
+from nodepool_ocb_builder.backends.backend import BuildTask, Command
 
 SCHEMA: Final[Json] = {
     "type": "object",
@@ -34,7 +34,7 @@ class CommandBackend:
     def faults(self, options: Mapping[str, Json]) -> list[str]:
         return faults_in_value(SCHEMA, dict(options))
 
-    def command(self, task: Task) -> Command:
+    def command(self, task: BuildTask) -> Command:
         options: Mapping[str, Any] = task.image.options
         image = task.image
         variables = {

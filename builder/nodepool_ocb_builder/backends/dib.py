@@ -17,7 +17,7 @@ from typing import Any, Final
 from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.images.nodepool import Diskimage
 from nodepool_ocb.model.records import Json
-from nodepool_ocb_builder.backends.backend import Command, Task
+from nodepool_ocb_builder.backends.backend import BuildTask, Command
 
 CONVERTED: Final = ("qcow2", "vdi", "vhdx", "vmdk")  # by qemu-img
 FORMATS: Final = ("qcow2", "raw", "squashfs", "tar", "tgz", "vdi", "vhd", "vhdx", "vmdk")
@@ -57,7 +57,7 @@ class DibBackend:
     def faults(self, options: Mapping[str, Json]) -> list[str]:
         return faults_in_value(SCHEMA, dict(options))
 
-    def command(self, task: Task) -> Command:
+    def command(self, task: BuildTask) -> Command:
         return Command(
             argv=("/bin/sh", "-euc", _script(task)),
             env=_environment(task),
@@ -66,7 +66,7 @@ class DibBackend:
         )
 
 
-def _environment(task: Task) -> dict[str, str]:
+def _environment(task: BuildTask) -> dict[str, str]:
     image = task.image
     cache = task.work.parent / ".dib-cache"
     env = {
@@ -85,7 +85,7 @@ def _environment(task: Task) -> dict[str, str]:
     return env
 
 
-def _script(task: Task) -> str:
+def _script(task: BuildTask) -> str:
     """Have it make all files in the work folder, then move them to where they are wanted."""
     made = task.work / "image"
     create = shlex.join(_create(task.image, made))

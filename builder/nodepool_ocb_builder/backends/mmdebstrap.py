@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.model.records import Json
-from nodepool_ocb_builder.backends.backend import Command, Task
+from nodepool_ocb_builder.backends.backend import BuildTask, Command
 
 FORMATS: Final = ("tar", "squashfs", "ext2")
 
@@ -64,7 +64,7 @@ class MmdebstrapBackend:
     def faults(self, options: Mapping[str, Json]) -> list[str]:
         return faults_in_value(SCHEMA, dict(options))
 
-    def command(self, task: Task) -> Command:
+    def command(self, task: BuildTask) -> Command:
         return Command(
             argv=("/bin/sh", "-euc", "\n".join(_script(task))),
             env=dict(task.image.env_vars),
@@ -73,7 +73,7 @@ class MmdebstrapBackend:
         )
 
 
-def _script(task: Task) -> Iterator[str]:
+def _script(task: BuildTask) -> Iterator[str]:
     others = [format for format in task.outputs if format != "tar"]
     tar = task.outputs.get("tar", task.work / "image.tar")
     for format in others:
@@ -86,7 +86,7 @@ def _script(task: Task) -> Iterator[str]:
         yield _CONVERSIONS[format].format(output=output, tar=shlex.quote(str(tar)))
 
 
-def _options(task: Task) -> Iterator[str]:
+def _options(task: BuildTask) -> Iterator[str]:
     options: Mapping[str, Any] = task.image.options
     yield from ("mmdebstrap", "--verbose", "--format=tar", f"--mode={options.get('mode', 'auto')}")
     yield f"--variant={options.get('variant', 'minbase')}"
@@ -102,7 +102,7 @@ def _options(task: Task) -> Iterator[str]:
     yield f"--customize-hook=download /var/lib/dpkg/status {packages}"
 
 
-def _positional(task: Task, tar: str) -> Iterator[str]:
+def _positional(task: BuildTask, tar: str) -> Iterator[str]:
     options: Mapping[str, Any] = task.image.options
     yield from (str(options.get("suite") or task.image.release or DEFAULT_SUITE), tar)
     mirror = options.get("mirror", ())

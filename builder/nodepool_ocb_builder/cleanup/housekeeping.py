@@ -12,7 +12,7 @@ from typing import Final
 
 from nodepool_ocb.daemon.backoff import LONGEST_SECONDS, Backoff
 from nodepool_ocb.daemon.workers import WorkerPool
-from nodepool_ocb.images.rules import ImageView, Wanted
+from nodepool_ocb.images.rules import ImagePolicy, ImageView
 from nodepool_ocb.images.tidy import MarkBuild, RemoveBuild, RemoveFiles, RemoveUpload, Step, Tidier, tidy
 from nodepool_ocb.store.images import ImageCache
 from nodepool_ocb_builder.build import Building
@@ -77,7 +77,7 @@ class Housekeeping:
             living=living,
             gone=context.gone,
             formats=image.formats if image else (),
-            keep=(context.wanted(image) if image else Wanted((), 0.0)).keep,
+            keep=(context.wanted(image) if image else ImagePolicy((), 0.0)).keep,
             failed_keep_seconds=context.settings.failed_keep_seconds,
         )
 

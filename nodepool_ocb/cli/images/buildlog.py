@@ -16,8 +16,8 @@ import click
 from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.http import logs
-from nodepool_ocb.http.following import Places
-from nodepool_ocb.http.logs import Piece
+from nodepool_ocb.http.following import LogPlaces
+from nodepool_ocb.http.logs import LogPart
 from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import Daemon
@@ -46,7 +46,7 @@ class Source:
         self.image = image
         self.build = build  # as it was seen last
         self.state = build.record.state
-        self.places = Places(build.record.filename)
+        self.places = LogPlaces(build.record.filename)
         self.look()
 
     @property
@@ -67,10 +67,10 @@ class Source:
         self.places = self._places(builders)
         return True
 
-    def _places(self, builders: Mapping[str, Daemon]) -> Places:
+    def _places(self, builders: Mapping[str, Daemon]) -> LogPlaces:
         record = self.build.record
         host, file = imaging.log_of(record)
-        return Places(
+        return LogPlaces(
             record.filename,
             dict.fromkeys(addresses(record, builders), record.log or ""),
             record.log if daemonlogs.on_this_host(host) and logs.readable(Path(file)) else None,
@@ -96,7 +96,7 @@ class LastLine:
             return self._line
         for address in addresses(build, builders):
             found = logs.ask(address, build.filename, -LINE_BYTES, patience_seconds=LINE_SECONDS)
-            if isinstance(found, Piece):
+            if isinstance(found, LogPart):
                 self._line = _last_line(found.data) or self._line
                 return self._line
         self._not_before = time.monotonic() + 10 * LINE_SECONDS

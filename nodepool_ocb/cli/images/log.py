@@ -16,7 +16,7 @@ from nodepool_ocb.views.images import BuildLog
 
 if TYPE_CHECKING:
     from nodepool_ocb.cli.images.buildlog import Source
-    from nodepool_ocb.http.following import Given
+    from nodepool_ocb.http.following import LogDelivery
 
 
 @click.command(cls=Verb)
@@ -44,7 +44,7 @@ def log(name: str, id: str | None, follow: bool, raw: bool) -> None:
             out((record.tail or "").encode())
 
 
-def _given(name: str, id: str | None, out: logs.Out, follow: bool, start: int = 0) -> tuple[Source, Given]:
+def _given(name: str, id: str | None, out: logs.Out, follow: bool, start: int = 0) -> tuple[Source, LogDelivery]:
     from nodepool_ocb.cli.images import buildlog
     from nodepool_ocb.http.following import Follower
 
@@ -56,7 +56,7 @@ def _given(name: str, id: str | None, out: logs.Out, follow: bool, start: int = 
         return source, Follower(source, out, output.say, start).give(follow)
 
 
-def _show(source: Source, given: Given, log: bytes) -> None:
+def _show(source: Source, given: LogDelivery, log: bytes) -> None:
     record = source.build.record
     output.say(f"{record.filename}: {source.state}; {_whence(source, given)}")
     whole = log.decode(errors="replace") if given.whole else record.tail or ""
@@ -71,7 +71,7 @@ def _show(source: Source, given: Given, log: bytes) -> None:
     output.text(document, whole)
 
 
-def _whence(source: Source, given: Given) -> str:
+def _whence(source: Source, given: LogDelivery) -> str:
     """Where the log is from, and how much of it that was."""
     record = source.build.record
     if given.whole:

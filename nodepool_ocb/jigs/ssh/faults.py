@@ -29,7 +29,7 @@ class OwnFault(Exception):
         self.step = step
 
 
-class Row(msgspec.Struct, frozen=True):
+class FaultMeaning(msgspec.Struct, frozen=True):
     """One way to fail."""
 
     step: str
@@ -41,45 +41,48 @@ class Row(msgspec.Struct, frozen=True):
 _OWN, _PATH, _MACHINE = Party.OWN, Party.PATH, Party.MACHINE
 NO_NAME: Final = ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY")
 TABLE: Final = (
-    Row("key", "no key", "no file of `ssh.key_files` can be read", _OWN),
-    Row("thread", NO_THREAD, "this host cannot start another thread, here or in the SSH library", _OWN),
-    Row("memory", "MemoryError", "this host has no memory left", _OWN),
-    Row("ping", "silence", "no ICMP echo came back (`ssh.ping` alone)", _PATH),
-    Row("resolve", "EAI_AGAIN", "the resolver does not answer, or its server cannot", _OWN),
-    Row("resolve", "EAI_FAIL", "the resolver's server refuses to answer", _OWN),
-    Row("resolve", "EAI_MEMORY", "the resolver has no memory left", _OWN),
-    Row("resolve", "EAI_SYSTEM", "the resolver cannot ask: no files, no sockets", _OWN),
-    *(Row("resolve", name, "the name of a node that is alive is not known any more", _OWN) for name in NO_NAME),
-    *(Row("resolve", name, "the name of a node that is not alive is not known", _MACHINE) for name in NO_NAME),
-    Row("resolve", "ValueError", "the address in the node's record can be none", _MACHINE),
-    Row("resolve", "any other", "the resolver fails in another way", _OWN),
-    Row("connect", "EMFILE", "this process has no file descriptors left", _OWN),
-    Row("connect", "ENFILE", "this host has no file descriptors left", _OWN),
-    Row("connect", "ENOMEM", "the kernel has no memory left", _OWN),
-    Row("connect", "ENOBUFS", "the kernel has no buffers left", _OWN),
-    Row("connect", "EADDRNOTAVAIL", "this host has no port or no source address left", _OWN),
-    Row("connect", "EADDRINUSE", "this host has no port left", _OWN),
-    Row("connect", "EAFNOSUPPORT", "this host does not have that family of addresses", _OWN),
-    Row("connect", "EPERM", "a firewall of this host forbids it", _OWN),
-    Row("connect", "EACCES", "a firewall of this host forbids it", _OWN),
-    Row("connect", "ENETDOWN", "this host's network is down", _OWN),
-    Row("connect", "ENETUNREACH", "this host has no route to the machine", _OWN),
-    Row("connect", "ENETUNREACH", "this host has a route, and a router on it has none", _PATH),
-    Row("connect", "EHOSTUNREACH", "a router, or the last link, does not find the machine", _PATH),
-    Row("connect", "EHOSTDOWN", "the last link does not find the machine", _PATH),
-    Row("connect", "ETIMEDOUT", "nothing answers", _PATH),
-    Row("connect", "ECONNREFUSED", "the machine answers, and nothing listens", _MACHINE),
-    Row("connect", "ECONNRESET", "the machine ends the connection", _MACHINE),
-    Row("connect", "ECONNABORTED", "the machine ends the connection", _MACHINE),
-    Row("connect", "EPIPE", "the machine ends the connection", _MACHINE),
-    Row(
+    FaultMeaning("key", "no key", "no file of `ssh.key_files` can be read", _OWN),
+    FaultMeaning("thread", NO_THREAD, "this host cannot start another thread, here or in the SSH library", _OWN),
+    FaultMeaning("memory", "MemoryError", "this host has no memory left", _OWN),
+    FaultMeaning("ping", "silence", "no ICMP echo came back (`ssh.ping` alone)", _PATH),
+    FaultMeaning("resolve", "EAI_AGAIN", "the resolver does not answer, or its server cannot", _OWN),
+    FaultMeaning("resolve", "EAI_FAIL", "the resolver's server refuses to answer", _OWN),
+    FaultMeaning("resolve", "EAI_MEMORY", "the resolver has no memory left", _OWN),
+    FaultMeaning("resolve", "EAI_SYSTEM", "the resolver cannot ask: no files, no sockets", _OWN),
+    *(
+        FaultMeaning("resolve", name, "the name of a node that is alive is not known any more", _OWN)
+        for name in NO_NAME
+    ),
+    *(FaultMeaning("resolve", name, "the name of a node that is not alive is not known", _MACHINE) for name in NO_NAME),
+    FaultMeaning("resolve", "ValueError", "the address in the node's record can be none", _MACHINE),
+    FaultMeaning("resolve", "any other", "the resolver fails in another way", _OWN),
+    FaultMeaning("connect", "EMFILE", "this process has no file descriptors left", _OWN),
+    FaultMeaning("connect", "ENFILE", "this host has no file descriptors left", _OWN),
+    FaultMeaning("connect", "ENOMEM", "the kernel has no memory left", _OWN),
+    FaultMeaning("connect", "ENOBUFS", "the kernel has no buffers left", _OWN),
+    FaultMeaning("connect", "EADDRNOTAVAIL", "this host has no port or no source address left", _OWN),
+    FaultMeaning("connect", "EADDRINUSE", "this host has no port left", _OWN),
+    FaultMeaning("connect", "EAFNOSUPPORT", "this host does not have that family of addresses", _OWN),
+    FaultMeaning("connect", "EPERM", "a firewall of this host forbids it", _OWN),
+    FaultMeaning("connect", "EACCES", "a firewall of this host forbids it", _OWN),
+    FaultMeaning("connect", "ENETDOWN", "this host's network is down", _OWN),
+    FaultMeaning("connect", "ENETUNREACH", "this host has no route to the machine", _OWN),
+    FaultMeaning("connect", "ENETUNREACH", "this host has a route, and a router on it has none", _PATH),
+    FaultMeaning("connect", "EHOSTUNREACH", "a router, or the last link, does not find the machine", _PATH),
+    FaultMeaning("connect", "EHOSTDOWN", "the last link does not find the machine", _PATH),
+    FaultMeaning("connect", "ETIMEDOUT", "nothing answers", _PATH),
+    FaultMeaning("connect", "ECONNREFUSED", "the machine answers, and nothing listens", _MACHINE),
+    FaultMeaning("connect", "ECONNRESET", "the machine ends the connection", _MACHINE),
+    FaultMeaning("connect", "ECONNABORTED", "the machine ends the connection", _MACHINE),
+    FaultMeaning("connect", "EPIPE", "the machine ends the connection", _MACHINE),
+    FaultMeaning(
         "connect", "no SSH", "the machine takes the connection, and speaks no SSH with us, or nothing at all", _MACHINE
     ),
-    Row("connect", "any other", "the kernel fails in another way", _PATH),
-    Row("host key", "another key", "the machine shows another host key than the pinned one", _MACHINE),
-    Row("authenticate", "refused", "the machine takes none of the keys; see below", _MACHINE),
-    Row("run", "silence", "a connection that was open is silent for three keepalives", _PATH),
-    Row("run", "any other", "the login, the shell or the runner fails", _MACHINE),
+    FaultMeaning("connect", "any other", "the kernel fails in another way", _PATH),
+    FaultMeaning("host key", "another key", "the machine shows another host key than the pinned one", _MACHINE),
+    FaultMeaning("authenticate", "refused", "the machine takes none of the keys; see below", _MACHINE),
+    FaultMeaning("run", "silence", "a connection that was open is silent for three keepalives", _PATH),
+    FaultMeaning("run", "any other", "the login, the shell or the runner fails", _MACHINE),
 )
 
 

@@ -9,32 +9,32 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.documents import files as documents
-from nodepool_ocb.jigs.tasks.files import Places, script
+from nodepool_ocb.jigs.tasks.files import FileParameters, script
 from nodepool_ocb.jigs.tasks.sources import SourceJig
-from nodepool_ocb.jigs.tasks.task import Lacking, Refused, Task
+from nodepool_ocb.jigs.tasks.task import Lacking, OrderedTask, TaskRefused
 from nodepool_ocb.tasks.tasklist import Kind
 
 MOST_BYTES: Final = 4 << 20  # of the files of one task: the machine keeps the script that brings them
 NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ENAMETOOLONG})
 
 
-class Pair(msgspec.Struct, frozen=True):
+class CopiedFile(msgspec.Struct, frozen=True):
     """A file and its place on the machine."""
 
     src: str
     dst: str
 
 
-class Copy(Places, frozen=True):
+class Copy(FileParameters, frozen=True):
     """The parameters of copy_files."""
 
-    files: tuple[Pair, ...]
+    files: tuple[CopiedFile, ...]
 
 
 class CopyJig(SourceJig):
     name = "task-copy"
 
-    def text(self, task: Task) -> str:
+    def text(self, task: OrderedTask) -> str:
         copy = task.shaped(Kind.COPY_FILES, Copy)
         left, read = MOST_BYTES, []
         for pair in copy.files:
@@ -55,8 +55,8 @@ def _content(src: str, path: str, left: int) -> bytes:
         content = documents.read(path, left)
     except OSError as error:
         said = f"src {src} on the annealer's host {host}: {error.strerror}"
-        raise (Refused if error.errno in NOT_THERE else Lacking)(said) from error
+        raise (TaskRefused if error.errno in NOT_THERE else Lacking)(said) from error
     if len(content) > left:
         most = f"the files of one task may hold {MOST_BYTES} bytes; use sync for more"
-        raise Refused(f"src {src} on the annealer's host {host} is too large: {most}")
+        raise TaskRefused(f"src {src} on the annealer's host {host} is too large: {most}")
     return content

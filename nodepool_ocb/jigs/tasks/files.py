@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.jigs.tasks.task import Refused, program
+from nodepool_ocb.jigs.tasks.task import TaskRefused, program
 
 _MODE: Final = re.compile(r"[0-7]{3,4}")
 _OWNER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\$?")
@@ -28,7 +28,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     overwrite: bool
 
 
-class Places(msgspec.Struct, frozen=True, kw_only=True):
+class FileParameters(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters for the rights, owners and folders of files."""
 
     permissions: str | int  # octal digits, as they are written: 0644, "0644" and 644 are one
@@ -39,10 +39,10 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     parents: bool
 
     def file(self, path: str, content: bytes) -> File:
-        """Raises Refused."""
+        """Raises TaskRefused."""
         for name in (self.user, self.group):
             if not _OWNER.fullmatch(name):
-                raise Refused(f"{name!r} can be no name of a user or group")
+                raise TaskRefused(f"{name!r} can be no name of a user or group")
         return File(
             path=absolute(path),
             content=content,
@@ -54,25 +54,25 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def absolute(path: str, what: str = "path") -> str:
-    """The path, which must be one from the root, without ``..``; raises Refused.
+    """The path, which must be one from the root, without ``..``; raises TaskRefused.
 
     >>> absolute("/etc//hosts")
     '/etc//hosts'
     """
     if not path.startswith("/"):
-        raise Refused(f"the {what} {path} does not begin with /")
+        raise TaskRefused(f"the {what} {path} does not begin with /")
     if ".." in path.split("/"):
-        raise Refused(f"the {what} {path} has .. in it")
+        raise TaskRefused(f"the {what} {path} has .. in it")
     if "\0" in path:
-        raise Refused(f"the {what} has a zero byte in it")
+        raise TaskRefused(f"the {what} has a zero byte in it")
     return path
 
 
 def script(files: Sequence[File], noop: bool) -> str:
-    """The script that puts the files in their places, in this order; with ``noop`` it prints them. Raises Refused."""
+    """The script that puts the files in their places, in this order; with ``noop`` it prints them. Raises TaskRefused."""
     for file in files:
         if file.path.endswith(("/", "/.")):
-            raise Refused(f"the path {file.path} names a directory, not a file")
+            raise TaskRefused(f"the path {file.path} names a directory, not a file")
     if not files:
         return "echo 'there is no file for this node'\n"
     if noop:
@@ -94,5 +94,5 @@ def _placed(file: File) -> str:
 def _mode(what: str, mode: str | int) -> str:
     text = str(mode)
     if not _MODE.fullmatch(text):
-        raise Refused(f"{what}: {text!r} is no mode; octal digits are, as '0644'")
+        raise TaskRefused(f"{what}: {text!r} is no mode; octal digits are, as '0644'")
     return text

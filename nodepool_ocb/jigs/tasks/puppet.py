@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from nodepool_ocb.jigs.tasks.task import Task, TaskJig, program
+from nodepool_ocb.jigs.tasks.task import OrderedTask, TaskJig, program
 from nodepool_ocb.tasks.tasklist import Kind
 
 
@@ -19,7 +19,7 @@ class Puppet(msgspec.Struct, frozen=True):
 class PuppetJig(TaskJig):
     name = "task-puppet"
 
-    def text(self, task: Task) -> str:
+    def text(self, task: OrderedTask) -> str:
         puppet = task.shaped(Kind.PUPPET, Puppet)
         values = {
             "manifest": puppet.puppet_manifest,

@@ -20,7 +20,7 @@ from nodepool_ocb.jigs.script import ScriptJig
 from nodepool_ocb.jigs.ssh.asking import ask
 from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.jigs.ssh.link import Broken
-from nodepool_ocb.jigs.tasks.task import Task, TaskJig, concluded, program, task
+from nodepool_ocb.jigs.tasks.task import OrderedTask, TaskJig, concluded, program, task
 from nodepool_ocb.model.records import Json
 
 POLL_SECONDS: Final = 1.0
@@ -37,7 +37,7 @@ _ANSWER: Final = re.compile(r"^BOOT ([0-9a-f-]{36}\.[0-9]+)\n(.*)", re.MULTILINE
 class RebootJig(TaskJig):
     name = "task-reboot"
 
-    def text(self, task: Task) -> str:
+    def text(self, task: OrderedTask) -> str:
         if task.noop:
             return "echo 'would boot this machine again'\n"
         return program("reboot.sh", once=hashlib.sha256(task.once.encode()).hexdigest()[:32])

@@ -6,7 +6,7 @@ import shlex
 
 import msgspec
 
-from nodepool_ocb.jigs.tasks.task import Task, TaskJig
+from nodepool_ocb.jigs.tasks.task import OrderedTask, TaskJig
 from nodepool_ocb.tasks.tasklist import Kind
 
 
@@ -20,7 +20,7 @@ class Shell(msgspec.Struct, frozen=True):
 class ShellJig(TaskJig):
     name = "task-shell"
 
-    def text(self, task: Task) -> str:
+    def text(self, task: OrderedTask) -> str:
         """The command stands in the script itself, not on a command line, which everybody on the machine could read."""
         shell = task.shaped(Kind.SHELL, Shell)
         if task.noop:

@@ -7,7 +7,7 @@ import socket
 from nodepool_ocb.config import Settings, task_sources
 from nodepool_ocb.documents.allowed import Outside
 from nodepool_ocb.jigs.tasks.files import absolute
-from nodepool_ocb.jigs.tasks.task import Refused, TaskJig
+from nodepool_ocb.jigs.tasks.task import TaskJig, TaskRefused
 
 
 class SourceJig(TaskJig):
@@ -22,10 +22,10 @@ class SourceJig(TaskJig):
         self._sources = task_sources(settings)
 
     def source(self, src: str) -> str:
-        """The path without links, to be read instead of ``src``; raises Refused."""
+        """The path without links, to be read instead of ``src``; raises TaskRefused."""
         try:
             return self._sources.resolve(absolute(src, "src"))
         except Outside as outside:
             host = socket.gethostname()
             said = f"src {outside}; see tasks.sources in the configuration of the annealer's host {host}"
-            raise Refused(said, outside.setting) from outside
+            raise TaskRefused(said, outside.setting) from outside

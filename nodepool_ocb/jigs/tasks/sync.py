@@ -20,7 +20,7 @@ from nodepool_ocb.jigs.ssh.link import Link
 from nodepool_ocb.jigs.tasks.files import absolute
 from nodepool_ocb.jigs.tasks.push import Push
 from nodepool_ocb.jigs.tasks.sources import SourceJig
-from nodepool_ocb.jigs.tasks.task import Lacking, Refused, Task, program, task
+from nodepool_ocb.jigs.tasks.task import Lacking, OrderedTask, TaskRefused, program, task
 from nodepool_ocb.tasks.sources import fetched
 from nodepool_ocb.tasks.tasklist import Kind
 
@@ -35,7 +35,7 @@ class Sync(msgspec.Struct, frozen=True):
 class SyncJig(SourceJig):
     name = "task-sync"
 
-    def text(self, task: Task) -> str:
+    def text(self, task: OrderedTask) -> str:
         sync = task.shaped(Kind.SYNC, Sync)
         absolute(sync.dst, "dst")
         if not fetched(sync.src):
@@ -70,6 +70,6 @@ def _require(src: str, path: str) -> None:
     if shutil.which("rsync") is None:
         raise Lacking(f"there is no program rsync on the annealer's host {host}; install the package rsync")
     if not Path(path).is_dir():
-        raise Refused(f"src {src} on the annealer's host {host}: there is no such directory")
+        raise TaskRefused(f"src {src} on the annealer's host {host}: there is no such directory")
     if not os.access(path, os.R_OK | os.X_OK):
         raise Lacking(f"src {src} on the annealer's host {host}: it cannot be read")

@@ -31,7 +31,7 @@ _SAID: Final = re.compile(r"^task: (.+)$", re.MULTILINE)
 Shape = TypeVar("Shape")
 
 
-class Refused(Exception):
+class TaskRefused(Exception):
     """The task cannot be done by any annealer; the text has the reason.
 
     ``forbidden``: the setting that does not allow a file of this host which the task names.
@@ -46,7 +46,7 @@ class Lacking(Exception):
     """This annealer's host cannot do the task, another's may; the text has the reason."""
 
 
-class Task(msgspec.Struct, frozen=True):
+class OrderedTask(msgspec.Struct, frozen=True):
     """The parameters of a task in an order."""
 
     parameters: Mapping[str, Json]  # of the list, and those that differ on this node
@@ -55,24 +55,24 @@ class Task(msgspec.Struct, frozen=True):
     once: str  # names this task of this run of its list, the same under each claim
 
     def shaped(self, kind: Kind, shape: type[Shape]) -> Shape:
-        """The parameters, with the defaults of their kind; raises Refused if one is missing or has a wrong type."""
+        """The parameters, with the defaults of their kind; raises TaskRefused if one is missing or has a wrong type."""
         try:
             return msgspec.convert({**DEFAULTS[kind], **self.parameters}, shape, strict=False)
         except msgspec.ValidationError as wrong:
-            raise Refused(f"its parameters are wrong: {wrong}") from wrong
+            raise TaskRefused(f"its parameters are wrong: {wrong}") from wrong
 
 
 class TaskJig(ScriptJig):
     """Jig script, with the script that ``text`` makes of the task."""
 
-    def text(self, task: Task) -> str:
-        """The script for the machine. The same order must give the same text. Raises Refused or Lacking."""
+    def text(self, task: OrderedTask) -> str:
+        """The script for the machine. The same order must give the same text. Raises TaskRefused or Lacking."""
         raise NotImplementedError
 
     def prepared(self, order: Order) -> Order | Failed | Unknown:
         try:
             text = self.text(task(order))
-        except Refused as refused:
+        except TaskRefused as refused:
             return Failed(str(refused), forbidden=refused.forbidden)
         except Lacking as lacking:
             return Unknown(str(lacking), begun=False)
@@ -93,7 +93,7 @@ def concluded(order: Order, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def task(order: Order) -> Task:
+def task(order: Order) -> OrderedTask:
     """The task of an order. Attributes that are missing count as in a run without a task list."""
     differing, facts, run = (_map(order.attributes, name) for name in ("task", "astute", "tasks"))
     parameters = {**order.definition.parameters, **_map(differing, "parameters")}
@@ -103,7 +103,7 @@ def task(order: Order) -> Task:
     if isinstance(source := whole.pop(DATA_FROM, None), str):
         whole["data"] = as_yaml(_map(order.attributes, source))
     once = f"{order.role} {run['run']}" if "run" in run else f"{order.role} @{order.generation}"
-    return Task(whole, str(own["uid"]), run.get("noop") is True, once)
+    return OrderedTask(whole, str(own["uid"]), run.get("noop") is True, once)
 
 
 def _map(holder: Mapping[str, Json], name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodepool_ocb.images import builders, rules
-from nodepool_ocb.images.rules import ImageView, NotDue, Wanted
+from nodepool_ocb.images.rules import ImagePolicy, ImageView, NotDue
 from nodepool_ocb.operations.images import finding
 from nodepool_ocb.operations.operation import Note, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.builders import ReadBuilders
@@ -78,5 +78,5 @@ class UploadList(Operation[list[UploadRow]], frozen=True, kw_only=True):
 def _next_attempt(situation: Situation, view: ImageView) -> float | None:
     """The time of the next attempt after failures, by the configuration of the performer's host."""
     first = situation.settings.builder.retry_seconds
-    found = rules.due(view, Wanted(formats=(), rebuild_age_seconds=0.0), situation.local_now, first)
+    found = rules.due(view, ImagePolicy(formats=(), rebuild_age_seconds=0.0), situation.local_now, first)
     return found.at if isinstance(found, NotDue) and rules.failures(view) else None

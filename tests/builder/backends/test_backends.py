@@ -10,7 +10,7 @@ import pytest
 
 from nodepool_ocb.images.nodepool import Diskimage
 from nodepool_ocb_builder import backends
-from nodepool_ocb_builder.backends import Command, Task
+from nodepool_ocb_builder.backends import BuildTask, Command
 from nodepool_ocb_builder.sandbox import isolation
 
 INSTALLED, _ = backends.installed()
@@ -21,10 +21,10 @@ def image(**keys: Any) -> Diskimage:
     return Diskimage(**{**absent, "name": "debian", **keys})
 
 
-def task(folder: Path, image: Diskimage, **keys: Any) -> Task:
+def task(folder: Path, image: Diskimage, **keys: Any) -> BuildTask:
     work = folder / "debian-0000000007.build"
     outputs = {format: folder / f"new.{format}" for format in image.formats}
-    return Task(image=image, build="0000000007", work=work, outputs=outputs, manifest=folder / "new.d", **keys)
+    return BuildTask(image=image, build="0000000007", work=work, outputs=outputs, manifest=folder / "new.d", **keys)
 
 
 def command(image: Diskimage, folder: Path = Path("/images"), **keys: Any) -> Command:
@@ -219,3 +219,7 @@ def test_a_command_makes_its_image_by_what_it_is_told(tmp_path: Path) -> None:
     assert build(tmp_path, one)[0] == isolation.Ended(0, None)
     assert (tmp_path / "new.A").read_text() == (tmp_path / "new.B").read_text() == "debian 0000000007 blue\n"
     assert sorted(os.listdir(tmp_path)) == ["log", "new.A", "new.B", "new.d"]
+
+
+def test_backends_of_other_packages_may_import_the_build_task_as_task() -> None:
+    assert backends.Task is backends.backend.Task is BuildTask

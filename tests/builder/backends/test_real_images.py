@@ -19,7 +19,7 @@ import pytest
 from nodepool_ocb.images.nodepool import Diskimage
 from nodepool_ocb.testing.mirrors import mirror
 from nodepool_ocb_builder import backends
-from nodepool_ocb_builder.backends import Task
+from nodepool_ocb_builder.backends import BuildTask
 from nodepool_ocb_builder.sandbox import leftovers
 from tests.builder.sandbox.building import Builder, Context
 
@@ -31,7 +31,7 @@ def required(kind: str) -> str:
     return mirror(kind) or pytest.skip(f"apt knows no mirror of {kind} here; NODEPOOL_OCB_TEST_MIRROR names one")
 
 
-def begin(context: Context, image: Diskimage) -> tuple[Builder, Task]:
+def begin(context: Context, image: Diskimage) -> tuple[Builder, BuildTask]:
     """Start a build whose files, cache and manifest go to the folder of the logs."""
     backend = backends.installed()[0][image.backend]
     assert backends.faults(image, {image.backend: backend}) == []
@@ -40,7 +40,7 @@ def begin(context: Context, image: Diskimage) -> tuple[Builder, Task]:
     folder = context.images / "logs"
     folder.mkdir(exist_ok=True)
     os.chown(folder, context.user.pw_uid, context.user.pw_gid)
-    task = Task(
+    task = BuildTask(
         image=image,
         build="0000000001",
         work=context.images / "debian-0000000001.build",
