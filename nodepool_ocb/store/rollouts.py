@@ -19,13 +19,14 @@ from typing import NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OutcomeUnknown, Stale
-from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model import executions, limits, paths
+from nodepool_ocb.model.executions import ROLLOUT, Key
 from nodepool_ocb.model.records import Change, Check, Create, LockOwner, Record, RolloutPointer
 from nodepool_ocb.rollout import records
 from nodepool_ocb.rollout.records import Decision, GroupRecord, NodesRecord, Rollout, RolloutRecord
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.driven import executions, lines, pointers
+from nodepool_ocb.store.driven import lines, pointers
 from nodepool_ocb.store.driven.executions import ROLLOUTS, decoded_or_none
 from nodepool_ocb.store.driven.pointers import ATTEMPTS, again
 from nodepool_ocb.store.locks import holders
@@ -178,7 +179,7 @@ def _enter(
         alone = lines.entered(session, deployment)
         counts = replace(known, newest=identity, over=False, driver=None, since=head.started)
         begun = Versions(known, version, {"": 0})
-        own = ROLLOUTS.asked(deployment, identity, {"": head}, counts, begun)
+        own = ROLLOUT.asked(deployment, identity, {"": head}, counts, begun)
         session.commit([*judged, *own, *alone, *joined(identity)])
 
     again(enter, final=pointers.among(judged))
@@ -189,8 +190,7 @@ def _refuse_another(session: Session, deployment: str, rollouts: RolloutPointer)
         return
     head = session.get(paths.rollout(deployment, rollouts.newest))
     if head is not None and head.data:  # an absent one is not under way
-        advice = "wait until it is over, or: nodepool-ocb rollout cancel"
-        raise Conflict(f"rollout {rollouts.newest} of deployment {deployment} is under way; {advice}")
+        raise Conflict(ROLLOUT.under_way(Key(deployment, rollouts.newest)))
 
 
 def _made(path: str, parts: Mapping[str, Record]) -> Iterator[Change]:
@@ -260,7 +260,7 @@ def steered(
         return []
     known = versions.pointer
     counts = replace(known, over=after.over, since=now) if known.newest == identity else known
-    return ROLLOUTS.asked(deployment, identity, parts, counts, versions)
+    return ROLLOUT.asked(deployment, identity, parts, counts, versions)
 
 
 # -- the writes of a driver --
@@ -272,4 +272,4 @@ def changes(
     """The transaction of a driver's decisions. It is refused if another annealer drives, or if a person changed the
     rollout meanwhile.
     """
-    return ROLLOUTS.driven(deployment, identity, records.changed(before, after), after.over, versions, now)
+    return ROLLOUT.driven(deployment, identity, records.changed(before, after), after.over, versions, now)

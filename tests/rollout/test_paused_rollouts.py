@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.rollout.records import GroupState
 from nodepool_ocb.rollout.rounds.sending import held_back
 from nodepool_ocb.rollout.step import Step, step
-from nodepool_ocb.views.rollouts.rows import Key, row
+from nodepool_ocb.views.rollouts.rows import row
 from tests.rollout.simulation import Driver
 from tests.rollout.test_rollout_steps import driver, hanging, node, states
 

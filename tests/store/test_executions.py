@@ -9,11 +9,12 @@ import pytest
 
 from nodepool_ocb.errors import Conflict, OutcomeUnknown, Stale
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.executions import ROLLOUT, TASK_RUN, Versions
 from nodepool_ocb.model.records import Check, RolloutPointer, Set, TaskRunPointer
 from nodepool_ocb.rollout.records import NodesRecord
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
-from nodepool_ocb.store.driven.executions import ROLLOUTS, TASK_RUNS, Versions
+from nodepool_ocb.store.driven.executions import TASK_RUNS
 from nodepool_ocb.store.driven.pointers import ATTEMPTS, again
 from nodepool_ocb.tasks.runs.records import RunState, TaskRun
 
@@ -68,8 +69,8 @@ def test_a_refusal_of_the_check_that_was_judged_is_raised_at_once(pauses: list[i
 @pytest.mark.parametrize(
     ("kind", "pointer", "part"),
     [
-        (ROLLOUTS, RolloutPointer(newest=ID), NodesRecord(nodes={})),
-        (TASK_RUNS, TaskRunPointer(newest=ID), {"rows": []}),
+        (ROLLOUT, RolloutPointer(newest=ID), NodesRecord(nodes={})),
+        (TASK_RUN, TaskRunPointer(newest=ID), {"rows": []}),
     ],
 )
 def test_the_versions_after_a_write_are_those_that_a_reader_finds(kind: Any, pointer: Any, part: Any) -> None:

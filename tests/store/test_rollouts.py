@@ -13,6 +13,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import deployments
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.executions import ROLLOUT
 from nodepool_ocb.model.records import Change, Create, Delete, Deployment, LockOwner, Node, Record, RolloutPointer, Set
 from nodepool_ocb.rollout import commands, records
 from nodepool_ocb.rollout.plan import begin as planned
@@ -22,7 +23,6 @@ from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import lines, pointers
-from nodepool_ocb.store.driven.executions import ROLLOUTS
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.subtree import removal
@@ -109,7 +109,7 @@ def test_records_that_contradict_each_other_are_refused_by_name(session: Session
 
 def test_while_one_is_under_way_no_other_begins(session: Session) -> None:
     first = rollouts.begin(session, "lab", rollout())
-    with pytest.raises(Conflict, match=f"rollout {first} of deployment lab is under way"):
+    with pytest.raises(Conflict, match=f"rollout lab/{first} is under way"):
         rollouts.begin(session, "lab", rollout())
     assert rollouts.begin(session, "other", rollout()) == "0000000000"
     end(session, first)
@@ -213,11 +213,11 @@ def test_a_driver_goes_on_from_what_it_wrote_without_reading(session: Session) -
     after = decided(before)
     written = rollouts.changes("lab", identity, before, after, versions, 9.0)
     session.commit(written)
-    versions = ROLLOUTS.written("lab", identity, versions, written)
+    versions = ROLLOUT.written("lab", identity, versions, written)
     assert (after, versions) == read(session, identity)
     written = rollouts.changes("lab", identity, after, over(after), versions, 9.0)
     session.commit(written)
-    assert (over(after), ROLLOUTS.written("lab", identity, versions, written)) == read(session, identity)
+    assert (over(after), ROLLOUT.written("lab", identity, versions, written)) == read(session, identity)
 
 
 def test_a_driver_that_was_replaced_writes_nothing(session: Session) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import Json, LockOwner
 from nodepool_ocb.rollout.records import CANCELLED, GroupState, NodeState, Rollout, RolloutState
 from nodepool_ocb.rollout.strategy import Batch, Criteria, Group
 from nodepool_ocb.views.rollouts import lines, rows, tables
-from nodepool_ocb.views.rollouts.rows import Key
 from nodepool_ocb.views.view import plain
 from tests.views.small_rollouts import in_state, rollout_of
 

@@ -6,12 +6,13 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.images.rules import ImageView
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.journal import Webhook, WebhookFailure
 from nodepool_ocb.model.records import Daemon, ImageSettings
 from nodepool_ocb.rollout.records import RolloutState
 from nodepool_ocb.views import sections, status
-from nodepool_ocb.views.rollouts.rows import Key, row
+from nodepool_ocb.views.rollouts.rows import row
 from nodepool_ocb.views.status import Idle, Overview, overview
 from nodepool_ocb.views.view import plain
 from tests.views.small import BASE, N1, N2, small

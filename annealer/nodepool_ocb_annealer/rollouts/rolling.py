@@ -20,6 +20,7 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.executions import ROLLOUT
 from nodepool_ocb.model.paths import noderole_name
 from nodepool_ocb.model.records import Change, NodeRole, RolloutPointer
 from nodepool_ocb.rollout import report
@@ -37,7 +38,6 @@ from nodepool_ocb.rollout.records import (
 from nodepool_ocb.rollout.step import Action, Directive, Step, step, watched
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.driven.executions import ROLLOUTS
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.store.world.paths import parse
@@ -124,7 +124,7 @@ def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = 
     )  # what has no room begins in the next one
     if not decisions and changes == record:
         return Move((), driven, due, quiet=True)
-    versions = ROLLOUTS.written(driven.deployment, driven.id, driven.versions, changes)
+    versions = ROLLOUT.written(driven.deployment, driven.id, driven.versions, changes)
     known = Driven(driven.deployment, driven.id, after, versions)
     quiet = last is not None and not actions and all(map(_came_back, decisions))
     return Move(changes, known, due, quiet, list(_lines(known, decisions)))

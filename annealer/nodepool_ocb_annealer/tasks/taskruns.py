@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import claim, commands
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.executions import TASK_RUN
 from nodepool_ocb.model.records import Change, RolloutPointer, Run, TaskRunPointer
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.driven.executions import TASK_RUNS
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.tasks.runs import Versions
 from nodepool_ocb.store.world.changeset import ChangeSet
@@ -162,7 +162,7 @@ def _moved(
 
 def _written(after: Driven, changes: Sequence[Change]) -> Driven:
     """It, with the versions that hold once the changes are written."""
-    versions = TASK_RUNS.written(after.deployment, after.id, after.versions, changes)
+    versions = TASK_RUN.written(after.deployment, after.id, after.versions, changes)
     return replace(after, versions=versions)
 
 

@@ -15,10 +15,10 @@ from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid, OcbError
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.rollout import criteria, precedence
 from nodepool_ocb.tasks.runs import naming, uniting
 from nodepool_ocb.tasks.runs.records import Tolerance
-from nodepool_ocb.views.tasks.runs import Key
 
 if TYPE_CHECKING:
     from nodepool_ocb.cli.tasks.planning import Prepared

@@ -22,11 +22,12 @@ from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, OcbError
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import Check, DeploymentState, State
 from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.operations.reads.rollouts import ReadRolloutDriver
 from nodepool_ocb.operations.rollouts import finding
-from nodepool_ocb.views.rollouts.rows import Key, row
+from nodepool_ocb.views.rollouts.rows import row
 from nodepool_ocb.views.times import age
 
 if TYPE_CHECKING:

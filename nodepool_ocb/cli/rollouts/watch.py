@@ -12,12 +12,12 @@ from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.errors import NotFound, OcbError, TimedOut
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.operations.rollouts import watching
 from nodepool_ocb.operations.rollouts.finding import NO_ANNEALER
 from nodepool_ocb.operations.rollouts.watching import RolloutView
 from nodepool_ocb.views.progress import RolloutProgress
 from nodepool_ocb.views.rollouts import rows, tables
-from nodepool_ocb.views.rollouts.rows import Key
 
 # -- show --watch --
 

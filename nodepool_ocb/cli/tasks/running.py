@@ -12,11 +12,11 @@ from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.views.tasks import runs as shown
 from nodepool_ocb.views.tasks.histories import InstanceRow
-from nodepool_ocb.views.tasks.runs import Key
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session

@@ -13,10 +13,10 @@ from nodepool_ocb.cli.tasks import running
 from nodepool_ocb.cli.tasks.running import Run
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.operations.following import Following
 from nodepool_ocb.views.tasks import histories
 from nodepool_ocb.views.tasks import runs as shown
-from nodepool_ocb.views.tasks.runs import Key
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session

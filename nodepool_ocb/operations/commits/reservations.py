@@ -9,13 +9,13 @@ from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import structure
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.operation import Note, Steps
 from nodepool_ocb.operations.reads.rollouts import ReadRollout
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.records import NodeState, Rollout
 from nodepool_ocb.views.explanation import RolloutPointer
-from nodepool_ocb.views.rollouts.rows import Key
 
 READS: Final = (ReadRollout,)
 

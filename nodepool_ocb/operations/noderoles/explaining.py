@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import State
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import outdated
@@ -19,7 +20,6 @@ from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.tasks.runs import naming
 from nodepool_ocb.views import explanation as explaining
 from nodepool_ocb.views.explanation import FailedRun, RolloutPointer, SkippedDocument
-from nodepool_ocb.views.rollouts.rows import Key
 from nodepool_ocb.views.view import View
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.operations.operation import Note, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.images import ReadImages
 from nodepool_ocb.operations.reads.locks import ReadHolders, ReadTaskRunsUnderWay
@@ -13,7 +14,6 @@ from nodepool_ocb.operations.reads.rollouts import ListRollouts
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.views import locks as shown
 from nodepool_ocb.views.locks import ClaimRow, LockRow
-from nodepool_ocb.views.rollouts.rows import Key
 
 
 class LockList(Operation[list[ClaimRow | LockRow]], frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.rollouts import (
     AnnealerRuns,
@@ -22,7 +23,7 @@ from nodepool_ocb.rollout import commands, records
 from nodepool_ocb.rollout.records import Decision, Rollout
 from nodepool_ocb.views.rollouts import lines
 from nodepool_ocb.views.rollouts import rows as shown
-from nodepool_ocb.views.rollouts.rows import Key, RolloutRow
+from nodepool_ocb.views.rollouts.rows import RolloutRow
 
 
 class RolloutDirected(Explained, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import Final
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.errors import Ambiguous, NotFound
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.operations.operation import Note, Steps
 from nodepool_ocb.operations.reads.rollouts import (
@@ -22,7 +23,6 @@ from nodepool_ocb.operations.reads.rollouts import (
 )
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.views.rollouts import rows as shown
-from nodepool_ocb.views.rollouts.rows import Key
 
 NO_ANNEALER: Final = f"no annealer is running: nothing of a rollout moves; {START}"
 FINDS: Final = (ReadRolloutDeployments, ReadNewestRollout)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.rollouts import ListRollouts, ReadRolloutDriver
 from nodepool_ocb.operations.rollouts import finding
 from nodepool_ocb.views.rollouts import rows as shown
-from nodepool_ocb.views.rollouts.rows import Key, Reported, RolloutDocument, RolloutRow
+from nodepool_ocb.views.rollouts.rows import Reported, RolloutDocument, RolloutRow
 
 
 class RolloutList(Operation[list[RolloutRow]], frozen=True, kw_only=True):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool_ocb.errors import InError, NotFound, OcbError
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.operations.following import Following
 from nodepool_ocb.operations.performer import Performer
 from nodepool_ocb.rollout.records import Rollout, RolloutState
 from nodepool_ocb.views.progress import RolloutProgress, moved, of_rollout
 from nodepool_ocb.views.rollouts import lines, rows
-from nodepool_ocb.views.rollouts.rows import Key, Reported, RolloutDocument, WatchLine
+from nodepool_ocb.views.rollouts.rows import Reported, RolloutDocument, WatchLine
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session

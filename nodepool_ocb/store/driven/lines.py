@@ -15,6 +15,7 @@ from typing import NamedTuple
 from nodepool_ocb.engine import deployments
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.executions import ROLLOUT, Key
 from nodepool_ocb.model.records import Change, Deployment, RolloutPointer, Set, Structure
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
@@ -53,10 +54,7 @@ def entered(session: Session, deployment: str) -> list[Change]:
     for name, identity in under_way(session, [name for name, line in lines.items() if _related(own, line)]):
         torn = own.torn or lines[name].torn
         why = f"may have to do with the nodes of this one: {_unread(torn)}" if torn else "has to do with the same nodes"
-        raise Conflict(
-            f"rollout {name}/{identity} is under way, and deployment {name} {why}; wait for it: nodepool-ocb rollout wait"
-            f" {name}/{identity}, or end it: nodepool-ocb rollout cancel {name}/{identity}"
-        )
+        raise Conflict(ROLLOUT.under_way(Key(name, identity), f", and deployment {name} {why}"))
     return [Set(paths.STRUCTURE, codec.decode(Structure, znode), znode.version)]
 
 

@@ -144,10 +144,3 @@ def taken_over(path: str, known: Pointer, version: int, driver: str | None, now:
 def closed(path: str, known: Pointer, version: int, now: float) -> Set:
     """The newest is over, which the pointer did not say; refused where it changed since the newest was read."""
     return Set(path, replace(known, over=True, since=now), version)
-
-
-def held(path: str, known: Pointer, version: int, over: bool, now: float) -> Change:
-    """The change that ties a transaction to the pointer as it was read. It also records that the newest is over, or is
-    not any more.
-    """
-    return Check(path, version) if over == known.over else Set(path, replace(known, over=over, since=now), version)

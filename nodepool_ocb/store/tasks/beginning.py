@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import deployments
 from nodepool_ocb.errors import Conflict, NotFound, OcbError, OutcomeUnknown, Stale
 from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.executions import TASK_RUN, Key
 from nodepool_ocb.model.records import (
     Change,
     Check,
@@ -133,8 +134,7 @@ def _forgo(session: Session, locks: Locks, lock: Lock, path: str) -> None:
 
 def _refuse_another(session: Session, deployment: str, known: TaskRunPointer) -> None:
     if not known.over and known.newest is not None:
-        advice = f"nodepool-ocb tasks wait {deployment}, or: nodepool-ocb tasks stop {deployment}"
-        raise Conflict(f"tasks run {deployment}/{known.newest} is under way; {advice}")
+        raise Conflict(TASK_RUN.under_way(Key(deployment, known.newest)))
     refuse_preparing(session, deployment, known)
 
 

@@ -18,6 +18,7 @@ from nodepool_ocb.engine import claim
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.executions import ROLLOUT, TASK_RUN, Key
 from nodepool_ocb.model.records import Change, Check, Set, State
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
@@ -43,22 +44,14 @@ def rollout_under_way(session: Session, deployment: str) -> str | None:
 def refuse_rollout(session: Session, deployment: str) -> None:
     """Raises Conflict while a rollout of the deployment is under way."""
     if identity := rollout_under_way(session, deployment):
-        name = f"{deployment}/{identity}"
-        raise Conflict(
-            f"rollout {name} is under way, and no run of tasks begins beside it; wait for it:"
-            f" nodepool-ocb rollout wait {name}, or end it: nodepool-ocb rollout cancel {name}"
-        )
+        raise Conflict(ROLLOUT.under_way(Key(deployment, identity), ", and no run of tasks begins beside it"))
 
 
 def alone(session: Session, deployment: str) -> list[Change]:
     """The checks for a rollout without tasks: no run of tasks may be under way. Raises Conflict while one is."""
     known, version = runs.pointer(session, deployment)
     if not known.over and known.newest is not None:
-        name = f"{deployment}/{known.newest}"
-        raise Conflict(
-            f"tasks run {name} is under way, and no rollout begins beside it; wait for it: nodepool-ocb tasks wait {name},"
-            f" or end it: nodepool-ocb tasks stop {name}"
-        )
+        raise Conflict(TASK_RUN.under_way(Key(deployment, known.newest), ", and no rollout begins beside it"))
     if runs.preparer(session, deployment, known):
         raise Conflict(f"tasks run {deployment}/{known.preparing} is being prepared; wait for it")
     return [Check(paths.task_runs(deployment), version)] if version >= 0 else []

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
-from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model import executions, limits, paths
+from nodepool_ocb.model.executions import TASK_RUN
 from nodepool_ocb.model.records import (
     Change,
     Check,
@@ -29,7 +30,6 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.driven import executions
 from nodepool_ocb.store.driven.executions import ROLLOUTS, TASK_RUNS
 from nodepool_ocb.store.driven.pointers import ATTEMPTS, again, pause
 from nodepool_ocb.store.locks import holders
@@ -198,7 +198,7 @@ def stopping(session: Session, deployment: str, identity: str, by: str, now: boo
     if after == head:
         return head, []
     versions = Versions(known, version, {"": znode.version})
-    return after, TASK_RUNS.asked(deployment, identity, {"": after}, replace(known, since=session.now()), versions)
+    return after, TASK_RUN.asked(deployment, identity, {"": after}, replace(known, since=session.now()), versions)
 
 
 def _refuse_sent(session: Session, deployment: str, identity: str, head: TaskRun) -> None:
@@ -222,7 +222,7 @@ def heads(
 ) -> list[Change]:
     """The transaction of a driver: a check of the versions that it knows, and the head if it changed."""
     parts = {"": after} if after != before else {}
-    return TASK_RUNS.driven(deployment, identity, parts, after.over, versions, now)
+    return TASK_RUN.driven(deployment, identity, parts, after.over, versions, now)
 
 
 def keep_history(session: Session, running: Running, found: Sequence[Row], version: int) -> int:

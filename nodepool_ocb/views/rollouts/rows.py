@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.rollout.records import (
     LOST,
@@ -18,7 +19,6 @@ from nodepool_ocb.rollout.records import (
     RolloutState,
 )
 from nodepool_ocb.rollout.report import ORDER, finish, report
-from nodepool_ocb.views.executions import Key as Key
 from nodepool_ocb.views.rollouts import lines
 from nodepool_ocb.views.view import View, Whole
 

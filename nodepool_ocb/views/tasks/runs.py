@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from nodepool_ocb.model.executions import Key as Key
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.tasks.runs.history import Row
 from nodepool_ocb.tasks.runs.records import TaskRun
-from nodepool_ocb.views.executions import Key as Key
 from nodepool_ocb.views.pictures.tally import Tally
 from nodepool_ocb.views.tasks import histories
 from nodepool_ocb.views.tasks.histories import InstanceRow

@@ -192,7 +192,9 @@ def test_a_stop_at_once_ends_what_runs(zk_session: Session, zk_settings: ZooKeep
 def test_of_two_that_begin_a_run_at_once_one_is_refused(zk_session: Session) -> None:
     build(zk_session, TWO)
     begin(zk_session, LINE, TWO)
-    with pytest.raises(Conflict, match=r"tasks run lab/0000000000 is under way; nodepool-ocb tasks wait lab"):
+    with pytest.raises(
+        Conflict, match=r"tasks run lab/0000000000 is under way; wait for it: nodepool-ocb tasks wait lab"
+    ):
         begin(zk_session, LINE, TWO)
 
 

@@ -102,7 +102,8 @@ def test_no_run_begins_in_a_deployment_that_is_not_there(zk_session: Session) ->
 
 def test_no_run_begins_beside_another(session: Session) -> None:
     beginning.begin(session, wanted(), me())
-    advice = f"tasks run lab/{FIRST} is under way; nodepool-ocb tasks wait lab, or: nodepool-ocb tasks stop lab"
+    ways = f"wait for it: nodepool-ocb tasks wait lab/{FIRST}, or end it: nodepool-ocb tasks stop lab/{FIRST}"
+    advice = f"tasks run lab/{FIRST} is under way; {ways}"
     with pytest.raises(Conflict, match=advice):
         beginning.begin(session, wanted(), me())
     assert runs.pointer(session, LAB)[0].newest == FIRST
