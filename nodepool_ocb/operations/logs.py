@@ -1,4 +1,4 @@
-"""Logs that daemons serve: the run with the log that is asked for, and the daemons that can be asked for a log."""
+"""Logs that daemons serve: the run or build with the log that is asked for, and the daemons that can be asked for a log."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 from nodepool_ocb.model.records import Daemon, NodeRole
 
 if TYPE_CHECKING:
+    from nodepool_ocb.images.rules import BuildView
     from nodepool_ocb.store.client.session import Session
 
 MOST_BYTES: Final = 1 << 20  # of a log in a document
@@ -24,6 +25,13 @@ class RunChosen(msgspec.Struct, frozen=True):
     jig: str
     record: NodeRole
     run: str
+
+
+class BuildChosen(msgspec.Struct, frozen=True):
+    """The build with the log that was asked for."""
+
+    image: str
+    build: BuildView
 
 
 def on_this_host(host: str) -> bool:

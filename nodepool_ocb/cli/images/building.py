@@ -5,44 +5,46 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from typing import Any, Final, NamedTuple
+from contextlib import ExitStack
+from typing import Any, Final
 
 import click
 
-from nodepool_ocb.cli.images import buildlog, imaging
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.live import lively
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.pictures import waits
-from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut, Unavailable
-from nodepool_ocb.images.builders import why_not_built
-from nodepool_ocb.images.rules import ImageView
+from nodepool_ocb.errors import OcbError, TimedOut
+from nodepool_ocb.model.images import Build
 from nodepool_ocb.model.records import Daemon
+from nodepool_ocb.operations import buildlogs
+from nodepool_ocb.operations.images import watching
+from nodepool_ocb.operations.images.watching import BuildSeen
 from nodepool_ocb.views import images
 from nodepool_ocb.views.changes import ChangeRow
-from nodepool_ocb.views.progress import BuildProgress, of_build
 from nodepool_ocb.views.times import age
 
 TICK_SECONDS: Final = 5.0  # builders come and go, pauses end
 TERMINAL_TICK_SECONDS: Final = 1.0  # a line that moves
 LINES: Final = 20  # of a failed build's log
+SILENT_SECONDS: Final = 10.0  # builders that did not answer are asked again after this time
 
 
 def wait(name: str, request: int, timeout_seconds: float | None, changes: Sequence[ChangeRow], nobody: bool) -> None:
-    """Wait for a build that answers the request, and print how it ended: one document.
+    """Wait for a build that answers the request, and print its end: one document.
 
     ``nobody``: that no builder is running was said already.
     Raises InError (failed, paused without end, withdrawn), NotFound (the image is gone), or TimedOut.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    last: tuple[ImageView | None, BuildProgress] | None = None
+    last: BuildSeen | None = None
     ended: OcbError | None = None
     try:
         with waits.going_on(f"the build of {name}", lambda: f"image show {name}"):
-            for view, now in _standings(name, request, deadline, nobody):
-                last = view, now
-                if now.outcome:
-                    ended = _error(name, now)
+            for seen in _seen(name, request, deadline, nobody):
+                last = seen
+                if seen.progress.outcome:
+                    ended = seen.error(name)
                     break
     except TimedOut as error:
         ended = error
@@ -52,44 +54,24 @@ def wait(name: str, request: int, timeout_seconds: float | None, changes: Sequen
         raise ended
 
 
-def _standings(
-    name: str, request: int, deadline: float | None, nobody: bool
-) -> Iterator[tuple[ImageView | None, BuildProgress]]:
+def _seen(name: str, request: int, deadline: float | None, nobody: bool) -> Iterator[BuildSeen]:
     """With a line that moves on a terminal; elsewhere a line for each thing that is new."""
-    builders: Mapping[str, Daemon] = {}
     terminal = lively(sys.stderr)
     with ExitStack() as stack:
         show = _live(stack) if terminal else _said({images.NOBODY} if nobody else set())
-        for opened, found in imaging.followed(deadline, TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS):
-            view = found.get(name)
-            now = of_build(view, request, opened.now())
-            with suppress(Unavailable):  # only a remark: the images say when it matters
-                builders = imaging.builders(opened)
-            if now.outcome is None:
-                show(now, _seen(name, builders, building=now.build is not None))
-            yield view, now
+        tick_seconds = TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS
+        for seen in watching.builds(performer(), name, request, deadline, tick_seconds):
+            if seen.progress.outcome is None:
+                show(seen)
+            yield seen
 
 
-class Running(NamedTuple):
-    """The builders that run, and the sentence for a person if none of them can build the image."""
-
-    builders: Mapping[str, Daemon]
-    sentence: str | None
-
-
-def _seen(name: str, running: Mapping[str, Daemon], building: bool) -> Running:
-    if not running:
-        return Running(running, images.NOBODY)
-    reason = None if building else why_not_built(name, running)
-    return Running(running, images.cannot_build(name, reason) if reason else None)
-
-
-Show = Callable[[BuildProgress, Running], None]
+Show = Callable[[BuildSeen], None]
 
 
 def _said(said: set[str]) -> Show:
-    def show(now: BuildProgress, running: Running) -> None:
-        for line in (now.sentence, running.sentence):
+    def show(seen: BuildSeen) -> None:
+        for line in (seen.progress.sentence, seen.hindrance):
             if line is not None and line not in said:
                 said.add(line)
                 output.say(line)
@@ -103,37 +85,55 @@ def _live(stack: ExitStack) -> Show:
 
     live: Any = stack.enter_context(Live(console=output.console(sys.stderr), transient=True, auto_refresh=False))
     begun = time.time()
-    last_line = buildlog.LastLine()
+    last_line = LastLine()
 
-    def show(now: BuildProgress, running: Running) -> None:
+    def show(seen: BuildSeen) -> None:
+        now = seen.progress
         since = now.build.record.started if now.build else 0.0
         parts = [now.sentence, age(time.time() - (since or begun))]
-        if running.sentence is not None:
-            parts = [running.sentence, parts[1]]
+        if seen.hindrance is not None:
+            parts = [seen.hindrance, parts[1]]
         elif now.build is not None:
-            parts.append(last_line.of(now.build.record, running.builders))
+            parts.append(last_line.of(now.build.record, seen.builders))
         text = Text(" | ".join(part for part in parts if part), no_wrap=True, overflow="ellipsis")
         live.update(text, refresh=True)
 
     return show
 
 
-def _error(name: str, now: BuildProgress) -> OcbError | None:
-    if now.outcome == "ready":
-        return None
-    if now.outcome == "deleted":
-        return NotFound(f"{name}: {now.sentence}")
-    return InError(f"{name}: {now.sentence}")
+class LastLine:
+    """The last line of a build's log, for a line of progress."""
+
+    def __init__(self) -> None:
+        self._not_before = 0.0
+        self._line = ""
+
+    def of(self, build: Build, builders: Mapping[str, Daemon]) -> str:
+        """The line as of now, or as it was last known; empty if no builder has answered yet."""
+        if time.monotonic() < self._not_before:
+            return self._line
+        data = buildlogs.end(build, builders)
+        if data is None:
+            self._not_before = time.monotonic() + SILENT_SECONDS
+        else:
+            self._line = _last_line(data) or self._line
+        return self._line
+
+
+def _last_line(data: bytes) -> str:
+    lines = [line.strip() for line in click.unstyle(data.decode(errors="replace")).splitlines()]
+    line = next((line for line in reversed(lines) if line), "")
+    return "".join(letter if letter.isprintable() else " " for letter in line)
 
 
 def _tell(
     name: str,
     request: int,
-    last: tuple[ImageView | None, BuildProgress],
+    last: BuildSeen,
     ended: OcbError | None,
     changes: Sequence[ChangeRow],
 ) -> None:
-    view, now = last
+    view, now = last.view, last.progress
     build = now.build
     outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
     row = images.build_row(view, build) if view and build else None

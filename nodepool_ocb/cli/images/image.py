@@ -8,12 +8,12 @@ from typing import Final
 import click
 
 from nodepool_ocb.cli.aside.options import say as say_aside
-from nodepool_ocb.cli.images import imaging
 from nodepool_ocb.cli.images.exchange import export, import_
 from nodepool_ocb.cli.images.log import log
 from nodepool_ocb.cli.kit import completion, output, session, times
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform, performer
+from nodepool_ocb.operations.images import watching
 from nodepool_ocb.operations.images.building import ImageBuild
 from nodepool_ocb.operations.images.deleting import ImageDelete
 from nodepool_ocb.operations.images.forgetting import ImageErase
@@ -70,7 +70,7 @@ def list_(watch: bool) -> None:
 def _watch() -> None:
     shown: dict[str, images.ImageRow] = {}
     paused = configured_pauses(performer().settings())
-    for _, found in imaging.followed(None):
+    for found in watching.images(performer(), None):
         rows = {name: images.row(view, time.time(), paused) for name, view in sorted(found.items())}
         for name, row in rows.items():
             if shown.get(name) != row:

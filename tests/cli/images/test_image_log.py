@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nodepool_ocb.cli.images.buildlog import addresses
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.http import following as patience
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import Create, Daemon, Json
+from nodepool_ocb.operations.buildlogs import addresses
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server, free_port
 from tests.cli.background_command import Later, begun

@@ -1,0 +1,102 @@
+"""Images as they change: the views that ``image list --watch`` and ``image build --wait`` show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from nodepool_ocb.errors import InError, NotFound, OcbError, Unavailable
+from nodepool_ocb.images.builders import why_not_built
+from nodepool_ocb.images.rules import ImageView
+from nodepool_ocb.model.records import Daemon
+from nodepool_ocb.operations import logs as daemonlogs
+from nodepool_ocb.operations.following import Following
+from nodepool_ocb.operations.images.finding import Images
+from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.views import images as shown
+from nodepool_ocb.views.progress import BuildProgress, of_build
+
+if TYPE_CHECKING:
+    from nodepool_ocb.store.client.session import Session
+
+
+class BuildSeen(NamedTuple):
+    """The build that answers a request, at one moment."""
+
+    view: ImageView | None  # None: the image was deleted
+    progress: BuildProgress
+    builders: Mapping[str, Daemon]  # those that run, as of the last successful read
+    hindrance: str | None  # why no running builder builds it, if that is so
+
+    def error(self, image: str) -> OcbError | None:
+        """The error with which a wait ends; None for a build that is ready, and for one that goes on."""
+        if self.progress.outcome in (None, "ready"):
+            return None
+        kind = NotFound if self.progress.outcome == "deleted" else InError
+        return kind(f"{image}: {self.progress.sentence}")
+
+
+def images(performer: Performer, deadline: float | None) -> Iterator[Images]:
+    """All images as they are, then after each change; raises TimedOut at the deadline (monotonic)."""
+    return (source.images for source in _sources(performer, deadline, None))
+
+
+def builds(
+    performer: Performer, image: str, request: int, deadline: float | None, tick_seconds: float
+) -> Iterator[BuildSeen]:
+    """The build that answers the request now, then after each change and at each tick.
+
+    ``request`` is its number, as ``ImageBuild`` answers it. Raises TimedOut at the deadline (monotonic).
+    """
+    builders: Mapping[str, Daemon] = {}
+    for source in _sources(performer, deadline, tick_seconds):
+        view = source.images.get(image)
+        now = of_build(view, request, source.opened.now())
+        with suppress(Unavailable):  # the builders are only a remark; an outage is noticed with the images
+            builders = daemonlogs.daemons(source.opened, "builder")
+        yield BuildSeen(view, now, builders, _hindrance(image, builders, building=now.build is not None))
+
+
+def _hindrance(image: str, running: Mapping[str, Daemon], building: bool) -> str | None:
+    if not running:
+        return shown.NOBODY
+    reason = None if building else why_not_built(image, running)
+    return shown.cannot_build(image, reason) if reason else None
+
+
+class _Source:
+    """The images, for Following."""
+
+    def __init__(self, opened: Session, wake: Callable[[], None]) -> None:
+        from nodepool_ocb.store.images import ImageCache
+
+        self.opened = opened
+        self._cache = ImageCache(opened, wake)
+
+    @property
+    def images(self) -> Images:
+        return self._cache.images
+
+    def load(self) -> bool:
+        self._cache.load()
+        return True
+
+    def refresh(self) -> bool:
+        return self._cache.refresh()
+
+    def sweep(self) -> bool:
+        self._cache.sweep()
+        return True
+
+
+def _sources(performer: Performer, deadline: float | None, tick_seconds: float | None) -> Iterator[_Source]:
+    """The one source, after each of its changes."""
+    made: list[_Source] = []
+
+    def make(opened: Session, wake: Callable[[], None]) -> _Source:
+        made.append(_Source(opened, wake))
+        return made[0]
+
+    for _ in Following(performer, deadline).changes(make, tick_seconds):
+        yield made[0]
