@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Final
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option
-from nodepool_ocb.cli.kit.performing import performer
+from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Denied
-from nodepool_ocb.views.cluster import RightsRow
+from nodepool_ocb.operations.cluster.rights import AclCheck, AclInit
 
-if TYPE_CHECKING:
-    from nodepool_ocb.store.acls import Difference, Walk
-
-COLUMNS = ("path", "found", "expected")
+COLUMNS: Final = ("path", "found", "expected")
 
 
 @click.group(cls=Noun)
@@ -30,76 +27,42 @@ def command() -> None:
     """
 
 
-@command.command(writes=True)
+@command.command(operation=AclInit)
 @dry_run_option
 def init(dry_run: bool) -> None:
     """Give every znode its rights, and make those that daemons need and may not make; says what was changed.
 
     For people's user alone. It may be stopped and repeated at any time; daemons may go on.
     """
-    from nodepool_ocb.store import acls, clusters
-    from nodepool_ocb.store.client import access
-
-    zookeeper = session.settings().zookeeper
-    access.refuse_all_but_people(zookeeper)
-    with session.session() as opened:
-        walk = acls.Walk(opened, access.Acls(zookeeper))
-        if dry_run:
-            _report_dry(walk, [path for path in clusters.PARENTS if opened.get(path) is None])
-            return
-        changed = list(walk.mended())
-        _tell(changed)
-        if changed:
-            performer().journal.done(opened, "change", "rights", [each.path for each in changed])
-        _refuse_unseen(walk)
-        clusters.parents(opened)
-    output.say(f"{counted(len(changed), 'znode has', 'znodes have')} other rights now" if changed else "nothing to do")
+    done = perform(AclInit(), dry_run=dry_run).answer
+    output.things(done.rows, COLUMNS, key="path")
+    _refuse_unseen(done.denied)
+    for path in done.absent:
+        output.say(f"{path} would be made")
+    if not done.rows and not done.absent:
+        output.say("nothing to do")
+    elif not dry_run:
+        output.say(f"{counted(len(done.rows), 'znode has', 'znodes have')} other rights now")
+    else:
+        output.say(f"{counted(len(done.rows), 'znode')} would be given other rights")
+        raise click.exceptions.Exit(10)
 
 
-@command.command()
+@command.command(operation=AclCheck)
 def check() -> None:
     """Name every znode whose rights are not those of the configuration, and end with 1 where there is any."""
-    from nodepool_ocb.store import acls
-    from nodepool_ocb.store.client import access
-
-    with session.session() as opened:
-        walk = acls.Walk(opened, access.Acls(session.settings().zookeeper))
-        found = list(walk.differing())
-    _tell(found)
-    _refuse_unseen(walk)
-    if found:
+    found = perform(AclCheck()).answer
+    output.things(found.rows, COLUMNS, key="path")
+    _refuse_unseen(found.denied)
+    if found.rows:
         output.say(
-            f"{counted(len(found), 'znode has', 'znodes have')} other rights; to set them: nodepool-ocb acl init"
+            f"{counted(len(found.rows), 'znode has', 'znodes have')} other rights; to set them: nodepool-ocb acl init"
         )
         raise click.exceptions.Exit(1)
 
 
-def _report_dry(walk: Walk, absent: Sequence[str]) -> None:
-    """What would be set and made; exits with 10 where there is any."""
-    would = list(walk.differing())
-    _tell(would)
-    _refuse_unseen(walk)
-    for path in absent:
-        output.say(f"{path} would be made")
-    if not would and not absent:
-        output.say("nothing to do")
-        return
-    output.say(f"{counted(len(would), 'znode')} would be given other rights")
-    raise click.exceptions.Exit(10)
-
-
-def _tell(differences: Iterable[Difference]) -> None:
-    from nodepool_ocb.store.client.access import words
-
-    rows = [
-        RightsRow(path=each.path, found=tuple(words(each.found)), expected=tuple(words(each.expected)))
-        for each in differences
-    ]
-    output.things(rows, COLUMNS, key="path")
-
-
-def _refuse_unseen(walk: Walk) -> None:
+def _refuse_unseen(denied: Sequence[str]) -> None:
     """Raises Denied where not all was seen or set."""
-    if walk.denied:
-        first, *others = walk.denied.values()
-        raise Denied(f"{first}; so it is with {counted(len(others), 'other znode')}" if others else str(first))
+    if denied:
+        first, *others = denied
+        raise Denied(f"{first}; so it is with {counted(len(others), 'other znode')}" if others else first)

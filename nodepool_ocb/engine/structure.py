@@ -83,7 +83,10 @@ def written(world: World, part: Iterable[Change]) -> Iterator[list[Change]]:
 
 
 def forgotten(transaction: Sequence[Change]) -> bool:
-    """Whether a record is created, deleted or defined anew, and the structure's version is not raised."""
+    """Whether a record is created, deleted or defined anew, and the structure's version is not raised.
+
+    The first transaction of a cluster creates the structure.
+    """
     return any(map(_comes_or_goes, transaction)) and not _raises(transaction)
 
 
@@ -106,7 +109,7 @@ def _with_gates(world: World, changes: Iterable[Change]) -> list[Change]:
 
 
 def _raises(transaction: Sequence[Change]) -> bool:
-    return any(isinstance(change, Set) and change.path == paths.STRUCTURE for change in transaction)
+    return any(isinstance(change, Set | Create) and change.path == paths.STRUCTURE for change in transaction)
 
 
 def _comes_or_goes(change: Change) -> bool:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.http import logs
-from nodepool_ocb.http.following import Follower, LogDelivery, Places
-from nodepool_ocb.http.logs import Piece
+from nodepool_ocb.http.following import Follower, LogDelivery, LogPlaces
+from nodepool_ocb.http.logs import LogPart
 from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import Daemon
@@ -38,7 +38,7 @@ class LogOfBuild:
         self.image = chosen.image
         self.build = chosen.build  # as of the last look
         self.state = chosen.build.record.state
-        self.places = Places(chosen.build.record.filename)
+        self.places = LogPlaces(chosen.build.record.filename)
         self.look()
 
     @property
@@ -59,10 +59,10 @@ class LogOfBuild:
         self.places = self._places(builders)
         return True
 
-    def _places(self, builders: Mapping[str, Daemon]) -> Places:
+    def _places(self, builders: Mapping[str, Daemon]) -> LogPlaces:
         record = self.build.record
         host, _, file = (record.log or "").partition(":")
-        return Places(
+        return LogPlaces(
             record.filename,
             dict.fromkeys(addresses(record, builders), record.log or ""),
             record.log if daemonlogs.on_this_host(host) and logs.readable(Path(file)) else None,
@@ -84,7 +84,7 @@ def end(build: Build, builders: Mapping[str, Daemon]) -> bytes | None:
     """The last ``END_BYTES`` of a build's log; None if no builder answers."""
     for address in addresses(build, builders):
         found = logs.ask(address, build.filename, -END_BYTES, patience_seconds=END_SECONDS)
-        if isinstance(found, Piece):
+        if isinstance(found, LogPart):
             return found.data
     return None
 

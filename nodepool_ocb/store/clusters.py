@@ -83,14 +83,14 @@ def bootstrap(session: Session, *, admin_domain: str | None = None, now: float =
     return True
 
 
-def founding(session: Session, admin_domain: str | None) -> list[Create]:
-    """The transaction that ``bootstrap`` would write, empty if the cluster exists; raises the exceptions of
+def founding(session: Session, admin_domain: str | None, now: float = 0.0) -> list[Create]:
+    """The transaction that makes a cluster below ``PARENTS``, empty if the cluster exists; raises the exceptions of
     ``bootstrap``.
     """
     session.sync()
     if session.get(paths.CLUSTER) is not None:
         return []
-    first = _first(admin_domain, 0.0)
+    first = _first(admin_domain, now)
     for there in session.get_many([each.path for each in first]):
         if there is not None:
             raise _torn(there.path)

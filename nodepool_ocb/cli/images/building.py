@@ -71,7 +71,7 @@ Show = Callable[[BuildSeen], None]
 
 def _said(said: set[str]) -> Show:
     def show(seen: BuildSeen) -> None:
-        for line in (seen.progress.sentence, seen.hindrance):
+        for line in (seen.progress.sentence, seen.obstacle):
             if line is not None and line not in said:
                 said.add(line)
                 output.say(line)
@@ -91,8 +91,8 @@ def _live(stack: ExitStack) -> Show:
         now = seen.progress
         since = now.build.record.started if now.build else 0.0
         parts = [now.sentence, age(time.time() - (since or begun))]
-        if seen.hindrance is not None:
-            parts = [seen.hindrance, parts[1]]
+        if seen.obstacle is not None:
+            parts = [seen.obstacle, parts[1]]
         elif now.build is not None:
             parts.append(last_line.of(now.build.record, seen.builders))
         text = Text(" | ".join(part for part in parts if part), no_wrap=True, overflow="ellipsis")

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.images import leaking
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.model.images import UploadState
 from nodepool_ocb.operations.images.deleting_uploads import UploadDelete
 from nodepool_ocb.operations.images.forgetting import UploadDeleteRecords
+from nodepool_ocb.operations.images.leaking import UploadLeaks, UploadLeaksDelete
 from nodepool_ocb.operations.images.reading import UploadList
 
 
@@ -61,7 +61,7 @@ def delete(
         output.say(sentence)
 
 
-@command.command(writes=True)
+@command.command(operation=(UploadLeaks, UploadLeaksDelete))
 @click.argument("provider", metavar="[PROVIDER]", required=False, shell_complete=completion.providers)
 @click.option("--delete", "external_id", metavar="EXTERNAL-ID", help="Delete this one at PROVIDER.")
 @click.option("--cluster", help="The cluster that its stamp must name, by id; the default is this one.")
@@ -73,11 +73,15 @@ def leaks(provider: str | None, external_id: str | None, cluster: str | None, ye
     This host asks them, as its nodepool.yaml says. Builders delete those of this cluster, but for those that may still be
     sent; those of others stay, until somebody deletes them by hand: --delete, with --cluster.
     """
-    with session.session() as opened:
-        if external_id is not None and provider is None:
-            raise click.UsageError("--delete needs PROVIDER")
-        if external_id is not None and provider is not None:
-            leaking.delete(opened, provider, external_id, cluster, yes=yes, dry_run=dry_run)
-            return
-        rows = [row for _, row in leaking.found(opened, provider)]
-    output.things(rows, ("provider", "external_id", "since", "whose", "cluster", "image", "build"))
+    if external_id is None:
+        rows = perform(UploadLeaks(provider=provider)).answer
+        output.things(rows, ("provider", "external_id", "since", "whose", "cluster", "image", "build"))
+        return
+    if provider is None:
+        raise click.UsageError("--delete needs PROVIDER")
+    operation = UploadLeaksDelete(provider=provider, external_id=external_id, cluster=cluster)
+    deleted = perform(operation, dry_run=dry_run, yes=yes).answer
+    if dry_run:
+        session.report_rows((deleted.row,), dry_run)
+    for sentence in deleted.after:
+        output.say(sentence)

@@ -27,7 +27,7 @@ class BuildSeen(NamedTuple):
     view: ImageView | None  # None: the image was deleted
     progress: BuildProgress
     builders: Mapping[str, Daemon]  # those that run, as of the last successful read
-    hindrance: str | None  # why no running builder builds it, if that is so
+    obstacle: str | None  # why no running builder builds it, if that is so
 
     def error(self, image: str) -> OcbError | None:
         """The error with which a wait ends; None for a build that is ready, and for one that goes on."""
@@ -55,10 +55,10 @@ def builds(
         now = of_build(view, request, source.opened.now())
         with suppress(Unavailable):  # the builders are only a remark; an outage is noticed with the images
             builders = daemonlogs.daemons(source.opened, "builder")
-        yield BuildSeen(view, now, builders, _hindrance(image, builders, building=now.build is not None))
+        yield BuildSeen(view, now, builders, _obstacle(image, builders, building=now.build is not None))
 
 
-def _hindrance(image: str, running: Mapping[str, Daemon], building: bool) -> str | None:
+def _obstacle(image: str, running: Mapping[str, Daemon], building: bool) -> str | None:
     if not running:
         return shown.NOBODY
     reason = None if building else why_not_built(image, running)
