@@ -48,7 +48,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/demo", description="The whole system on one machine.")
     parser.add_argument("--fast", action="store_true", help="make no pauses")
     parser.add_argument("--keep", action="store_true", help="leave it running, to be looked at")
-    parser.add_argument("--stop", action="store_true", help="stop what --keep left running")
+    parser.add_argument("--stop", action="store_true", help="stop the stage that --keep left running")
     return parser.parse_args()
 
 
@@ -99,7 +99,10 @@ def stop() -> int:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while FOLDER.exists():
         if time.monotonic() > deadline or not Path(f"/proc/{pid}").exists():
-            print(f"the demo's process {pid} is gone; remove {FOLDER} and look for what it left", file=sys.stderr)
+            print(
+                f"the demo's process {pid} is gone; remove {FOLDER} and look for its leftover processes",
+                file=sys.stderr,
+            )
             return 1
         time.sleep(0.05)
     print("stopped; nothing is left")

@@ -24,23 +24,21 @@ class ImagesScene:
         self._play.title("Images")
         self._play.say(
             f"Two builders know an image, {IMAGE}: a root file system with a shell, made by a small script. diskimage-builder"
-            f" and mmdebstrap are used in the same way. It goes to {' and '.join(self._providers)}."
+            f" and mmdebstrap are used in the same way. Builds are uploaded to {' and '.join(self._providers)}."
         )
-        self._play.say("None was ready when the builders started, so one of them has built it already:")
+        self._play.say("No build was ready when the builders started, so one of them has built the image already:")
         self._until(1)
         self._play.run("image list")
 
     def request(self) -> None:
-        self._play.say(
-            "It is not due before tomorrow. Asked for, it is built at once, whichever builder has a hand free:"
-        )
+        self._play.say("The next build is due tomorrow. On request, any builder with a free slot builds the image now:")
         self._play.run(f'image build {IMAGE} --reason "a new shell" --wait --timeout {PATIENCE_SECONDS:.0f}')
         self._until(2)
         self._play.run(f"image log {IMAGE}")
         self._play.run(f"image show {IMAGE}")
 
     def again(self) -> None:
-        self._play.say(f"And once more. {KEPT} builds are kept, with their uploads; what is older goes everywhere:")
+        self._play.say(f"A third build. {KEPT} builds are kept, with their uploads; older ones are deleted everywhere:")
         self._play.run(f"image build {IMAGE} --wait --timeout {PATIENCE_SECONDS:.0f}")
         self._until(KEPT)
         self._play.run("upload list")

@@ -29,17 +29,17 @@ class MachinesScene:
         self._play.title("The stage")
         self._play.say(
             f"A private ZooKeeper ({self._play.built['zookeeper']}), two annealers, and {len(self._play.built['machines'])}"
-            f" machines: sshd processes on 127.0.0.0/8, each with a directory that it takes for its root. {COUNT} come first."
+            f" machines: sshd processes on 127.0.0.0/8, each with a directory as its root. This scene has {COUNT} of them."
         )
         self._play.say(
-            "Its cluster was made before the daemons were started, by the first command of every new cluster:"
+            "The cluster exists since before the daemons started. The first command of a new cluster makes it:"
         )
         self._play.run("init")
         self._play.run("daemon list")
         self._play.run(f"barclamp import {ROOT / 'etc/barclamps'}")
 
     def plan(self) -> None:
-        self._play.title("A deployment, its nodes, and what they are to be")
+        self._play.title("A deployment, its nodes and their roles")
         self._play.run(f"deployment create {DEPLOYMENT}")
         for number, (fqdn, machine) in enumerate(self._machines.items()):
             where = f"--address {machine['address']} --user {machine['user']} --deployment {DEPLOYMENT}"
@@ -48,7 +48,7 @@ class MachinesScene:
             root = json.dumps(machine["root"])
             self._play.run(f"noderole set machine-base@{fqdn} {shlex.quote('ocb/root=' + root)}", quiet=number > 0)
         self._play.say(
-            "New nodes got the roles that every node has. Now some that are special; one binds what it needs."
+            "New nodes have the roles of every node. Now come special roles; each binds the roles that it requires."
         )
         n1, n2, n3, n4, n5, n6 = self._machines
         self._play.run(f"node bind {n1} quorum-member --dry-run", expect=10)
@@ -62,14 +62,14 @@ class MachinesScene:
 
     def converge(self) -> None:
         self._play.title("From nothing to ready")
-        self._play.say("Nothing has happened on any machine so far. A commit lets the annealers have it:")
+        self._play.say("No machine is changed so far. A commit lets the annealers begin:")
         self._play.run(f"deployment commit {DEPLOYMENT}", quiet=True)
         self._play.watch(lambda states: all(state == "ACTIVE" for state in states.values()))
 
     def fail(self) -> None:
         self._play.title("Something breaks")
         obstacle = self._obstacle
-        self._play.say(f"Somebody leaves a file where {MEMBER} wants a directory, and the role runs again:")
+        self._play.say(f"A file now stands in the place of a directory of {MEMBER}, and the role runs again:")
         self._play.type(f"rm -r {obstacle}; touch {obstacle}")
         for each in obstacle.iterdir():
             each.unlink()
@@ -78,7 +78,7 @@ class MachinesScene:
         self._play.run(f"noderole refresh {MEMBER}")
         self._play.watch(lambda states: states[MEMBER] == "ERROR" and states[CLIENT] == "BLOCKED")
         self._play.say(
-            "An error blocks what depends on it, on whichever machine, and nothing else. Why, and what to do:"
+            "An error blocks the noderoles that depend on it, on every machine, and no others. The cause and the next step:"
         )
         self._play.run(f"noderole explain {CLIENT}")
         self._play.run(f"noderole log {MEMBER}")
@@ -93,12 +93,10 @@ class MachinesScene:
     def change(self) -> None:
         machine = next(iter(self._machines.values()))
         self._play.title("A change")
-        self._play.say("What is ACTIVE does not run again by itself. A deployment is changed while it is PROPOSED:")
+        self._play.say("An ACTIVE noderole does not run again by itself. A deployment is changed while it is PROPOSED:")
         self._play.run(f"deployment propose {DEPLOYMENT}", quiet=True)
         self._play.run(f"deployment set {DEPLOYMENT} motd " + shlex.quote('motd_text="The shop is open"'))
-        self._play.say(
-            "Outdated is what would be given something else than its newest run was, and a commit runs it again:"
-        )
+        self._play.say("A noderole is outdated if its inputs changed since its newest run; a commit runs it again:")
         self._play.run("noderole list --outdated --role motd")
         self._play.run(f"deployment commit {DEPLOYMENT} --wait --timeout {PATIENCE_SECONDS:.0f}", quiet=True)
         motd = Path(machine["root"], "etc/motd")

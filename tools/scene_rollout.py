@@ -34,7 +34,7 @@ class RolloutScene:
     def open(self) -> None:
         self._play.title("A rollout: groups of machines, one after the other")
         self._play.say(
-            f"{len(NODES)} machines more, with racks and tags. Each gets what every node has, and a service of its own."
+            f"{len(NODES)} machines more, with racks and tags. Each gets the roles of every node, and a service of its own."
         )
         self._play.run(f"barclamp import {ROOT / 'tools/site/barclamp.yml'}", quiet=True)
         self._play.run(f"deployment create {DEPLOYMENT}", quiet=True)
@@ -45,30 +45,34 @@ class RolloutScene:
                 for name, machine in self._machines.items()
             ]
         )
-        self._play.say("Annealers may work in the deployment, but what is bound there stays PROPOSED, for the rollout:")
+        self._play.say("Annealers may work in the deployment, but its noderoles stay PROPOSED for the rollout:")
         self._play.run(f"deployment commit {DEPLOYMENT} --no-noderoles")
 
     def plan(self) -> None:
-        self._play.say("Airship's DeploymentStrategy, as its specification has it, says who waits for whom:")
+        self._play.say("A DeploymentStrategy in the format of Airship states the order of the groups:")
         self._play.run(f"rollout plan {STRATEGY} --deployment {DEPLOYMENT}")
 
     def roll_out(self) -> None:
         obstacle = self._obstacle
-        self._play.say(f"Somebody leaves a file on {BROKEN} where its service wants a directory:")
+        self._play.say(f"A file on {BROKEN} now stands in the place of a directory of its service:")
         obstacle.parent.mkdir(parents=True, exist_ok=True)
         self._play.type(f"touch {obstacle}")
         obstacle.touch()
         phase = "--phase prepare=crowbar-managed-node"
-        self._play.say("Each group is prepared and then deployed; an annealer drives it, and any other could go on.")
+        self._play.say(
+            "Each group is prepared and then deployed. One annealer drives the rollout; if it stops, another takes over."
+        )
         self._play.run(f"rollout start {shlex.quote(str(STRATEGY))} --deployment {DEPLOYMENT} {phase}")
         self._play.run(f"noderole explain site-service@{BROKEN}.example.com")
         self._play.run(f"rollout wait {DEPLOYMENT} --timeout {PATIENCE_SECONDS:.0f}")
-        self._play.say("A group that is not critical failed: that does not fail the rollout. What is wrong:")
+        self._play.say("A group that is not critical failed, so the rollout does not fail. The cause:")
         self._play.run(f"rollout show {DEPLOYMENT}")
         self._play.run(f"noderole log site-service@{BROKEN}.example.com")
 
     def mend(self) -> None:
-        self._play.say("Mended, and what failed is sent again; what succeeded is not touched:")
+        self._play.say(
+            "The cause is mended. A retry sends the failed nodes again, and leaves the successful ones alone:"
+        )
         self._play.type(f"rm {self._obstacle}")
         self._obstacle.unlink()
         self._play.run(f"rollout retry {DEPLOYMENT}")

@@ -52,9 +52,7 @@ class TasksScene:
         self._play.run(f"tasks upload --deployment {DEPLOYMENT} --base 6.1")
 
     def plan(self) -> None:
-        self._play.say(
-            "Controllers are done two at a time, in the order in which they are listed; the first one is primary:"
-        )
+        self._play.say("Two controllers run at a time, in the order of --nodes; the first one is primary:")
         self._play.run(f"tasks run --deployment {DEPLOYMENT} --nodes {LISTED} --plan", expect=10)
 
     def run(self) -> None:
@@ -67,7 +65,7 @@ class TasksScene:
 
     def part(self) -> None:
         self._play.say(
-            "A part of it: what is between two tasks, on two nodes. What is left out keeps its place in the order:"
+            "A part of the list: the tasks between two tasks, on two nodes. Other tasks keep their place in the order:"
         )
         part = f"--deployment {DEPLOYMENT} --nodes 7,8 --start setup_services --end deploy"
         self._play.run(f"tasks run {part} --plan", expect=10)

@@ -63,7 +63,7 @@ def main(folder: Path) -> None:
             return
         say(built)
         wait()
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is being taken down needs no second word
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the stage is going down already
 
 
 def build(folder: Path, up: ExitStack) -> dict[str, Any]:
