@@ -1,5 +1,5 @@
 #!/bin/sh
-# Says whom to ask for names.
+# Writes the name servers into /etc/resolv.conf.
 set -eu
 . "$OCB_LIBRARY"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tells what the machine is. Writes nothing on it. A check compares each fact with the one that the newest run told.
+# Records the facts of the machine. Writes nothing on it. A check compares each fact with that of the newest run.
 set -eu
 . "$OCB_LIBRARY"
 

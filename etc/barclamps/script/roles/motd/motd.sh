@@ -1,5 +1,5 @@
 #!/bin/sh
-# Greets whoever logs in.
+# Writes the text that a login shows.
 set -eu
 . "$OCB_LIBRARY"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tells the other members who this one is.
+# Gives the name and address of this member to the others.
 set -eu
 . "$OCB_LIBRARY"
 

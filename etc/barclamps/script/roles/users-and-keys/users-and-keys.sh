@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes accounts, and lets people in by their keys. Below another root: only their keys.
 #
-# A home belongs to its user, who may put links there: so all work in it is done with the rights of that user.
+# A user may put links into the home directory. So all work in it is done with the rights of that user.
 # A check looks at the account, its shell where that is given, ~/.ssh and authorized_keys. It does not look at passwords.
 set -eu
 . "$OCB_LIBRARY"
