@@ -1,1 +1,1 @@
-"""What annealers, builders and the command line stand on. ARCHITECTURE.md has the folders and their order."""
+"""The parts that annealers, builders and the command line share. ARCHITECTURE.md has the folders and their order."""

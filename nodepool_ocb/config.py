@@ -294,7 +294,7 @@ def user_faults(settings: ZooKeeperSettings) -> list[str]:
     """The faults of our identity, if users are configured."""
     if settings.users is None or settings.username in settings.names().values():
         return []
-    who = settings.username or "nobody"
+    who = settings.username or "no user"
     return [f"zookeeper.username: {who} is none of zookeeper.users, so it has no right to anything"]
 
 

@@ -35,11 +35,11 @@ def bounded(sentences: Sequence[str], of: str = "faults") -> tuple[str, ...]:
     """The first sentences, each with its beginning and its end, and how many more there are.
 
     >>> bounded(["a", "b"]), bounded(["a"] * 205, "warnings")[-1]
-    (('a', 'b'), '... and 5 more of such warnings')
+    (('a', 'b'), '... and 5 more warnings')
     """
     more = len(sentences) - SAID
     said = tuple(map(_bounded, sentences[:SAID]))
-    return said if more <= 0 else (*said, f"... and {more} more of such {of}")
+    return said if more <= 0 else (*said, f"... and {more} more {of}")
 
 
 class Invalid(OcbError):

@@ -67,7 +67,7 @@ class AnnealerContext:
     def spoiled(self, path: str, reason: str) -> None:
         """Note attributes that cannot be decoded. Noderoles that would see them wait until they are mended."""
         if path not in self.world.spoiled:
-            log.warning("%s; what would see them waits until they are mended", reason)
+            log.warning("%s; the noderoles that see them wait until they are mended", reason)
         self.cache.spoiled(path, reason)
 
     @property

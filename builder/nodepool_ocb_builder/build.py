@@ -276,12 +276,12 @@ class Building:
         view = context.look(self.image.name, self._path)
         build = view.build(str(self.id)) if view else None
         if view is None or build is None or build.record.state is BuildState.DELETE:
-            raise TakenOver("somebody deleted it")
+            raise TakenOver("its record was deleted")
         newer = {other.record.state for other in view.builds if other.id > build.id}
         if BuildState.READY in newer or (self._lock is None and BuildState.BUILDING in newer):
             raise TakenOver("another builder began a newer one")
         if self._lock is None:
-            raise Unavailable(f"somebody else has {path}")
+            raise Unavailable(f"another client wrote {path}")
         self._abort_orphans(view)
         if build.record.state is not BuildState.BUILDING:  # others thought that we had died
             record = build_after(build.record, BuildEvent.RESUME, context.session.now(), reason=None)

@@ -117,7 +117,7 @@ class Builder:
         """End the builds of an earlier process here: once, and not before the directory is known to be ours alone."""
         if not self._swept_builds:
             for fault in isolation.sweep(self.context.directory.folder):
-                log.warning("left by a builder before us: %s", fault)
+                log.warning("left by an earlier builder: %s", fault)
             self._swept_builds = True
 
     def served_at(self, address: str | None) -> None:

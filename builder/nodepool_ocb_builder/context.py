@@ -104,7 +104,7 @@ class Context:
         view = images.read(self.session, [image], quarantined).get(image)
         for path in needed:
             if path in quarantined:
-                raise Unavailable(f"{quarantined[path]}; what is decided from it waits until it is mended or deleted")
+                raise Unavailable(f"{quarantined[path]}; decisions that need it wait until it is mended or deleted")
         return view
 
     def sync(self) -> None:
@@ -135,6 +135,6 @@ class Context:
                 stale = 0
                 if str(gone) not in logged:
                     logged.add(str(gone))
-                    log.warning("what is done cannot be written yet: %s", gone)
+                    log.warning("results cannot be written yet, and the write is tried again: %s", gone)
             if self.stopping.wait(AGAIN_SECONDS):
                 raise DaemonStopped

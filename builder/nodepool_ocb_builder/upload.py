@@ -226,7 +226,7 @@ class Uploading:
 
 
 def _not_here(directory: ImageDirectory) -> str:
-    odd = f"{directory.id_file} is not there, or not what it was: is it mounted?"
+    odd = f"{directory.id_file} is missing or changed; is its file system mounted?"
     return f"{odd} Until then no file in {directory.folder} is missing"
 
 

@@ -17,7 +17,7 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Question
 
 WAIT_SECONDS: Final = 60.0  # for an answer, on a machine that has no time for us
-TOO_LONG: Final = "it takes more CPU time than it may: 100 ms, and 10 ms more for each KiB of facts"
+TOO_LONG: Final = "it takes more CPU time than allowed: 100 ms, and 10 ms more for each KiB of facts"
 COMMAND: Final = (sys.executable, "-P", "-m", "nodepool_ocb.bounded.worker")
 
 _encode = msgspec.json.Encoder().encode
@@ -103,7 +103,7 @@ class Yaql:
             return Answer(
                 fault=f"it ended the process that evaluates it, by {signal.Signals(-status).name}", hostile=True
             )
-        raise OcbError(f"the process that evaluates YAQL ended with status {status}; what it said is above")
+        raise OcbError(f"the process that evaluates YAQL ended with status {status}; its output is above")
 
 
 def _written(pipe: IO[bytes], text: memoryview) -> int:

@@ -63,12 +63,14 @@ class Attribs:
         if not given:
             return
         if attrib.secret and attrib.default is not None and not _refers(attrib.default):
-            text = "a secret has no default that stands in a file for all to read; leave it out, or refer to one:"
+            text = "a secret must not have a default in a file that all can read; leave it out, or write a reference:"
             self.problems.append(self._fault(f'{text} {{"$secret": "vault:PATH#KEY"}}', index, "default"))
             return
         if attrib.schema is not None and not secrecy.holds(attrib.default):
             for fault in faults_in_value(attrib.schema, attrib.default):
-                text = f"the default does not fit its own schema: {fault}; it is used, and may not be set so by hand"
+                text = (
+                    f"the default does not fit its own schema: {fault}; it is used, but a person cannot set that value"
+                )
                 self.warnings.append(self._fault(text, index, "default"))
         steps = attrib.map.split("/")
         for length in range(1, len(steps)):

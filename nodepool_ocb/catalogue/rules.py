@@ -272,4 +272,4 @@ def _without_room(declared: Iterable[Attrib], blob: Mapping[str, Json], seen: Ma
                     break
     for above, names in sorted(inside.items()):
         fault = faults_in_value({"type": "object"}, blobs.read(seen, above))[0]
-        yield f"{above}: {fault}; what lies inside it: {some(names)}"
+        yield f"{above}: {fault}; inside it: {some(names)}"

@@ -35,7 +35,7 @@ def find(folder: Path, role: str, script: str | None) -> str | None:
         base, names = next((each for each in parts if each[1]), (folder, []))
         text = joined(_whole(base, [f"{below}/{name}" for name in names]))
     if len(text.encode()) > BYTES:
-        raise Invalid(f"the script is longer than {BYTES >> 10} KiB; let it fetch what it needs")
+        raise Invalid(f"the script is longer than {BYTES >> 10} KiB; let it fetch the rest itself")
     return text or None
 
 

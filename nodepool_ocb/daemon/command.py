@@ -104,7 +104,7 @@ def program(
         "only_check",
         is_flag=True,
         allow_from_autoenv=False,
-        help="Read the configuration, say what is wrong on this host, and end.",
+        help="Read the configuration, report faults of this host, and end.",
     )
     @click.version_option(version("nodepool-ocb"))
     def command(file: Path | None, zookeeper: str | None, listen: str | None, only_check: bool) -> None:

@@ -35,4 +35,4 @@ class Inbox:
                 call()
             except Exception as error:
                 metrics.TURN_FAILURES.inc()
-                failed(log, error, "an answer could not be taken")
+                failed(log, error, "handling an answer raised; the next turn goes on")

@@ -26,7 +26,7 @@ class DaemonParts(Protocol):
         """Whether nothing is left that it is to wait for before it ends."""
 
     def doing(self) -> str:
-        """What it does now, in one sentence."""
+        """The present work of the daemon, in one sentence."""
 
     def close(self) -> None:
         """End its threads, within seconds."""

@@ -95,8 +95,8 @@ def _reload(reload: Callable[[], Reload], door: Door, signals: _Signals) -> str:
         fresh.apply()
         signals.end_within_seconds = fresh.end_within_seconds
     except Exception as error:
-        failed(log, error, "the configuration stays as it was")
-        return f"the configuration stays as it was: {error}"
+        failed(log, error, "the new configuration is refused, and the former one stays in use")
+        return f"the new configuration is refused, and the former one stays in use: {error}"
     if fresh.waiting:
         note = f"needs a restart: {', '.join(fresh.waiting)}"
         log.warning("the configuration was read again; %s", note)
@@ -206,7 +206,7 @@ class _Loop:
         try:
             self._on_failing(failing)
         except Exception as error:
-            failed(log, error, "that turns fail, or do not any more, cannot be reported")
+            failed(log, error, "cannot report that turns fail, or succeed again; the turns go on")
 
     def _rest(self, seconds: float, until: threading.Event) -> None:
         shown = self._show()

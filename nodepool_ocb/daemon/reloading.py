@@ -27,10 +27,10 @@ class Reload(msgspec.Struct, frozen=True):
 
 
 class Reloading:
-    """Knows the settings that count. Call it on the turn thread.
+    """The settings in use, and their reload. Call it on the turn thread.
 
-    ``read`` gives the configuration as it is now, ``fixed`` are the keys that apply from the next start, and ``prepare``
-    returns the actions for settings: it checks them, and changes nothing.
+    ``read`` returns the present configuration. ``fixed`` are the keys that apply from the next start. ``prepare`` checks
+    settings and returns the actions for them; it changes nothing.
     """
 
     def __init__(

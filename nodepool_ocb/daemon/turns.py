@@ -84,7 +84,9 @@ class Turns:
         """Read, decide, register; gives the seconds until the next turn is due by itself. Raises NoCluster and NameTaken."""
         self._thread = threading.get_ident()
         if self._session.dead:
-            log.critical("the connection to ZooKeeper is dead for good: ending, to be started again")
+            log.critical(
+                "the connection to ZooKeeper cannot be restored: this daemon ends, and systemd starts it again"
+            )
             sys.exit(1)
         self._inbox.take()
         if self.stop.is_set():
@@ -148,7 +150,9 @@ class Turns:
         before, trouble = self._registration.record.trouble, self._failing or self._controller.trouble
         if trouble != before:
             self._registration.change(trouble=trouble)
-            log.warning("not ready: %s", trouble) if trouble else log.info("ready: that is over: %s", before)
+            log.warning("not ready: %s", trouble) if trouble else log.info(
+                "ready again; this fault is over: %s", before
+            )
             self._controller.trouble_changed(trouble)
             self.wake.set()  # what follows from it is for the next turn
         self._registration.write()

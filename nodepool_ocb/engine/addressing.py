@@ -23,9 +23,7 @@ PORT: Final = 22
 
 _LABEL: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _NUMERIC: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
-_WRITE: Final = (
-    "write a host name or an address, with :PORT behind it where it is not 22, an IPv6 address in brackets then"
-)
+_WRITE: Final = "write HOST, or HOST:PORT for another port than 22; with a port, write an IPv6 address in brackets"
 
 
 def parse(address: str) -> tuple[str, int]:
@@ -67,7 +65,7 @@ def canonical(address: str) -> tuple[str, int]:
             raise ValueError(f"address {address!r}: {host!r} is neither a host name nor an address; {_WRITE}")
         return ".".join(labels).lower(), port
     if number.is_unspecified or number.is_multicast or number == IPv4Address("255.255.255.255"):
-        raise ValueError(f"address {address!r}: nobody is at {host}; {_WRITE}")
+        raise ValueError(f"address {address!r}: {host} is not the address of a machine; {_WRITE}")
     return str(number), port
 
 

@@ -54,10 +54,10 @@ def put(
     different person set it aside and that still holds, Invalid for an end that has passed.
     """
     if until is not None and until <= now:
-        raise Invalid("that would be over before it begins; name a time that is still to come")
+        raise Invalid("the given end is in the past; give a time in the future")
     if holds(before, now):
         if before.by != by:
-            raise Conflict(f"{what} {sentence(before)}; when that is over: {lift}")
+            raise Conflict(f"{what} {sentence(before)}; to end it: {lift}")
         if (before.reason, before.until) == (reason, until):
             return before
     return Aside(by=by, reason=reason, since=now, until=until)

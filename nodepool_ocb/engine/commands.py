@@ -72,7 +72,7 @@ def refuse_tasks(vertices: Iterable[Vertex]) -> None:
             deployment = vertex.record.deployment
             raise Conflict(
                 f"{vertex.name} belongs to tasks run {deployment}/{vertex.record.task_run};"
-                f" nodepool-ocb tasks run --deployment {deployment} --retry runs again what did not succeed"
+                f" to run its unsuccessful tasks again: nodepool-ocb tasks run --deployment {deployment} --retry"
             )
 
 

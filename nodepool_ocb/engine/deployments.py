@@ -71,7 +71,7 @@ def create(world: World, name: str, parent: str, now: float, by: str | None = No
         raise Invalid(f"{name!r} is no name for a deployment; use small letters, digits, '-', '_' and '.', at most 63")
     unreadable.refuse(world, [paths.deployment(name)])
     if name in world.deployments:
-        raise Conflict(f"deployment {name} exists already; nodepool-ocb deployment show {name}")
+        raise Conflict(f"deployment {name} exists already; see: nodepool-ocb deployment show {name}")
     living(world, parent)
     made = new_deployment(DeploymentEvent.CREATE, now, parent=parent, by=by)
     return structure.raised(world, [Create(paths.deployment(name), made), Create(paths.deployment_roles(name))])

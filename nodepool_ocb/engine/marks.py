@@ -92,14 +92,16 @@ def said(
     if refused:
         raise Conflict(refused)
     if node.virtual and not alive:
-        raise Invalid(f"node {fqdn} is virtual: it is always alive; nodepool-ocb node unavailable {fqdn}")
+        raise Invalid(
+            f"node {fqdn} is virtual: it is always alive; to keep work away from it: nodepool-ocb node unavailable {fqdn}"
+        )
     if alive:
         return {"alive": True, "reason": None, "mark": None}
     if hold_seconds is None and until is None and marker is Marker.MACHINE:
         hold_seconds = MACHINE_SECONDS
     until = now + hold_seconds if hold_seconds is not None else until
     if until is not None and until <= now:
-        raise Invalid(f"the mark of node {fqdn} would be over before it begins; name a time that is still to come")
+        raise Invalid(f"the mark of node {fqdn} would end before it begins; give a time in the future")
     mark = Mark(kind=marker, by=by or "unknown", reason=reason, since=now, until=until)
     same = node.mark is not None and (node.mark.kind, node.mark.reason) == (Marker.HOOK, reason)
     if same and marker is Marker.HOOK and holds(node, now):

@@ -153,7 +153,7 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
     if event is Event.REFRESH and state is State.TRANSITION:
         return replace(record, check=replace(record.check or PendingCheck(), refresh=True))
     if record.cancel_reason and event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
-        raise Conflict(f"its run is to be ended ({record.cancel_reason}): it cannot {event}")
+        raise Conflict(f"its run is being cancelled ({record.cancel_reason}), so it cannot {event}")
     changes = {"state": state, "since": now, "by": by, "reason": reason, **_no_check(record, event)}
     changes["mended"] = record.mended and event in _STILL_MENDED
     changed = replace(record, **{**changes, **_AT_EVENT[event](record)})

@@ -39,9 +39,11 @@ def create(
     unreadable.refuse_new_node(world, fqdn)
     existing = world.nodes.get(fqdn)
     if existing is not None and existing.record is not None:
-        raise Conflict(f"node {fqdn} exists already; nodepool-ocb node show {fqdn}")
+        raise Conflict(f"node {fqdn} exists already; see: nodepool-ocb node show {fqdn}")
     if node.deployment not in world.deployments:
-        raise NotFound(f"deployment {node.deployment} does not exist; nodepool-ocb deployment create {node.deployment}")
+        raise NotFound(
+            f"deployment {node.deployment} does not exist; first: nodepool-ocb deployment create {node.deployment}"
+        )
     made = replace(
         node,
         since=now,

@@ -89,7 +89,7 @@ def blockers(
             vertex.name,
             record.since,
             f"runs again in {backs_off:.0f} s, after attempt {record.attempt}: {record.reason or 'it failed'}",
-            "wait; or mend what the reason names: it needs no command then",
+            "wait for the next attempt; or mend the cause that the reason names, which needs no command",
         )
     if not world.annealers:
         yield Reason(Code.NO_ANNEALER, "annealer", 0.0, "no annealer is running", START)
@@ -208,7 +208,7 @@ def _goes_before(vertex: Vertex, moved: Mapping[Vertex, NodeRole]) -> Vertex | N
 
 
 def _of_refresh(first: Vertex) -> Reason:
-    text = f"{first.name}, which stands above it, is to run again first"
+    text = f"{first.name} above it must run again first"
     advice = f"nodepool-ocb noderole explain {first.name}"
     return Reason(Code.PARENT_WAITING, first.name, first.record.since, text, advice)
 
@@ -237,9 +237,9 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Ite
     if not unknown and (node is None or node.dying or not (node.alive or node.virtual)):
         why = marks.why(node) if node else None
         text = f"node {view.name} is not alive" + (f": {why}" if why else "")
-        advice = f"check the machine; annealers probe it; nodepool-ocb node show {view.name}"
+        advice = f"check the machine; annealers probe it; see: nodepool-ocb node show {view.name}"
         if node and marks.holds(node, now):
-            advice = f"nobody probes it meanwhile; when that is over: nodepool-ocb node alive {view.name}"
+            advice = f"annealers do not probe it meanwhile; to end the mark: nodepool-ocb node alive {view.name}"
         if node and node.reason and node.reason.startswith("host key: "):
             advice = f"if the machine was installed anew: nodepool-ocb node set {view.name} host_keys="
         yield Reason(Code.NODE_NOT_ALIVE, view.name, node.since if node else 0.0, text, advice)

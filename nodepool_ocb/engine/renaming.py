@@ -59,7 +59,7 @@ def _free_to_go(world: World, view: NodeView, name: str) -> Node:
     node = view.record
     assert node is not None, "node_of gives only nodes that exist"
     if name in world.nodes:
-        raise Conflict(f"node {name} exists already; nodepool-ocb node show {name}")
+        raise Conflict(f"node {name} exists already; see: nodepool-ocb node show {name}")
     if node.deleting or node.dying:
         raise Conflict(
             f"an annealer is still taking {view.name} away, or setting back its noderoles; try again in a moment"
@@ -99,6 +99,6 @@ def _check_size(fqdn: str, transaction: Sequence[Change]) -> None:
     too_many = len(transaction) > limits.TRANSACTION_CHANGES
     if too_many or sum(map(limits.size, transaction)) > limits.TRANSACTION_BYTES:
         raise Conflict(
-            f"{fqdn} has more noderoles, attributes and runs than one transaction bears, and a name changes in one: unbind"
-            " what is bound to it and bind it again under the new name, or create a new node and delete this one"
+            f"{fqdn} has more noderoles, attributes and runs than the one transaction of a rename may change; unbind its"
+            " noderoles and bind them again under the new name, or create a new node and delete this one"
         )

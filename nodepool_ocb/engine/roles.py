@@ -54,5 +54,5 @@ def of_barclamp(world: World, barclamp: str) -> list[str]:
     """The roles that a barclamp defines; raises NotFound if there is none."""
     names = sorted(name for name, stored in world.roles.items() if stored.record.barclamp == barclamp)
     if not names:
-        raise NotFound(f"barclamp {barclamp} does not exist; nodepool-ocb role list shows the barclamp of each role")
+        raise NotFound(f"barclamp {barclamp} does not exist; see: nodepool-ocb role list")
     return names

@@ -38,7 +38,8 @@ from nodepool_ocb.model.records import (
 )
 
 LOST_ADVICE: Final = (
-    "a hand deleted it: stop every annealer, then zkCli.sh -server HOST create PATH '{\"schema\":1}', and start them"
+    "it was deleted by hand: stop every annealer, then zkCli.sh -server HOST create PATH '{\"schema\":1}',"
+    " and start them"
 )
 FENCE_ADVICE: Final = (
     "; a new fence begins at 0, and the machine obeys no epoch below its newest: before the start write"
@@ -175,7 +176,7 @@ def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Ch
 def stored(world: World) -> Stored[Structure]:
     """Raises Conflict if it cannot be read."""
     if world.structure is None:
-        raise Conflict(f"{paths.STRUCTURE} cannot be read, and nothing may come or go without it: restore it")
+        raise Conflict(f"{paths.STRUCTURE} cannot be read, so records can be neither created nor deleted; restore it")
     return world.structure
 
 

@@ -14,9 +14,7 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import NodeRole, State
 
-ADVICE = (
-    "look: nodepool-ocb record show PATH; mend it, use the version of nodepool-ocb that wrote it, or: record delete"
-)
+ADVICE = "see: nodepool-ocb record show PATH; mend it, use the version of nodepool-ocb that wrote it, or: record delete"
 SPOILED_ADVICE = "write a JSON object there (zkCli.sh -server HOST set PATH '{}'), or: nodepool-ocb record delete PATH"
 
 

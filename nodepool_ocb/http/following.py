@@ -117,7 +117,9 @@ class Follower:
                 time.sleep(PAUSE_SECONDS)
                 self._source.look()
             elif isinstance(found, Shorter):
-                self._say(f"the log has lost its end, from byte {found.size} on: its host went down; going on there")
+                self._say(
+                    f"the log has lost its end, from byte {found.size} on: its host went down; reading goes on there"
+                )
                 self.given.offset, self.given.end = found.size, b""
             elif not self._patient(found, follow):
                 return
@@ -143,7 +145,7 @@ class Follower:
             return LogPart(found.data[len(end) :], offset, found.size, found.ended)
         if len(found.data) < len(end) and end.startswith(found.data):
             return Shorter(found.reached)
-        self._say(f"what {place} has was begun anew; from its first byte on")
+        self._say(f"the log at {place} was written anew; reading from its first byte")
         self.given.offset, self.given.end = 0, b""
         return LogPart(b"", 0, found.size, False)
 

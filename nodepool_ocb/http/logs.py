@@ -243,5 +243,5 @@ def _understood(answer: http.client.HTTPResponse, offset: int) -> LogPart | Miss
         raise ValueError("the answer was cut")
     piece = LogPart(data, int(answer.getheader("Log-Offset", "")), int(answer.getheader("Log-Size", "")), ended)
     if 0 <= offset != piece.offset:
-        raise ValueError(f"it gave what begins at byte {piece.offset}, and not at byte {offset}")
+        raise ValueError(f"its answer begins at byte {piece.offset}, not at byte {offset}")
     return piece

@@ -158,9 +158,11 @@ def _of_clouds(
             if why:
                 yield source.fault((*key, "cloud-image"), why)
             if ("diskimage" in label) == ("cloud-image" in label):
-                yield source.fault(key, "must have either `diskimage` or `cloud-image`; say what it starts from")
+                yield source.fault(
+                    key, "must have either `diskimage` or `cloud-image`; name the image that it starts from"
+                )
             if not {"min-ram", "flavor-name"} & label.keys():
-                yield source.fault(key, "must have `min-ram` or `flavor-name`; say how large it is")
+                yield source.fault(key, "must have `min-ram` or `flavor-name`; give the size of the machine")
 
 
 def _is_format(text: str) -> bool:

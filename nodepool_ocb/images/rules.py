@@ -156,13 +156,13 @@ def due(image: ImageView, wanted: ImagePolicy, now: float, retry_seconds: float 
 
 
 def _pause_reason(pause: Pause) -> str:
-    return f"{pause.by or 'somebody'} has paused it" + (f": {pause.reason}" if pause.reason else "")
+    return f"{pause.by or 'an unknown user'} has paused it" + (f": {pause.reason}" if pause.reason else "")
 
 
 def _need(image: ImageView, wanted: ImagePolicy, now: float) -> Due | NotDue:
     if image.request is not None:
         by, reason = image.request.record.by, image.request.record.reason
-        return Due(f"{by or 'somebody'} requested it" + (f": {reason}" if reason else ""))
+        return Due(f"{by or 'an unknown user'} requested it" + (f": {reason}" if reason else ""))
     newest = image.newest(wanted.formats)
     if newest is None:
         return Due(_lack(image, wanted.formats))

@@ -1,6 +1,6 @@
-"""Where everything lives in ZooKeeper: the only module that spells a path.
+"""The paths of records in ZooKeeper.
 
-Pure, so that the rooms which decide may name what they change. The tree is drawn in docs/zookeeper.md.
+Pure, so that the rooms which decide may name the records that they change. The tree is drawn in docs/zookeeper.md.
 A noderole's name is ``role@fqdn``.
 """
 

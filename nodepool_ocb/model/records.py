@@ -2,8 +2,8 @@
 
 Every record is a frozen ``msgspec.Struct``. An operator reads its JSON in zk-shell: plain keys, ``"schema": 1``
 first, defaults left out. Keys that this version does not know are kept in ``unknown`` and written back (store.codec).
-Times are seconds since the epoch. Names are not part of a record: they are in the path (store.paths). What a number or a
-name may be is said in ranges.py; a record with another cannot be read, and none is written.
+Times are seconds since the epoch. Names are not part of a record: they are in the path (store.paths). ranges.py has
+the ranges of numbers and the forms of names. A record outside of them cannot be read, and is not written.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Secrets among attributes: a secret's value is the object ``{"$secret": TEXT}``, one leaf wherever layers are merged.
 
-TEXT is ``enc:KEY:ID:TOKEN``, a value that was encrypted by the key of that id, or a reference that an annealer resolves when a
-run needs it: ``file:PATH``, ``env:NAME`` (NAME begins with PREFIX), ``vault:PATH#KEY``. ID is drawn when the value is set and
-stays when it is encrypted anew by another key, so it tells values apart without telling them. ``hidden`` is the form people are
-shown. Pure.
+TEXT is ``enc:KEY:ID:TOKEN``, a value that was encrypted by the key of that id; or it is a reference that an annealer resolves
+when a run needs it. References are ``file:PATH``, ``env:NAME`` (NAME begins with PREFIX) and ``vault:PATH#KEY``. ID is drawn
+when the value is set, and stays when another key encrypts the value anew. So it distinguishes values without revealing them.
+``hidden`` is the form that is shown. Pure.
 """
 
 from __future__ import annotations

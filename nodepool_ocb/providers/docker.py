@@ -30,12 +30,12 @@ OPTIONS: Final[Json] = {
         "url": {
             "type": "string",
             "pattern": "^(unix|tcp|ssh)://",
-            "description": "where the engine listens: unix:///run/docker.sock, tcp://HOST:PORT",
+            "description": "the address of the engine: unix:///run/docker.sock, tcp://HOST:PORT",
         },
         "repository": {
             "type": "string",
             "pattern": "^[a-z0-9][a-z0-9._:/-]*[a-z0-9]$",
-            "description": "what stands before an image's name: registry.example.com/ci",
+            "description": "the prefix of each image's name: registry.example.com/ci",
         },
     },
     "additionalProperties": False,

@@ -93,7 +93,7 @@ class Local:
         except OSError as error:
             return self._refused(error)
         if (size, digest.hexdigest()) != (item.size, item.sha256):
-            return Refused(f"{external_id} of provider {self._name} is not what was sent: it has {size} bytes, "
+            return Refused(f"{external_id} of provider {self._name} differs from the sent file: it has {size} bytes, "
                            f"sha256 {digest.hexdigest()}")  # fmt: skip
         return None
 
@@ -149,7 +149,10 @@ class Local:
             os.link(part, final)  # unlike a renaming, this replaces no file
         except FileExistsError:
             if _stamp_of(final) != item.stamp:
-                return Refused(f"{final} is somebody else's; look who writes to this directory besides", lasting=True)
+                return Refused(
+                    f"{final} was not written by this builder and stays; find the other program that writes to this directory",
+                    lasting=True,
+                )
         finally:
             part.unlink(missing_ok=True)
         return None

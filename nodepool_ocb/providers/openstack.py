@@ -91,9 +91,9 @@ class OpenStack:
         if image.size != item.size:
             return Refused(f"{what} has {image.size} bytes of {item.size}")
         if image.checksum and image.checksum != item.md5:
-            return Refused(f"{what} is not what was sent: its md5 is {image.checksum}, and should be {item.md5}")
+            return Refused(f"{what} differs from the sent file: its md5 is {image.checksum}, and should be {item.md5}")
         if image.hash_algo == "sha256" and image.hash_value != item.sha256:
-            return Refused(f"{what} is not what was sent: its sha256 is {image.hash_value}")
+            return Refused(f"{what} differs from the sent file: its sha256 is {image.hash_value}")
         return None
 
     def delete(self, external_id: str, stamp: Stamp) -> Refused | None:

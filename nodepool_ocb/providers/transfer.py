@@ -66,7 +66,7 @@ class Stream:
 
     def __enter__(self) -> Stream:
         if not self._item.size:
-            raise self._given_up(f"{self._item.file} is empty; build it anew", lasting=True)
+            raise self._given_up(f"{self._item.file} is empty; build the image again", lasting=True)
         try:
             self._file = self._item.file.open("rb")
         except OSError as error:
@@ -102,9 +102,11 @@ class Stream:
     def _compare(self) -> None:
         file, size = self._item.file, self._item.size
         if self._left or self._file.read(1):
-            raise self._given_up(f"{file} has not the {size} bytes that its build gave it; build it anew", lasting=True)
+            raise self._given_up(
+                f"{file} does not have the {size} bytes that its build recorded; build the image again", lasting=True
+            )
         if self._hash.hexdigest() != self._item.sha256:
-            raise self._given_up(f"{file} is not what its sha256 says; build it anew", lasting=True)
+            raise self._given_up(f"{file} does not match its sha256; build the image again", lasting=True)
 
     def _unread(self, error: OSError) -> GivenUp:
         """Lasting only where the file is gone: anything else may be a fault of this host."""

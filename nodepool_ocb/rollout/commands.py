@@ -38,7 +38,7 @@ def cancel(rollout: Rollout, now: float, by: str | None = None, reason: str | No
         raise Conflict(f"the rollout is over ({rollout.head.state}): there is nothing to cancel")
     if rollout.head.state is RS.CANCELLING and rollout.head.by_person:
         return []
-    message = brief(f"cancelled by {by or 'somebody'}" + (f": {reason}" if reason else ""))
+    message = brief(f"cancelled by {by or 'an unknown user'}" + (f": {reason}" if reason else ""))
     return [_headed(rollout, RolloutEvent.CANCEL, now, message, by_person=True, by=by)]
 
 
@@ -53,7 +53,7 @@ def resume(rollout: Rollout, now: float, by: str | None = None, attempt: int | N
         hint = "; a group that pauses is promoted" if rollout.head.state is RS.RUNNING else ""
         raise Conflict(f"the rollout cannot be resumed: it is {rollout.head.state}{hint}")
     _same_attempt("the rollout", rollout.head.attempt, attempt)
-    return [_resumed(rollout, RolloutEvent.RESUME, now, by, f"resumed by {by or 'somebody'}")]
+    return [_resumed(rollout, RolloutEvent.RESUME, now, by, f"resumed by {by or 'an unknown user'}")]
 
 
 def retry(rollout: Rollout, now: float, by: str | None = None, attempt: int | None = None) -> list[Decision]:
@@ -67,7 +67,7 @@ def retry(rollout: Rollout, now: float, by: str | None = None, attempt: int | No
     if nothing_failed(rollout):
         raise Conflict("nothing failed in this rollout")
     _same_attempt("the rollout", rollout.head.attempt, attempt)
-    message = f"retried by {by or 'somebody'}"
+    message = f"retried by {by or 'an unknown user'}"
     return [_again(rollout, RolloutEvent.RETRY, now, by, message, retrying=True, ignored_failures=())]
 
 
@@ -90,7 +90,7 @@ def promote(
         raise Conflict(f"group {group} does not pause: it is {record.state}")
     if batch != record.batch + 1:
         raise Conflict(f"group {group} pauses after batch {record.batch + 1}, not {batch}; look at it again")
-    return [Decision(group, replace(record, promoted=batch, by=by), f"promoted by {by or 'somebody'}")]
+    return [Decision(group, replace(record, promoted=batch, by=by), f"promoted by {by or 'an unknown user'}")]
 
 
 def accept(
@@ -105,14 +105,18 @@ def accept(
     if record.state is not GroupState.FAILED:
         raise Conflict(f"group {group} has not failed: it is {record.state}")
     if record.reason in REASONS:
-        raise Conflict(f"group {group} was never sent: {record.detail}; accept what it depends on, or resume")
+        raise Conflict(
+            f"group {group} was never sent: {record.detail}; accept the failure that it depends on, or resume"
+        )
     if not reason.strip():
         raise Conflict("a failure is accepted for a reason; give one")
     _same_attempt(f"group {group}", record.attempt, attempt)
     if record.accepted is not None:
         return []
     reason = brief(reason)
-    made = [Decision(group, replace(record, accepted=reason, by=by), f"accepted by {by or 'somebody'}: {reason}")]
+    made = [
+        Decision(group, replace(record, accepted=reason, by=by), f"accepted by {by or 'an unknown user'}: {reason}")
+    ]
     left_out = any(record.reason == DEPENDENCY and failed(record) for record in rollout.groups.values())
     if rollout.head.state is RS.FAILED or (rollout.head.state is RS.SUCCESS and left_out):
         message = f"failure of group {group} accepted: {reason}"
@@ -134,8 +138,8 @@ def _again(rollout: Rollout, event: RolloutEvent, now: float, by: str | None, me
 def _same_attempt(what: str, now: int, seen: int | None) -> None:
     if seen is not None and seen != now:
         raise Conflict(
-            f"{what} is at attempt {now} by now, not {seen}: somebody let it go on; look at it again, then give"
-            f" --attempt {now}"
+            f"{what} is at attempt {now} by now, not {seen}: it was continued meanwhile; see: nodepool-ocb rollout show;"
+            f" then give --attempt {now}"
         )
 
 

@@ -191,7 +191,7 @@ class Observer:
                 hindered = _not_ended(vertex)
                 if hindered is None:
                     return "cancelling", None
-                return "stuck", f"{vertex.name} is to be ended, and its machine {hindered}"
+                return "stuck", f"{vertex.name} must be ended, and its machine {hindered}"
             case State.ERROR if not self._failed(vertex):
                 return "running", None
             case State.ERROR:

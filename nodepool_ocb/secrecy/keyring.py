@@ -57,11 +57,15 @@ class Keyring:
         try:
             held = msgspec.json.decode(self._keys[key].decrypt(token))
         except (InvalidToken, msgspec.DecodeError):
-            raise Sealed("what is stored was damaged, or encrypted by something else; set it anew", own=False) from None
+            raise Sealed(
+                "the stored value was damaged, or encrypted by another program; set the secret again", own=False
+            ) from None
         if not isinstance(held, dict) or not {"at", "id", "value"} <= held.keys():
-            raise Sealed("what is stored was encrypted by another program; set it anew", own=False)
+            raise Sealed("the stored value was encrypted by another program; set the secret again", own=False)
         if (held["at"], held["id"]) != (place, id):
-            raise Sealed(f"what is stored was encrypted for {held['at']}, and was moved here; set it anew", own=False)
+            raise Sealed(
+                f"the stored value was encrypted for {held['at']}, and was moved here; set the secret again", own=False
+            )
         return held["value"]
 
     def anew(self, place: str, text: str) -> dict[str, Json] | None:

@@ -31,7 +31,7 @@ def webhook_key(settings: WebhookSettings) -> bytes | None:
     try:
         key = text(name, "secret file").strip()
     except Sealed as sealed:
-        raise Sealed(f"{setting}: {sealed}; the annealer's user needs it, and nobody else", own=True) from None
+        raise Sealed(f"{setting}: {sealed}; only the annealer's user may read it", own=True) from None
     if not key:
         raise Sealed(f"{setting}: secret file {name} is empty; openssl rand -hex 32 makes a key", own=True)
     return key.encode()

@@ -52,6 +52,6 @@ def refuse_plain(catalogue: Mapping[str, Role], role: str, user: Mapping[str, Js
     for place, _ in concealing.plain(catalogue, role, user):
         raise Invalid(
             f"{place} of role {role} is secret, and stands here in plain text; write a reference, as"
-            " {$secret: file:/PATH}, or what `export` prints; or leave it out, and then:"
+            " {$secret: file:/PATH}, or the form that `export` prints; or leave it out, and then:"
             f" nodepool-ocb noderole set ROLE@FQDN {place}=-"
         )

@@ -120,7 +120,7 @@ def _unbind(plan: Planning, vertices: Sequence[Vertex], allowed: set[str], remov
 
 def _there(plan: Planning, name: str) -> Vertex:
     vertex = plan.world.vertex(name)
-    assert vertex is not None, "what goes was there"
+    assert vertex is not None, "a deleted record existed"
     return vertex
 
 

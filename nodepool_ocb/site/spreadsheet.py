@@ -99,7 +99,7 @@ def _column(title: str) -> str:
 def _node(columns: list[str], cells: list[str], place: Source, defaults: Mapping[str, Any]) -> WantedNode:
     if len(cells) > len(columns) and any(cells[len(columns) :]):
         raise Invalid(
-            place.fault(f"has {len(cells)} cells, and there are {len(columns)} columns; quote what has a comma")
+            place.fault(f"has {len(cells)} cells, and there are {len(columns)} columns; quote a value that has a comma")
         )
     said = {column: cell for column, cell in zip(columns, cells, strict=False) if cell}
     problems: list[str] = []

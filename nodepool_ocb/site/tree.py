@@ -133,8 +133,8 @@ def _configure(plan: Planning, catalogue: Mapping[str, Role], name: str, role: s
         return
     if plan.world.deployments[name].record.state is DeploymentState.COMMITTED and name != deployments.SYSTEM:
         raise Conflict(
-            f"deployment {name} is COMMITTED, and what is set in it changes: write `state: COMMITTED` here, and it is"
-            f" proposed meanwhile; or first: nodepool-ocb deployment propose {name}"
+            f"deployment {name} is COMMITTED, and its attributes would change; write `state: COMMITTED` here, and"
+            f" apply proposes it meanwhile; or first: nodepool-ocb deployment propose {name}"
         )
     if user:
         before = stored.record.user if stored else {}

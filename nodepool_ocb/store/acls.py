@@ -35,9 +35,7 @@ class Walk:
     def __init__(self, session: Reading, acls: Acls) -> None:
         """Raises Invalid if the expected ACL is not known."""
         if not acls.comparable:
-            raise Invalid(
-                "zookeeper.acl: creator names nobody without zookeeper.username; set that, or zookeeper.users"
-            )
+            raise Invalid("zookeeper.acl: creator needs a user; set zookeeper.username, or zookeeper.users")
         self.denied: dict[str, Denied] = {}
         self._session, self._acls = session, acls
 

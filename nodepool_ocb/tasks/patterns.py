@@ -45,7 +45,7 @@ def fault(text: str) -> str | None:
     if not is_pattern(text):
         return None
     if len(text) > SIZE:
-        return f"has more than {SIZE} letters; name what it matches instead"
+        return f"has more than {SIZE} letters; list the names instead"
     try:
         ways = _ways(parser.parse(text[1:-1])) if len(text) > 2 else 0
     except (re.error, RecursionError, OverflowError) as error:

@@ -71,7 +71,7 @@ def _thread_died(died: threading.ExceptHookArgs) -> None:
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given as ``extra``."""
+    """The fields that the call of the logger passed as ``extra``."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 

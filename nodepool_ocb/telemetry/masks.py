@@ -48,7 +48,7 @@ class Mask(msgspec.Struct, frozen=True):
         return bool(self.values)
 
     def spans(self, data: bytes) -> list[tuple[int, int]]:
-        """Where in the data something is to be hidden: in order, and what overlaps as one."""
+        """The ranges of the data that must be hidden, in order; overlapping ranges are one."""
         return _merged(_found(self.values, data)) if self.values else []
 
     def unfinished(self, data: bytes) -> int:
@@ -81,7 +81,7 @@ class MaskingStream:
         )
 
     def take(self, data: bytes) -> bytes:
-        """What can be told of all that came."""
+        """The masked bytes that can be shown by now."""
         if not self._mask:
             return data
         self._held += data
@@ -92,7 +92,7 @@ class MaskingStream:
         return MaskingStream._copied(self)._known_until(len(self._held))
 
     def end(self) -> bytes:
-        """What was held back: nothing more comes."""
+        """The bytes that were held back, masked, when no more come."""
         return self._known_until(len(self._held))
 
     def _copied(self) -> MaskingStream:

@@ -94,7 +94,7 @@ QUARANTINED: Final = Gauge("nodepool_ocb_quarantined", "Znodes that cannot be de
 #: The counters of a session: attribute → meaning. The metric is ``nodepool_ocb_zookeeper_<attribute>``.
 OF_SESSION: Final[Mapping[str, str]] = {
     "ambiguous": "Transactions with a lost answer; a new read shows their result.",
-    "unresolved": "Those of them with a signature that reading could not settle; is to stay 0.",
+    "unresolved": "Those of them with a signature that reading could not settle; must stay 0.",
     "connections": "Connections made, the first one included.",
 }
 

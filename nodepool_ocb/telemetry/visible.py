@@ -1,8 +1,8 @@
-"""Texts of machines, files and people on their way to a terminal: what would act on it is shown instead.
+"""Texts of machines, files and people for a terminal: characters that would act on the terminal are escaped.
 
-Control characters (C0, DEL, C1), what ends a line in Unicode, what turns the direction of writing, what takes no room, and
-lone surrogates are spelled as a Python string would spell them; of marks that are put on one letter, those beyond the
-sixteenth. Line feed and tab stay, and so do the joiners of scripts and of pictures. Pure.
+Escaped, as in a Python string, are control characters (C0, DEL, C1), line ends of Unicode, marks of the writing direction,
+invisible characters and lone surrogates. Of combining marks on one letter, those beyond the sixteenth are escaped. Line feed
+and tab stay, and so do the joiners of scripts and of pictures. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def visible(text: str) -> str:
 
 
 def line(text: str) -> str:
-    r"""The same for what must stay one line.
+    r"""The same, with line feeds escaped, for a text that must stay one line.
 
     >>> line("a" + chr(10) + "b")
     'a\\nb'

@@ -103,7 +103,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         places = [(node, level, lane) for node in range(self.nodes) for level, lane in self._places()]
         changes: list[Change] = []
         for (node, level, lane), znode in zip(places, session.get_many(list(self.paths())), strict=True):
-            assert znode is not None, "nobody deletes noderoles of a grid"
+            assert znode is not None, "noderoles of a grid are never deleted"
             generation = codec.decode(NodeRole, znode).generation
             record = replace(self.record(node, level, lane), generation=generation + (level == 0))
             changes.append(Set(znode.path, record, znode.version))

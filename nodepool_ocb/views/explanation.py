@@ -38,7 +38,7 @@ RolloutPointer = Mapping[str, tuple[str, Rollout]]
 
 #: The advice for each kind of wait; with the name of the rollout, and the command lines that let it continue.
 ADVICE: Final[Mapping[Kind, str]] = {
-    Kind.WAITING: "wait, or look: nodepool-ocb rollout show {rollout}",
+    Kind.WAITING: "wait, or see: nodepool-ocb rollout show {rollout}",
     Kind.PAUSED: "{promote}",
     Kind.LOST: "mend the cause; once the rollout is over: {retry}",
     Kind.LEFT_OUT: "nodepool-ocb rollout show {rollout}; then resume or retry it, or begin another",
@@ -249,7 +249,7 @@ def words(document: ExplanationDocument, now: float) -> str:
     if not document.reasons:
         lines.append("nothing holds it back: an annealer may start it at any moment")
     if document.outdated:
-        lines.append("it is outdated: a run would be given something else than its newest run was")
+        lines.append("it is outdated: its inputs changed since its newest run")
         lines += [f"   {difference(each)}" for each in document.outdated.differences]
     lines += _words_of_causes(document)
     if document.failed_run:

@@ -279,7 +279,7 @@ def _words(row: ImageRow, asked: str | None, paused: str | None, file: str | Non
 def _asked(row: ImageRow, now: float) -> str | None:
     if row.request is None:
         return None
-    return f"{row.request.record.by or 'somebody'}, {age(now - row.request.record.at)} ago"
+    return f"{row.request.record.by or 'an unknown user'}, {age(now - row.request.record.at)} ago"
 
 
 def _paused(row: ImageRow, now: float) -> str | None:
@@ -287,7 +287,7 @@ def _paused(row: ImageRow, now: float) -> str | None:
         return None
     until = row.pause.record.until
     left = f", {age(until - now)} left" if until is not None else ""
-    return f"{row.pause.record.by or 'somebody'}{left}"
+    return f"{row.pause.record.by or 'an unknown user'}{left}"
 
 
 def _because(text: str | None, reason: str | None) -> str | None:

@@ -164,7 +164,7 @@ def difference(row: DifferenceRow) -> str:
     'ntp/zone: "UTC" -> not set'
     """
     if row.what == "everything":
-        return f"what its newest run was given is not known: {row.before if row.now is msgspec.UNSET else row.now}"
+        return f"the inputs of its newest run are not known: {row.before if row.now is msgspec.UNSET else row.now}"
     if row.what == "script":
         return "its role has another script"
     origin = f" ({row.layer})" if row.layer else ""

@@ -183,7 +183,7 @@ def _stuck(world: World, vertex: Vertex) -> str | None:
     if refusing is not None and (renewing(record) or record.state in NOT_BEGUN):
         return f"does not start: {'; '.join(refusing)}"
     if record.state is State.PROPOSED:
-        return f"is PROPOSED; nodepool-ocb noderole commit {vertex.name}"
+        return f"is PROPOSED; first: nodepool-ocb noderole commit {vertex.name}"
     deployment = world.deployments.get(record.deployment)
     if deployment is None or deployment.record.state is DeploymentState.PROPOSED:
         return f"is in deployment {record.deployment}, which is not COMMITTED"
@@ -309,12 +309,12 @@ def _not_begun(view: ImageView, request: int, last: BuildView | None, now: float
         return BuildProgress("withdrawn", f"{lost}the request is gone, and no build that answers it is ready", last)
     if view.pause is not None and view.pause.on(now):
         pause = view.pause.record
-        by = f"{pause.by or 'somebody'} has paused {view.name}{f': {pause.reason}' if pause.reason else ''}"
+        by = f"{pause.by or 'an unknown user'} has paused {view.name}{f': {pause.reason}' if pause.reason else ''}"
         if pause.until is None:
             return BuildProgress(
                 "paused", f"{lost}{by}; the request stays: nodepool-ocb image unpause {view.name}", last
             )
         return BuildProgress(None, f"{lost}{by}; it goes on at {shown(pause.until)}", last)
     if view.holder is not None:
-        return BuildProgress(None, f"{lost}{view.holder.host} works on {view.name}, on what was asked for before", last)
+        return BuildProgress(None, f"{lost}{view.holder.host} works on {view.name}, for an earlier request", last)
     return BuildProgress(None, f"{lost}waiting for a builder to begin", last)

@@ -70,11 +70,11 @@ def _failures(seen: Overview) -> Iterator[Section]:
     yield Section("IMAGES THAT FAIL", seen.images.failing, ("image", "failures", "build", "since", "reason"))
     yield Section("UPLOADS THAT FAILED", seen.images.failed_uploads, ("image", "build", "provider", "since", "reason"))
     yield Section("UPLOADS AT PROVIDERS THAT NO BUILDER HAS", seen.images.stranded, lost)
-    yield Section("IMAGES WHOSE BUILDER IS NOT THERE", seen.images.bereft, ("image", "build", "builder", "since"))
+    yield Section("IMAGES WITHOUT THEIR BUILDER", seen.images.bereft, ("image", "build", "builder", "since"))
     yield Section("BUILDERS THAT DIFFER", seen.images.differing, ("image", "builders"))
     webhook = [WebhookRow(seen.webhook)] if seen.webhook is not None else []
     yield Section("THE WEBHOOK FAILS", webhook, ("since", "host", "reason"))
-    yield Section("HOOKS WHOSE CODE NO ANNEALER HAS", hooks, ("role", "hook", "waiting"))
+    yield Section("HOOKS WITHOUT CODE ON ANY ANNEALER", hooks, ("role", "hook", "waiting"))
 
 
 def _movements(seen: Overview) -> Iterator[Section]:
@@ -142,7 +142,10 @@ def notes(seen: Overview) -> Iterator[str]:
             yield f"a part of deployment {deployment.name} is deleted; if no command is deleting the rest now: {finish}"
     yield from _notes_of_images(seen.images)
     if seen.quarantined:
-        yield "what cannot be read holds back what depends on it: nodepool-ocb record show PATH; then mend or delete it"
+        yield (
+            "records that cannot be read hold back all that depend on them; see: nodepool-ocb record show PATH;"
+            " then mend or delete each"
+        )
     if seen.unlooked:
         many = counted(seen.unlooked, "noderole")
         yield f"the attributes and runs of {many} were not looked at: nodepool-ocb record list looks at everything"
@@ -153,8 +156,11 @@ def _notes_of_images(of: OfImages) -> Iterator[str]:
     first = {upload.provider: upload for upload in reversed(of.stranded)}
     for provider, upload in sorted(first.items()):
         forget = f"nodepool-ocb upload delete {upload.image} {upload.build} {provider} --forget"
-        yield f"no running builder has provider {provider}: configure it again, or forget what is there: {forget}"
+        yield f"no running builder has provider {provider}: configure it again, or forget its uploads: {forget}"
     if of.bereft:
-        yield "what only a builder that is not there could send is built anew after builder.gone_seconds: start it again, or wait"
+        yield (
+            "an image that only a missing builder could send is built again after builder.gone_seconds;"
+            " start that builder, or wait"
+        )
     if of.differing:
         yield "builders are configured differently: give all of them one nodepool.yaml"

@@ -286,11 +286,11 @@ def test_config_check_says_that_we_are_none_of_the_users(as_: As, world: Guarded
     settings = replace(world.settings_of(ClientKind.PEOPLE), username=who, password=who)
     answer = as_(settings, "config check --offline")
     assert answer.exit_code == 1
-    assert f"zookeeper.username: {who or 'nobody'} is none of zookeeper.users" in answer.stderr
+    assert f"zookeeper.username: {who or 'no user'} is none of zookeeper.users" in answer.stderr
 
 
 def test_rights_that_nobody_can_name_are_refused(people: Session) -> None:
-    with pytest.raises(Invalid, match=r"zookeeper\.acl: creator names nobody"):
+    with pytest.raises(Invalid, match=r"zookeeper\.acl: creator needs a user"):
         acls.Walk(people, Acls(ZooKeeperSettings(acl="creator")))
 
 

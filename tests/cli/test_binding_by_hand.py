@@ -78,7 +78,7 @@ def test_a_new_member_of_a_cluster_names_what_was_bound_before_and_waits_for_it(
     for line in (f"node bind {N1} client", *(f"node create {name}" for name in names)):
         assert sites(*line.split()).exit_code == 0
     said = (
-        "mon@{0}: it is a new member of cluster mon in deployment system, and what is below waits until it is ACTIVE\n"
+        "mon@{0}: it is a new member of cluster mon in deployment system; the noderoles below wait until it is ACTIVE\n"
     )
     assert sites("node", "bind", names[0], "mon").stderr == f"client@{N1} ← {said.format(names[0])}"
     for name in names[:2]:

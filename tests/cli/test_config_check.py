@@ -241,7 +241,7 @@ def certificate(folder: Path, name: str, days: int = 90) -> tuple[Path, Path]:
         ("builder: {listen: '127.0.0.1:99999'}", "builder.listen: must be an address"),
         ("zookeeper: {password: hidden}", "zookeeper.password: is of no use without zookeeper.username"),
         ("zookeeper: {username: ocb}", "zookeeper.username: is of no use without zookeeper.password"),
-        ("zookeeper: {hosts: '192.0.2.1:2181'}", "zookeeper.hosts: 192.0.2.1 is another machine"),
+        ("zookeeper: {hosts: '192.0.2.1:2181'}", "zookeeper.hosts: 192.0.2.1 is remote"),
         ("zookeeper: {tls: {ca: gone.pem}}", "zookeeper.tls.ca: "),
         ("zookeeper: {tls: {ca: nodepool-ocb.yaml}}", "there is no certificate in it"),
         ("zookeeper: {tls: {ca: good.pem, cert: good.pem}}", "cert and key belong together"),

@@ -172,7 +172,7 @@ def test_nothing_is_bound_in_a_deployment_whose_roles_are_being_deleted(lab: Ses
     world = load_world(lab)
     stored = world.deployment_roles["lab", "base"]
     lab.commit([Set(paths.deployment_role("lab", "base"), replace(stored.record, deleting=True), stored.version)])
-    with pytest.raises(Conflict, match="role base is to leave deployment lab"):
+    with pytest.raises(Conflict, match="role base is leaving deployment lab"):
         binding.plan(load_world(lab), "base", N2, now=1.0)
 
 

@@ -68,7 +68,7 @@ def test_a_role_with_a_hook_for_it_leaves_when_that_agreed_or_by_force(spare: Se
         ("node", "bind", N1, "spare", "--deployment", "lab"),
     ):
         refused = ocb(*command)
-        assert (refused.exit_code, "role spare is to leave deployment lab" in refused.stderr) == (4, True), (
+        assert (refused.exit_code, "role spare is leaving deployment lab" in refused.stderr) == (4, True), (
             refused.stderr
         )
     assert ocb(*LAB, "spare", "--yes", "--force").exit_code == 0

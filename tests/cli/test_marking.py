@@ -49,7 +49,7 @@ def test_the_machine_does_not_lift_a_persons_mark_and_the_person_does(ask: Ask, 
     [
         ("--for 1h --until 2126-01-31", 2, "contradict"),
         ("--for soon", 2, "90m"),
-        ("--until 2020-01-31", 1, "still to come"),
+        ("--until 2020-01-31", 1, "give a time in the future"),
     ],
 )
 def test_a_time_that_is_none_is_refused(ocb: Ocb, line: str, exit_code: int, said: str) -> None:

@@ -98,7 +98,7 @@ def test_a_node_of_more_than_one_transaction_bears_keeps_its_name(world: Session
     names = [f"{number:010}" for number in range(limits.TRANSACTION_CHANGES // 2)]
     for start in range(0, len(names), 100):
         world.commit([Create(paths.run("base", N1, name), RUN) for name in names[start : start + 100]])
-    rename(ocb, 4, "more noderoles, attributes and runs than one transaction bears")
+    rename(ocb, 4, "more noderoles, attributes and runs than the one transaction of a rename may change")
     assert N1 in load_world(world).nodes
 
 

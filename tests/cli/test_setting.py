@@ -57,7 +57,7 @@ def _of_deployment(ask: Ask, role: str, name: str = "lab") -> Json:
 @pytest.mark.parametrize(
     ("assignment", "said"),
     [
-        ('disk/raid="text"', 'disk/raid: must be a mapping, and is text "text"; what lies inside it: level, spares'),
+        ('disk/raid="text"', 'disk/raid: must be a mapping, and is text "text"; inside it: level, spares'),
         ("disk/raid=null", "must be a mapping"),
         ("disk/raid=[]", "must be a mapping"),
         ("level=9000.0", "must be a whole number or nothing, and is 9000.0"),

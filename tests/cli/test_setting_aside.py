@@ -126,7 +126,7 @@ def test_another_persons_reason_is_a_conflict_and_stays(ask: Ask, ocb: Ocb, monk
     ("line", "exit_code", "said"),
     [
         ("--reason x --for 1h --until 2126-01-31", 2, "contradict"),
-        ("--reason x --until 2020-01-31", 1, "still to come"),
+        ("--reason x --until 2020-01-31", 1, "give a time in the future"),
         ("", 2, "--reason"),
     ],
 )

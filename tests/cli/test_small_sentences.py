@@ -19,7 +19,7 @@ from tests.fixtures.commands import Ocb
     [
         ("history --since yesterday", "or as a duration: 2h for the last two hours"),
         ("node list -l tag=web", "node tag=web exists nowhere; did you mean `tag:web`?"),
-        ("deployment create lab", "deployment lab exists already; nodepool-ocb deployment show lab"),
+        ("deployment create lab", "deployment lab exists already; see: nodepool-ocb deployment show lab"),
         ("node show n01.example.com", "did you mean `n1.example.com`?"),
         ("image build jammy", "a builder makes those of its nodepool.yaml known; start one"),
         ("role delete midle", "role midle does not exist; did you mean `middle`?"),
@@ -71,4 +71,4 @@ def test_the_warnings_of_a_barclamp_are_bounded(ocb: Ocb, tmp_path: Path) -> Non
             line for line in ocb("barclamp", verb, str(tmp_path / "b.yml")).stderr.splitlines() if "warning: " in line
         ]
         assert len(warned) == SAID + 1
-        assert warned[-1] == "warning: ... and 5 more of such warnings"
+        assert warned[-1] == "warning: ... and 5 more warnings"

@@ -248,7 +248,7 @@ def test_a_bad_configuration_is_said_and_the_old_one_stays(start: Start) -> None
     daemon.notified("READY=1")
     daemon.signal(signal.SIGHUP)
     daemon.notified("READY=1")
-    assert "stays as it was: nodepool-ocb.yaml:3" in daemon.said("stays")
+    assert "stays in use: nodepool-ocb.yaml:3" in daemon.said("stays")
     assert daemon.page("/health/ready") == (200, WELL["ready"])
 
 
@@ -256,8 +256,10 @@ def test_what_is_refused_is_shown_until_it_is_mended(start: Start) -> None:
     daemon = start("bad configuration")
     daemon.notified("READY=1")
     daemon.signal(signal.SIGHUP)
-    shown = daemon.notified("stays as it was")
-    assert shown.startswith("STATUS=nothing to do; the configuration stays as it was: nodepool-ocb.yaml:3")
+    shown = daemon.notified("stays in use")
+    assert shown.startswith(
+        "STATUS=nothing to do; the new configuration is refused, and the former one stays in use: nodepool-ocb.yaml:3"
+    )
 
 
 def test_what_needs_a_restart_is_named_and_not_called_reloaded(start: Start) -> None:
@@ -277,7 +279,7 @@ def test_a_reload_with_a_fault_of_ours_stops_nothing(start: Start) -> None:
     daemon.signal(signal.SIGHUP)
     daemon.notified("RELOADING=1")
     daemon.notified("READY=1")
-    assert "stays as it was: no luck" in daemon.said("stays")
+    assert "stays in use: no luck" in daemon.said("stays")
     assert daemon.page("/health/ready") == (200, WELL["ready"])
 
 
@@ -315,7 +317,7 @@ def test_a_port_that_is_taken_refuses_the_whole_reload(start: Start) -> None:
         daemon.signal(signal.SIGHUP)
         daemon.said("reload")
         refused = daemon.said("")  # the very next line: nothing was applied before
-        assert "stays as it was" in refused
+        assert "stays in use" in refused
         assert "give each daemon of this host a port of its own" in refused
         assert daemon.page("/health/ready") == (200, WELL["ready"])
         daemon.signal(signal.SIGTERM)

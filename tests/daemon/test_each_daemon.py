@@ -87,7 +87,7 @@ def test_a_broken_configuration_changes_nothing(
     before = registered()
     daemon.configure(log={"format": "json"}, **{str(sort.kind): {sort.size: "many"}})
     daemon.reload()
-    until(lambda: "the configuration stays as it was" in daemon.said, 60.0)
+    until(lambda: "the new configuration is refused, and the former one stays in use" in daemon.said, 60.0)
     assert daemon.ready()
     assert registered() == before
     assert '"message"' not in daemon.said

@@ -113,7 +113,7 @@ def test_a_posted_call_that_raises_costs_no_other(
     turns.post(lambda: controller.calls.append("posted"))
     turns.turn()
     assert controller.asked() == "posted load decide"
-    assert "an answer could not be taken" in caplog.text
+    assert "handling an answer raised; the next turn goes on" in caplog.text
 
 
 def test_it_knows_its_thread(turns: Turns) -> None:
@@ -211,7 +211,10 @@ def test_trouble_is_logged_once_and_so_is_its_end(
     controller.trouble = None
     turns.turn()
     assert controller.asked() == "load decide trouble no key refresh decide refresh decide trouble None"
-    assert [record.message for record in caplog.records] == ["not ready: no key", "ready: that is over: no key"]
+    assert [record.message for record in caplog.records] == [
+        "not ready: no key",
+        "ready again; this fault is over: no key",
+    ]
 
 
 def test_a_daemon_that_drains_is_asked_to_in_each_turn_and_says_so(turns: Turns, controller: Played) -> None:

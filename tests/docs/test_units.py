@@ -99,7 +99,7 @@ def test_a_builder_that_is_to_reload_is_refused_for_its_nodepool_yaml_too(tmp_pa
     [
         ("ssh: {key_files: [gone]}", "ssh.key_files: none of these exists", {"annealer"}),
         ("ssh: {key_files: [.]}", "is a folder", {"annealer"}),
-        ("zookeeper: {hosts: '192.0.2.1:2181'}", "is another machine", {"annealer", "builder"}),
+        ("zookeeper: {hosts: '192.0.2.1:2181'}", "is remote, and the connection", {"annealer", "builder"}),
         ("zookeeper: {tls: {ca: gone.pem}}", "zookeeper.tls.ca: ", {"annealer", "builder"}),
         ("zookeeper: {hosts: '127.0.0.1:99999'}", "port 99999", {"annealer", "builder"}),
     ],

@@ -115,9 +115,7 @@ def test_deployments_in_a_circle_which_only_a_hand_makes_are_walked_once() -> No
 def test_another_persons_hold_is_shown_and_not_replaced_and_ones_own_is() -> None:
     made = of_one_node()
     made.put_node(N1, Node(alive=True, hold=HOLD), 5)
-    with pytest.raises(
-        Conflict, match=r"is held by ann until .*: new disk; when that is over: nodepool-ocb node release"
-    ):
+    with pytest.raises(Conflict, match=r"is held by ann until .*: new disk; to end it: nodepool-ocb node release"):
         list(nodes.hold(made, N1, "bob", "cables", NOW, None))
     assert list(nodes.hold(made, N1, "ann", "new disk", NOW, HOLD.until)) == [], "the same again"
     ((own,),) = nodes.hold(made, N1, "ann", "two disks", NOW, None)
@@ -132,7 +130,7 @@ def test_another_persons_pause_is_shown_and_not_replaced_and_a_time_that_is_over
     made, _ = in_shop("web")
     with pytest.raises(Conflict, match=r"deployment web is paused by ann .* nodepool-ocb deployment resume web"):
         aside.pause(made, "web", "bob", "upgrade", NOW, None)
-    with pytest.raises(Invalid, match="still to come"):
+    with pytest.raises(Invalid, match="give a time in the future"):
         aside.pause(made, "shop", "bob", "upgrade", NOW, NOW)
     (change,) = aside.resume(made, "web")
     assert isinstance(change, Set)

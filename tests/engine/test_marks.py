@@ -96,7 +96,7 @@ def test_a_machine_that_does_not_come_back_to_say_so_is_asked_again_after_a_whil
 
 
 def test_a_mark_that_would_be_over_or_on_what_is_always_alive_is_refused() -> None:
-    with pytest.raises(Invalid, match="still to come"):
+    with pytest.raises(Invalid, match="give a time in the future"):
         says(world(Node(alive=True)), alive=False, until=NOW)
     with pytest.raises(Invalid, match="always alive"):
         says(world(Node(virtual=True, alive=True)), alive=False)
@@ -135,7 +135,7 @@ def test_explain_says_who_marked_the_node_why_and_until_when() -> None:
     vertex = made.nodes[N1].noderoles["todo"]
     (reason,) = [each for each in why_not(made, vertex, NOW) if each.code is Code.NODE_NOT_ALIVE]
     assert reason.text == f"node {N1} is not alive: marked by ann until 1970-01-01T01:00:00Z: new disk"
-    assert reason.advice == f"nobody probes it meanwhile; when that is over: nodepool-ocb node alive {N1}"
+    assert reason.advice == f"annealers do not probe it meanwhile; to end the mark: nodepool-ocb node alive {N1}"
     (later,) = [each for each in why_not(made, vertex, 3600.0) if each.code is Code.NODE_NOT_ALIVE]
     assert "annealers probe it" in later.advice
 

@@ -80,7 +80,7 @@ def test_a_default_of_a_secret_is_a_reference_or_refused(tmp_path: Path) -> None
     file = tmp_path / "shop.yml"
     file.write_text(BARCLAMP.format(default="hunter22"))
     (problem,) = barclamp.load([file]).problems
-    assert "a secret has no default that stands in a file" in problem
+    assert "a secret must not have a default in a file" in problem
     assert "hunter22" not in problem
     file.write_text(BARCLAMP.format(default='{"$secret": "env:NODEPOOL_OCB_SECRET_DB"}'))
     assert barclamp.load([file]).roles["db"].attribs[0].secret

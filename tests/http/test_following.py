@@ -146,7 +146,7 @@ def test_a_log_that_was_begun_anew_is_given_from_its_first_byte_on(hosts: list[H
     first.pages.close()
     reader.end()
     assert reader.got == b"of the first\nof the second, which began anew\n"
-    assert any("was begun anew" in line for line in reader.said)
+    assert any("was written anew" in line for line in reader.said)
 
 
 def test_nobody_is_believed_that_a_run_has_ended_while_its_record_cannot_be_read(hosts: list[Host]) -> None:
@@ -228,7 +228,7 @@ def test_a_log_that_shrank_is_compared_when_it_has_grown_again(monkeypatch: pyte
         ended=False,
     )
     assert got == b"one\nein\nzwei\n"
-    assert "was begun anew" in said[0]
+    assert "was written anew" in said[0]
 
 
 def test_a_log_that_lost_its_end_and_grows_no_more_is_gone_on_with_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,8 +102,8 @@ def test_a_build_is_due(image: ImageView, reason: str) -> None:
     ("image", "reason", "at"),
     [
         (view(pause=Pause(by="bob", reason="broken mirror")), "bob has paused it: broken mirror", None),
-        (view(pause=Pause(until=NOW + 5)), "somebody has paused it", NOW + 5),
-        (view(request=7, pause=Pause()), "somebody has paused it", None),
+        (view(pause=Pause(until=NOW + 5)), "an unknown user has paused it", NOW + 5),
+        (view(request=7, pause=Pause()), "an unknown user has paused it", None),
         (view(build(1, age=1.1 * DAY), failed(2)), "failed 1 time in a row", NOW + MINUTE),
         (view(build(1, formats=("raw",)), failed(2)), "failed 1 time", NOW + MINUTE),
     ],
@@ -119,7 +119,7 @@ def test_a_request_says_who_asked_and_why() -> None:
     asked = replace(view(build(1)), request=Requested(BuildRequest(by="ann", reason="a new kernel"), 0, 7))
     assert due(asked, WANTED, NOW) == Due("ann requested it: a new kernel")
     asked = replace(view(build(1)), request=Requested(BuildRequest(), 0, 7))
-    assert due(asked, WANTED, NOW) == Due("somebody requested it")
+    assert due(asked, WANTED, NOW) == Due("an unknown user requested it")
 
 
 def test_the_configurations_pause_has_no_end_and_holds_requests_too() -> None:

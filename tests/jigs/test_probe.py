@@ -38,9 +38,9 @@ def test_a_machine_that_lets_us_in_is_alive(machine: Any) -> None:
 @pytest.mark.parametrize(
     ("instead", "said"),
     [
-        ("echo This account is disabled", "the login runs something else than .*: This account is disabled$"),
-        ("echo not allowed: $SSH_ORIGINAL_COMMAND", "something else .*: not allowed: printf"),
-        ("true", "the login runs something else than the command that it is sent$"),
+        ("echo This account is disabled", "the login does not run .*: This account is disabled$"),
+        ("echo not allowed: $SSH_ORIGINAL_COMMAND", "does not run .*: not allowed: printf"),
+        ("true", "the login does not run the command that it is sent$"),
         ("echo This account is not available.; exit 1", "exit code 1: This account is not available.$"),
     ],
 )
@@ -227,7 +227,7 @@ def key_pair(folder: Path, passphrase: str = "") -> Path:
     [
         (".", "", "is a folder; name a private key in it"),
         ("id.pub", "", "is the public half: name the file without .pub, "),
-        ("id", "hidden", "has a passphrase, and nobody is there to type it: use a key without one"),
+        ("id", "hidden", "has a passphrase, which an annealer cannot type; use a key without a passphrase"),
     ],
 )
 def test_a_file_that_is_no_key_to_log_in_with_is_told_by_what_it_is(

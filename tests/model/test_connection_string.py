@@ -133,7 +133,7 @@ def test_a_chroot_is_the_same_to_us_and_to_kazoo(chroot: str) -> None:
 def test_plain_text_to_any_server_on_another_machine_is_refused(hosts: str, other: str | None) -> None:
     settings = config.ZooKeeperSettings(hosts=hosts)
     if other is not None:
-        with pytest.raises(Invalid, match=rf"zookeeper\.hosts: {other} is another machine"):
+        with pytest.raises(Invalid, match=rf"zookeeper\.hosts: {other} is remote"):
             access.refuse_plain_text(settings)
     else:
         access.refuse_plain_text(settings)

@@ -75,7 +75,7 @@ def test_a_copy_that_was_damaged_is_not_verified(laboratory: Ledger, item: Item,
     with (tmp_path / "laboratory" / external_id).open("r+b") as file:
         file.seek(1000)
         file.write(b"\0" * 64)
-    assert "is not what was sent" in refused(laboratory.verify(external_id, item)).reason
+    assert "differs from the sent file" in refused(laboratory.verify(external_id, item)).reason
 
 
 def test_what_a_killed_builder_left_is_listed_and_deleted(
@@ -109,7 +109,7 @@ def test_two_clusters_in_one_directory_take_nothing_from_each_other(laboratory: 
     external_id = sent(laboratory.upload(item))
     outcome = refused(laboratory.upload(replace(item, stamp=replace(item.stamp, cluster="theirs"))))
     assert outcome.lasting
-    assert "is somebody else's" in outcome.reason
+    assert "was not written by this builder" in outcome.reason
     assert laboratory.verify(external_id, item) is None
 
 

@@ -39,7 +39,7 @@ def test_the_last_block_of_a_changed_file_is_kept_back(item: Item, change: Calla
     item.file.write_bytes(change(item.file.read_bytes()))
     given: list[bytes] = []
     with Stream(item) as stream:
-        with pytest.raises(GivenUp, match="build it anew"):
+        with pytest.raises(GivenUp, match="build the image again"):
             given.extend(iter(lambda: stream.read(4096), b""))
         assert stream.fault is not None
         assert stream.fault.lasting

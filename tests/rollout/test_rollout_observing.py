@@ -162,7 +162,7 @@ def test_a_run_is_ended_only_where_somebody_can_end_it() -> None:
     assert (seen().cancelling, seen(virtual=True, alive=False).cancelling) == (1, 1)
     for hindered in ({"alive": False}, {"available": False}, {"deleting": True}):
         assert (seen(**hindered).cancelling, seen(**hindered).stuck) == (0, 1), "nobody takes it over"
-        assert "is to be ended, and its machine" in seen(**hindered).reason
+        assert "must be ended, and its machine" in seen(**hindered).reason
     there.put_claim("n1.x.y", Claim(annealer="a", noderole="a@n1.x.y", run="r", epoch=1, since=0.0), 1, 0)
     assert seen(available=False).cancelling == 1, "who holds it ends it"
 

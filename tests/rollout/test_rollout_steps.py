@@ -794,7 +794,7 @@ def test_noderoles_that_somebody_proposes_meanwhile_are_a_failure() -> None:
     drive.settle()
     drive.machines.state[node(0), 0] = "PROPOSED"
     drive.run()
-    assert drive.rollout.nodes[node(0)].reason == "somebody proposed its noderoles again"
+    assert drive.rollout.nodes[node(0)].reason == "its noderoles were proposed again by hand"
 
 
 def test_a_retried_node_waits_for_the_error_above_it_to_be_retried_too() -> None:

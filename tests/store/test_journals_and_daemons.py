@@ -147,6 +147,6 @@ def test_what_runs_were_given_is_read_with_the_reason_where_it_cannot_be(
 
 def test_rights_of_a_creator_without_a_name_cannot_be_compared(zk_session: Session) -> None:
     creator = access.Acls(ZooKeeperSettings(hosts="h:1", acl="creator"))
-    with pytest.raises(Invalid, match="creator names nobody without"):
+    with pytest.raises(Invalid, match="creator needs a user"):
         acls.Walk(zk_session, creator)
     assert list(acls.Walk(zk_session, access.Acls(ZooKeeperSettings(hosts="h:1", acl="open"))).differing()) == []

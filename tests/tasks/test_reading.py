@@ -272,7 +272,10 @@ def test_kind_readings_have_their_effect() -> None:
             "t.cross-depends[u].name: must name a task of this list",
         ),
         ("- {id: g, type: group, role: x, tasks: [u]}", 'g.tasks[0]: must name a task of this list, and is "u"'),
-        ("- {id: g, type: group, role: x, tasks: [g]}", "must name what runs on the group's nodes, and g is a group"),
+        (
+            "- {id: g, type: group, role: x, tasks: [g]}",
+            "must name a task that runs on the group's nodes, and g is a group",
+        ),
         (f"- {{id: t, {SHELL}, tasks: [t]}}", "t.tasks: belongs to a group, and this is of type shell; remove it"),
         (f"- {{id: t, {SHELL}, fault_tolerance: 2}}", "t.fault_tolerance: belongs to a group"),
         (f"- {{id: t, {SHELL}, trigger_rule: all_done}}", "t.trigger_rule: belongs to a stage"),

@@ -89,10 +89,10 @@ def test_words_of_an_image_tell_who_asked_who_paused_and_where() -> None:
     )
     row = images.row(view, 100.0, {"jammy": "/etc/nodepool-ocb/nodepool.yaml"})
     words = images.words(row, now=100.0)
-    assert (words.request, words.pause) == ("somebody, 1m ago", "ann, 1m left; in nodepool.yaml")
+    assert (words.request, words.pause) == ("an unknown user, 1m ago", "ann, 1m left; in nodepool.yaml")
     assert words.uploads == "1/2"
     about = images.about(images.document(row, view, None), now=100.0)
-    assert about.request == "somebody, 1m ago: new kernel"
+    assert about.request == "an unknown user, 1m ago: new kernel"
     assert about.pause == "ann, 1m left: frozen; in /etc/nodepool-ocb/nodepool.yaml"
     assert images.row(view, 160.0).pause is None, "it is over"
 
@@ -118,7 +118,7 @@ BUILDS: list[tuple[str, ImageView | None, str | None, str]] = [
     ("withdrawn", ImageView("j"), "withdrawn", "the request is gone"),
     ("paused", ImageView("j", request=REQUESTED, pause=FOREVER), "paused", "ann has paused j; the request stays"),
     ("paused for a while", ImageView("j", request=REQUESTED, pause=SHORT), None, "it goes on at"),
-    ("busy", ImageView("j", holder=HOLDER, request=REQUESTED), None, "h2 works on j, on what was asked for before"),
+    ("busy", ImageView("j", holder=HOLDER, request=REQUESTED), None, "h2 works on j, for an earlier request"),
 ]  # fmt: skip
 
 

@@ -125,7 +125,7 @@ def test_notes_name_who_is_missing_and_what_to_do() -> None:
     stranded = list(sections.notes(seen(jammy=jammy())))
     assert stranded[0].startswith("no running builder has provider west: configure it again")
     assert stranded[0].endswith("nodepool-ocb upload delete jammy 2 west --forget")
-    assert stranded[-1].startswith("what cannot be read holds back what depends on it")
+    assert stranded[-1].startswith("records that cannot be read hold back all that depend on them")
     alone = overview(small(), {"jammy": jammy()}, [], {}, {}, now=1.0)
     assert list(sections.notes(alone)) == [
         "no builder is running: nothing is built or uploaded;"

@@ -69,7 +69,11 @@ def call(barclamp: str, hook: str, hooked: Hooked) -> Exception | None:
         metrics.HOOK_SECONDS.labels(hook).observe(took)
         if took > SLOW_SECONDS:
             log.warning(
-                "%s of role %s for %s took %.0f ms; hooks are to be fast", hook, role, hooked.subject, took * 1e3
+                "%s of role %s for %s took %.0f ms; a hook should take less than that",
+                hook,
+                role,
+                hooked.subject,
+                took * 1e3,
             )
     return None
 

@@ -41,7 +41,7 @@ def merge(node: Node | None, hooked: Sequence[Hooked]) -> Wishes:
         for about, place, value in _places(each):
             before = said.get((about, place), (each.role, value))
             if before[1] != value:
-                text = f"roles {before[0]} and {each.role} set {place} differently; what {each.role} says counts"
+                text = f"roles {before[0]} and {each.role} set {place} differently; the value of {each.role} counts"
                 wishes.contradictions.setdefault(about, []).append(text)
             said[about, place] = each.role, value
         for name, value in each.set_node.items():

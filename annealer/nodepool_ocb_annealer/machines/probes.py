@@ -146,7 +146,7 @@ class Probing:
         return context.ranking.of(view.name) == 0 or (view.record is not None and self._judging.asked(view.record))
 
     def _submit(self, view: NodeView, anew: bool = False) -> None:
-        assert self._context.prober is not None, "nobody asks without"
+        assert self._context.prober is not None, "a probe needs a prober"
         assert view.record is not None, "only nodes that have a record are probed"
         self._under_way[view.name] = time.monotonic()
         ask = partial(_ask, self._context.prober, view.name, view.record, anew)

@@ -23,7 +23,7 @@ Blobs = Mapping[str, Znode | None]
 
 NO_ROOM: Final = "there was no room to keep it"
 NOTHING_KEPT: Final = "nothing of it was kept"
-TAKEN_OVER: Final = "its run was taken over, and had begun with something else than what is given now"
+TAKEN_OVER: Final = "its run was taken over, and had begun with other inputs than those of today"
 
 
 class Sent(msgspec.Struct, frozen=True):

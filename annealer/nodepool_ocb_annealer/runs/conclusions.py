@@ -108,7 +108,7 @@ def unkept(outcome: Outcome | None, refused: OcbError | None) -> Failed | Lost:
     """
     if isinstance(refused, TooLarge):
         return Failed(str(refused), getattr(outcome, "exit_code", None))
-    said = f"what the run came to cannot be kept: {refused}"[:REASON_CHARACTERS]
+    said = f"the outcome of the run cannot be kept: {refused}"[:REASON_CHARACTERS]
     if isinstance(outcome, Lost):
         return Lost(said)
     return Failed(said, 0 if isinstance(outcome, Succeeded) else None)
@@ -161,7 +161,7 @@ def _whose(grant: claim.Grant) -> str:
     return (
         f"{who}, or ZooKeeper was restored from an older copy (then: stop the daemons, nodepool-ocb restored). Of nodes that are"
         " one machine delete all, then create one again: its epochs begin above those of the deleted; where another cluster has"
-        " the machine, let one of both have it. Only when nobody else gives it orders, and no run goes on there, remove the"
+        " the machine, let one of both have it. Only if no other cluster gives it orders, and no run goes on there, remove the"
         " directory ssh.state_dir on it, and retry"
     )
 

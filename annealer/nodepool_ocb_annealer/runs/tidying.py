@@ -105,9 +105,9 @@ def _tidy(session: Session, settings: AnnealerSettings, noted: set[str], active:
         if noted:
             drop_old_runs(session, noted)
     except OcbError as error:  # somebody else deletes them too, or ZooKeeper is away
-        log.info("records of old runs stay for now: %s", error)
+        log.info("the records of old runs stay until the next sweep: %s", error)
     except Exception:
-        log.exception("what old runs left behind stays for now")
+        log.exception("the leftovers of old runs stay until the next sweep")
     else:
         return Look(set(), took)
     return Look(noted, took)

@@ -69,7 +69,7 @@ def attempt(session: Session, order: Order) -> Sent | Failed:
         known, version = journal.cursor(session)
     except Invalid as unreadable:
         raise Invalid(
-            f"how far it was is not known: {unreadable}; to go on with what comes: nodepool-ocb record delete"
+            f"the number of the last sent entry is not known: {unreadable}; to go on with new entries: nodepool-ocb record delete"
             f" {paths.WEBHOOK}"
         ) from unreadable
     numbers = journal.numbers(session)

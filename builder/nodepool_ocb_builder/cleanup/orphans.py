@@ -51,8 +51,8 @@ class Orphans:
         self._first_seen = {path: self._first_seen.get(path, now) for path in found}
         if new:
             log.warning(
-                "%d files have no record, %s first: they are removed in %.0f s unless one comes back; move away what"
-                " is to stay", len(new), new[0], grace
+                "%d files have no record, %s first: they are removed in %.0f s unless one comes back; move away files"
+                " that must stay", len(new), new[0], grace
             )  # fmt: skip
         for path, since in self._first_seen.items():
             if now >= since + grace:

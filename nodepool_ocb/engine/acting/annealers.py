@@ -44,5 +44,5 @@ def _unable(identity: str, daemon: Daemon, on_machine: bool) -> Unable | None:
         return Unable(identity, False, text, "start another one, or wait for its restart")
     if daemon.trouble and on_machine:
         text = f"annealer {identity} is not ready: {daemon.trouble}"
-        return Unable(identity, False, text, "mend that: it looks again every few seconds")
+        return Unable(identity, False, text, "mend that; the annealer checks again every few seconds")
     return None

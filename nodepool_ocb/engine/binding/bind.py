@@ -71,7 +71,7 @@ def _binder(
     if view.record.deleting:
         raise Conflict(f"node {view.name} is being deleted; nothing can be bound to it")
     if chosen not in world.deployments:
-        raise NotFound(f"deployment {chosen} does not exist; nodepool-ocb deployment create {chosen}")
+        raise NotFound(f"deployment {chosen} does not exist; first: nodepool-ocb deployment create {chosen}")
     return _Binder(world, view, chosen, jigs, given)
 
 
@@ -171,7 +171,7 @@ class _Binder:
                 fresh = [name for name in names if name not in parents and not self._draft.reaches(name, role)]
                 parents.update(fresh)
                 for name in fresh:
-                    self._explain(role, [name], f"it declares what is wanted; {why}")
+                    self._explain(role, [name], f"it declares a wanted attribute; {why}")
 
     def _explain(self, role: str, names: Iterable[str], why: str) -> None:
         line = f"{self._draft.name(role)} ← {', '.join(sorted(names))}: {why}"
@@ -187,7 +187,7 @@ class _Binder:
                 more = f" and {counted(len(below) - 2, 'other')}" if len(below) > 2 else ""
                 line = (
                     f"{', '.join(below[:2])}{more} ← {self._draft.name(role)}: it is a new member of cluster {served}"
-                    f" in deployment {self._deployment}, and what is below waits until it is ACTIVE"
+                    f" in deployment {self._deployment}; the noderoles below wait until it is ACTIVE"
                 )
                 self._explanations.append(line)
                 self._elsewhere.append(line)

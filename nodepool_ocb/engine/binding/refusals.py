@@ -26,9 +26,7 @@ def refuse_role(draft: BindDraft, role: str, because: str | None, jigs: Collecti
     definition = draft.role(role, because)
     wanted_by = f" (required by {because})" if because else ""
     if roles.TASK in definition.flags:
-        raise Conflict(
-            f"role {role}{wanted_by} is a task of a task list; nodepool-ocb tasks run binds it where it is to run"
-        )
+        raise Conflict(f"role {role}{wanted_by} is a task of a task list; nodepool-ocb tasks run binds it to its nodes")
     if "abstract" in definition.flags:
         able = sorted(name for name, each in draft.world.roles.items() if role in each.record.provides)
         hint = f"bind one that provides it first: {', '.join(able)}" if able else "no imported role provides it"
@@ -52,8 +50,8 @@ def refuse_role(draft: BindDraft, role: str, because: str | None, jigs: Collecti
     shared = draft.world.deployment_roles.get((draft.deployment, role))
     if shared is not None and shared.record.deleting:
         raise Conflict(
-            f"role {role}{wanted_by} is to leave deployment {draft.deployment}, and cannot be bound there; wait until it"
-            f" has, or: nodepool-ocb deployment unset {draft.deployment} {role} --force"
+            f"role {role}{wanted_by} is leaving deployment {draft.deployment}, and cannot be bound there; wait until it"
+            f" has left, or: nodepool-ocb deployment unset {draft.deployment} {role} --force"
         )
 
 

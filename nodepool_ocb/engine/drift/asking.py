@@ -22,9 +22,9 @@ def refusal(world: World, vertex: Vertex) -> str | None:
     if record.check is not None:
         return None
     if record.state is not State.ACTIVE:
-        return f"{name} is {record.state}, and a check is for what is ACTIVE; nodepool-ocb noderole explain {name}"
+        return f"{name} is {record.state}, and only ACTIVE noderoles are checked; see: nodepool-ocb noderole explain {name}"
     if renewing(record):
-        return f"{name} is to run again anyway; nodepool-ocb noderole explain {name}"
+        return f"{name} already waits for a rerun; see: nodepool-ocb noderole explain {name}"
     deployment = world.deployments.get(record.deployment)
     if deployment is None or deployment.record.state is not DeploymentState.COMMITTED:
         commit = f"nodepool-ocb deployment commit {record.deployment} --no-noderoles"

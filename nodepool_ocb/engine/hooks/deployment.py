@@ -46,7 +46,10 @@ def configured(world: World, deployment: str, role: str, user: Mapping[str, Json
         return structure.raised(world, [check, Create(path, DeploymentRole(user=user, hooks=hooks))])
     before = stored.record
     if before.deleting:
-        raise Conflict(f"role {role} is to leave deployment {deployment}; wait until it has, or unset it with --force")
+        raise Conflict(
+            f"role {role} is leaving deployment {deployment}; wait until it has left, or:"
+            f" nodepool-ocb deployment unset {deployment} {role} --force"
+        )
     if attributes.same(user, before.user) and CREATE not in before.refused:
         return []
     after = replace(asked_again(before, definition), user=user)

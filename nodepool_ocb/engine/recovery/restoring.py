@@ -21,7 +21,7 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Daemon, NodeRole, Set, State
 
-ENDED = "ZooKeeper was restored from an older copy, and what became of this run is not known"
+ENDED = "ZooKeeper was restored from an older copy, so the outcome of this run is unknown"
 
 
 def restored(

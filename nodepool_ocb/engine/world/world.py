@@ -293,7 +293,7 @@ def node_of(world: World, fqdn: str) -> NodeView:
     """Raises NotFound, or Conflict if its record was never read whole."""
     view = world.nodes.get(fqdn)
     if paths.node(fqdn) in world.unreadable and (view is None or view.record is None):
-        raise Conflict(f"the record {paths.node(fqdn)} cannot be read; nodepool-ocb status says why")
+        raise Conflict(f"the record {paths.node(fqdn)} cannot be read; see: nodepool-ocb status")
     if view is None or view.record is None:
         raise NotFound(f"node {fqdn} does not exist; see: nodepool-ocb node list")
     return view

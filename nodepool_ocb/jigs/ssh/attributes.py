@@ -122,7 +122,7 @@ def _writes(written: bytes) -> Iterator[tuple[str, str, bytes]]:
         head = _HEAD.match(written, index)
         index = head.end() + int(head["size"]) if head else 0
         if head is None or written[index : index + 1] != b"\n":
-            raise ValueError("what write_attribute wrote is damaged")
+            raise ValueError("the output of write_attribute is damaged")
         yield head["kind"].decode(), head["path"].decode("utf-8", "replace"), written[head.end() : index]
         index += 1
 

@@ -133,7 +133,7 @@ class Conversation:
         return Failed(said, code, self._output.tail, None, self._output.file)
 
     def _too_much(self, code: int | None) -> Outcome:
-        said = f"write_attribute: more than {WRITTEN_BYTES} bytes were given back, and nothing of it is kept"
+        said = f"write_attribute gave back more than {WRITTEN_BYTES} bytes; none of them is kept"
         return Failed(said, code, self._output.tail, None, self._output.file)
 
     def _begin(self, run: str, anew: bool) -> None:
@@ -177,7 +177,7 @@ class Conversation:
             self._take_followed(0.0)
 
     def _take_followed(self, timeout_seconds: float) -> None:
-        assert self._follower is not None, "only what is open is read"
+        assert self._follower is not None, "only an open run is read"
         for heard in self._follower.hear(timeout_seconds):
             match heard:
                 case Frame("FOLLOWING", (start, *_)):
@@ -203,5 +203,7 @@ class Conversation:
         self._follow()
         while self._output.position < number(size) and self._follower is not None:
             if time.monotonic() > deadline:
-                raise Broken("the rest of the output did not come")
+                raise Broken(
+                    "the run has ended, but the rest of its output did not arrive; the annealer asks for it again"
+                )
             self._take_followed(LISTEN_SECONDS)

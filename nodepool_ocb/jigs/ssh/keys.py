@@ -53,7 +53,7 @@ def _no_key(path: Path, error: Exception) -> str:
     if isinstance(error, IsADirectoryError):
         return "is a folder; name a private key in it"
     if isinstance(error, TypeError | paramiko.PasswordRequiredException):  # cryptography raises the first
-        return "has a passphrase, and nobody is there to type it: use a key without one"
+        return "has a passphrase, which an annealer cannot type; use a key without a passphrase"
     if isinstance(error, OSError):
         return f"cannot be read: {words(error)}"
     with suppress(OSError):  # it was there a moment ago

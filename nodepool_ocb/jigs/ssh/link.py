@@ -35,7 +35,7 @@ from nodepool_ocb.model.records import Node
 BANNER_BYTES: Final = 1 << 13  # up to and with the line in which SSH begins
 BEFORE_LOGIN_BYTES: Final = 1 << 18  # from there to the login
 HOST_KEY_CHARACTERS: Final = 1 << 13  # twice what an RSA key of 16,384 bits has
-UNASKED: Final = "that nobody asked for"
+UNASKED: Final = "that were not requested"
 UNASKED_BYTES: Final = 1 << 23  # after the login: between two packets of output that a channel takes
 WINDOW_BYTES: Final = 1 << 21  # that a channel may hold unread; the machine is told this number
 ENDED: Final = (paramiko.SSHException, EOFError, OSError)  # the exceptions of paramiko when a connection is over
@@ -107,7 +107,7 @@ class _Transport(paramiko.Transport):
             return error
         if of_connection(error) is Party.OWN:
             return OwnFault("connect", words(error))
-        return error if isinstance(error, ENDED) else paramiko.SSHException(f"it sends what is no SSH: {words(error)}")
+        return error if isinstance(error, ENDED) else paramiko.SSHException(f"it sends no valid SSH: {words(error)}")
 
     def ask_keepalive(self) -> None:
         """On the transport's own thread: ask for an answer, and do not wait for it."""

@@ -144,7 +144,7 @@ class Prober:
         output = f": {words[:WORDS_CHARACTERS]}" if (words := " ".join(said.split())) else ""
         if code > 0:
             return Unreachable("run", f"the command printf ended with exit code {code}{output}")
-        return Unreachable("run", f"the login runs something else than the command that it is sent{output}")
+        return Unreachable("run", f"the login does not run the command that it is sent{output}")
 
     def close(self) -> None:
         """Close all connections; the jigs share them."""

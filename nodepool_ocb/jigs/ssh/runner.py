@@ -42,7 +42,9 @@ class Runner:
         try:
             self._channel.sendall(order)
         except ENDED as error:
-            raise self._link.broken(f"the connection ended: {self._link.fault or error}", error) from error
+            raise self._link.broken(
+                f"the connection to the machine ended, and the run may go on there: {self._link.fault or error}", error
+            ) from error
 
     def hear(self, timeout_seconds: float) -> Iterable[Heard]:
         """The bytes that come within this time, maybe none; raises Broken when nothing can come any more, and OutOfRange."""
@@ -56,7 +58,9 @@ class Runner:
                 raise self._link.broken("the machine does not answer any more") from None
             return ()
         except ENDED as error:
-            raise self._link.broken(f"the connection ended: {self._link.fault or error}", error) from error
+            raise self._link.broken(
+                f"the connection to the machine ended, and the run may go on there: {self._link.fault or error}", error
+            ) from error
         self._link.heard()
         self._heard_at = time.monotonic()
         if not data:
@@ -106,7 +110,7 @@ class Runner:
 
     def _last_words(self) -> str:
         if self._link.fault:
-            return f"the connection ended: {self._link.fault}"
+            return f"the connection to the machine ended, and the run may go on there: {self._link.fault}"
         return f"the machine's runner ended{self._said()}"
 
     def _said(self) -> str:

@@ -278,7 +278,7 @@ class _Deciding:
             return self._put(name, done, f"succeeded: {count}")
         batch = record.group.batches[record.batch]
         if batch.pause and record.promoted <= record.batch:
-            message = f"pauses after batch {record.batch + 1}: {count}; it goes on when somebody promotes it"
+            message = f"pauses after batch {record.batch + 1}: {count}; it waits for a promotion"
             return self._put(name, self._after(record, GroupEvent.PAUSE, detail=message), message)
         return self._next_batch(name, record)
 

@@ -54,4 +54,6 @@ def _groups(rollout: Rollout, now: float) -> list[Decision]:
 
 def _done(rollout: Rollout) -> Decision:
     unknown = sum(progress.state in LOST for progress in rollout.nodes.values())
-    return Decision("", replace(rollout.head, retrying=False, breaker_offset=unknown), "what failed is put back")
+    return Decision(
+        "", replace(rollout.head, retrying=False, breaker_offset=unknown), "the failed nodes and groups are put back"
+    )

@@ -94,9 +94,9 @@ def _after(rollout: Rollout, progress: Progress, there: Seen, back: bool, now: f
     if there.unread:
         return None  # a noderole at rest may go on when its record can be read
     if there.proposed and there.at_rest:
-        return _failed(progress, there, "somebody proposed its noderoles again", now)
+        return _failed(progress, there, "its noderoles were proposed again by hand", now)
     if there.outdated and there.at_rest:
-        return _failed(progress, there, "somebody took back what it was to run again", now)
+        return _failed(progress, there, "its requested rerun was taken back by hand", now)
     return None
 
 

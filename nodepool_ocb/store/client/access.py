@@ -32,7 +32,7 @@ def refuse_plain_text(settings: ZooKeeperSettings) -> None:
     for host, _ in servers:
         if not _loopback(host):
             raise Invalid(
-                f"zookeeper.hosts: {host} is another machine, and whoever is on the way reads along;"
+                f"zookeeper.hosts: {host} is remote, and the connection would not be encrypted;"
                 " set zookeeper.tls, or zookeeper.allow_plaintext: true"
             )
 
@@ -131,7 +131,7 @@ def refuse_another_kind(settings: ZooKeeperSettings, kind: ClientKind) -> None:
         raise Invalid(f"zookeeper.users: there is no {kind}, so no {kind} may do anything; add `{kind}: NAME`")
     if names and settings.username != names[kind]:
         raise Invalid(
-            f"zookeeper.username: {settings.username or 'nobody'} is not the user of this {kind}, which is"
+            f"zookeeper.username: {settings.username or 'no user'} is not the user of this {kind}, which is"
             f" {names[kind]} (zookeeper.users); set username and password"
         )
 

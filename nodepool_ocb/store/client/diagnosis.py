@@ -8,7 +8,7 @@ NO_SASL = (
     "this server has no SASL, so it knows no users: give it authProvider.sasl and a JAAS file,"
     " or leave zookeeper.username out"
 )
-WANTS_USER = "it lets in nobody without a user: set zookeeper.username and zookeeper.password"
+WANTS_USER = "it refuses clients without a user; set zookeeper.username and zookeeper.password"
 WRONG_USER = "the user or the password is wrong: check zookeeper.username and zookeeper.password"
 UNRESOLVED = "no host in zookeeper.hosts can be resolved"
 

@@ -29,7 +29,7 @@ NO_RIGHT: Final[int] = NoAuthError.code
 _RIGHTS: Final[Mapping[type[Change], str]] = {
     Create: "create", Append: "create", Set: "write", Raise: "write", Delete: "delete", Check: "read"
 }  # fmt: skip
-_GIVEN_BY: Final = {"create": " (a right of what is above it)", "delete": " (a right of what is above it)"}
+_GIVEN_BY: Final = {"create": " (a right of its parent)", "delete": " (a right of its parent)"}
 _LOOK: Final = "check zookeeper.username and the ACL there"
 
 

@@ -59,7 +59,7 @@ def entered(session: Session, deployment: str) -> list[Change]:
 
 
 def _unread(deployment: str) -> str:
-    return f"the record {paths.deployment(deployment)} cannot be read, so what is above it is not known"
+    return f"the record {paths.deployment(deployment)} cannot be read, so its parent is not known"
 
 
 def _lines(session: Session) -> dict[str, _Line]:

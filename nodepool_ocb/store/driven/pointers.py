@@ -49,7 +49,7 @@ def opened(session: Session, path: str, kind: type[Pointer], judged: Sequence[Ch
             return
         znode = session.get(paths.STRUCTURE)
         if znode is None:
-            raise NotFound(f"{paths.STRUCTURE} is not there, and nothing may begin without it: restore it")
+            raise NotFound(f"{paths.STRUCTURE} does not exist, so no rollout and no tasks run can begin; restore it")
         made = kind(id_base=codec.decode(Structure, znode).rollout)
         try:
             session.commit([*judged, Check(paths.STRUCTURE, znode.version), Create(path, made)])

@@ -71,7 +71,7 @@ def chosen(session: Session, deployment: str, identity: str | None = None) -> st
         newest = pointer(session, deployment)[0].newest
         if newest is None:
             raise NotFound(
-                f"no tasks were run in deployment {deployment}; nodepool-ocb tasks run --deployment {deployment}"
+                f"no tasks were run in deployment {deployment}; first: nodepool-ocb tasks run --deployment {deployment}"
             )
         return newest
     if not identity.isascii() or not identity.isdecimal() or len(identity) > 10:
@@ -209,8 +209,8 @@ def _refuse_sent(session: Session, deployment: str, identity: str, head: TaskRun
     if known.newest == head.rollout and not known.over:
         name = f"{deployment}/{head.rollout}"
         raise Conflict(
-            f"tasks run {deployment}/{identity} is sent by rollout {name}, and ends with it; nodepool-ocb rollout cancel {name}"
-            " ends both"
+            f"tasks run {deployment}/{identity} is sent by rollout {name}, and ends with it;"
+            f" to end both: nodepool-ocb rollout cancel {name}"
         )
 
 

@@ -164,7 +164,7 @@ def _comparison(node: nodes.Compare) -> Node:
 def _fact(node: nodes.Getattr | nodes.Call) -> Read:
     called = node.node if isinstance(node, nodes.Call) else node
     if not (isinstance(called, nodes.Getattr) and isinstance(called.node, nodes.Name) and called.node.name == "api"):
-        raise Invalid(f"only what api has can be asked for; known are {_known()}")
+        raise Invalid(f"only names of api have a value here; known are {_known()}")
     name = called.attr
     if isinstance(node, nodes.Call) and name in METHODS:
         return _call(name, node)

@@ -114,7 +114,9 @@ class _Names:
         if known is None and not patterns.is_pattern(name):
             self._notes.fault(entry, key, self._unknown(name))
         elif known is not None and known.kind in (Kind.GROUP, Kind.STAGE):
-            self._notes.fault(entry, key, f"must name what runs on the group's nodes, and {name} is a {known.kind}")
+            self._notes.fault(
+                entry, key, f"must name a task that runs on the group's nodes, and {name} is a {known.kind}"
+            )
 
     def _stage(self, entry: Entry) -> None:
         said = entry.raw.get("stage")

@@ -185,4 +185,4 @@ def _parted(look: Look) -> dict[Vertex, NodeRole]:
 
 
 def _stopped(head: TaskRun) -> str:
-    return f"stopped by {head.stopped_by or 'somebody'}"
+    return f"stopped by {head.stopped_by or 'an unknown user'}"

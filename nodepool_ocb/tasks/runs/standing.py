@@ -216,7 +216,7 @@ class Look:
                 found[at] = (vertex.record.reason or self.unsent or "it was taken back").removeprefix("not run: ")
             elif state in WAITING:
                 above = next((found[each] for each in plan.parents[at] if each in found), None)
-                found[at] = self.failures.get(vertex.node.name) or above or "what it waits for does not begin"
+                found[at] = self.failures.get(vertex.node.name) or above or "a task that it waits for does not begin"
         return found
 
     def _definition(self, at: int) -> Definition:

@@ -116,7 +116,10 @@ def test_what_machines_do_after_they_let_it_in_makes_no_trouble_of_an_annealer()
     """Others reach them, and so did it: two machines that lie must not keep it from all the rest."""
     made = among("b")
     context = Context(made)
-    for fqdn, reason in (("n1", "run: the machine says what its runner would not"), ("n2", "run: no runner")):
+    for fqdn, reason in (
+        ("n1", "run: the machine sends an answer that its runner never sends"),
+        ("n2", "run: no runner"),
+    ):
         made.put_node(fqdn, Node(alive=True), 0)
         view = made.node(fqdn)
         assert suspected(view, "a", reason, 1.0)

@@ -329,7 +329,7 @@ def test_a_cursor_that_cannot_be_read_sends_nothing_and_is_named(
     zk_session._client.set(paths.WEBHOOK, b"{oops")
     start()
     write(zk_session)
-    until(lambda: any("how far it was is not known" in each.getMessage() for each in caplog.records))
+    until(lambda: any("the number of the last sent entry is not known" in each.getMessage() for each in caplog.records))
     assert not taker.got
     shown = ocb("status")
     assert "CANNOT BE READ" in shown.stdout

@@ -557,7 +557,7 @@ def test_a_build_is_not_lost_while_its_directory_is_not_mounted(host: Host) -> N
     assert view is not None
     assert view.ready(), "the file is there again once it is mounted"
     (due,) = due_uploads(view, host.context.carriers("jammy"), host.context.builder_id, 2.0, 1.0)[0]
-    assert "is it mounted?" in (elsewhere(host.context, "jammy", due) or "")
+    assert "is its file system mounted?" in (elsewhere(host.context, "jammy", due) or "")
     folder.rmdir()
     folder.with_name("elsewhere").rename(folder)
     Uploading(host.context, "jammy", ID, "cloud").run()

@@ -230,7 +230,7 @@ def test_status_says_what_no_running_builder_looks_after(builder: Builder, ask: 
     assert [(row["image"], row["builder"]) for row in images["bereft"]] == [("jammy", builder.host)]
     assert images["differing"] == [{"image": "jammy", "builders": "nb02: qcow2; nb03: raw"}]
     said = ocb("status")
-    assert "IMAGES WHOSE BUILDER IS NOT THERE" in said.stdout
+    assert "IMAGES WITHOUT THEIR BUILDER" in said.stdout
     assert "builder.gone_seconds" in said.stderr
     assert "give all of them one nodepool.yaml" in said.stderr
 
@@ -239,6 +239,6 @@ def test_status_gives_the_command_that_forgets(builder: Builder, ocb: Ocb) -> No
     builder.registers(providers=("east",))
     said = ocb("status").stderr
     assert "no running builder has provider west" in said
-    (command,) = [line.partition("forget what is there: ")[2] for line in said.splitlines() if "--forget" in line]
+    (command,) = [line.partition("forget its uploads: ")[2] for line in said.splitlines() if "--forget" in line]
     assert ocb(*command.split()[1:], "--yes").exit_code == 0
     assert "jammy-old" not in _states(builder)

@@ -88,7 +88,7 @@ def test_while_a_rollout_sends_a_run_no_other_begins_and_nobody_stops_it_by_itse
     answer = ocb("tasks", "run", "--deployment", "lab")
     assert (answer.exit_code, "rollout lab/0000000000 is under way, and no run of tasks" in answer.stderr) == (4, True)
     answer = ocb("tasks", "stop", "lab")
-    assert (answer.exit_code, "rollout cancel lab/0000000000 ends both" in answer.stderr) == (4, True)
+    assert (answer.exit_code, "to end both: nodepool-ocb rollout cancel lab/0000000000" in answer.stderr) == (4, True)
     assert ask("tasks", "runs", "lab")[0]["rollout"] == "lab/0000000000"
     found = rollouts.read(zk_session, "lab", "0000000000")
     assert found is not None

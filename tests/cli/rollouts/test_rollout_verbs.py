@@ -369,7 +369,7 @@ def test_promote_lets_a_group_that_pauses_go_on(site: Session, ask: Ask, ocb: Oc
     driver.run(lambda rollout: rollout.groups["monitoring-nodes"].state is GroupState.PAUSED)
     for words in (ocb("rollout", "list").stdout, ocb("status").stdout.split("ROLLOUTS UNDER WAY")[1]):
         assert "running, paused" in words
-    pauses = "pauses after batch 1: 1 of 1 successful, 0 failed; it goes on when somebody promotes it"
+    pauses = "pauses after batch 1: 1 of 1 successful, 0 failed; it waits for a promotion"
     (listed,) = ask("rollout", "list")
     assert (listed["state"], listed["paused"]) == ("running", {"monitoring-nodes": pauses})
     assert f"group monitoring-nodes {pauses}" in ocb("rollout", "show").stdout
@@ -421,7 +421,7 @@ def test_whoever_lets_a_rollout_go_on_that_somebody_else_let_go_on_since_is_refu
     ):
         for seen in ("", "--attempt 1"):
             late = ocb("rollout", *line.split(), *seen.split())
-            message = f"{what} is at attempt 2 by now, not 1: somebody let it go on"
+            message = f"{what} is at attempt 2 by now, not 1: it was continued meanwhile"
             assert (late.exit_code, message in late.stderr) == (4, True), (line, late.output)
     assert Driver(started).read() == ended
     assert ask("rollout", "retry", "--attempt", "2")["state"] == "running"
@@ -455,7 +455,7 @@ def test_explain_tells_the_turn_that_a_noderole_waits_for(started: Session, ask:
         f"rollout {FIRST}: group compute-nodes-1 waits for group control-nodes, which is not started"
     )
     assert (
-        f"-> wait, or look: nodepool-ocb rollout show {FIRST}"
+        f"-> wait, or see: nodepool-ocb rollout show {FIRST}"
         in ocb("noderole", "explain", "os@compute11.example.com").stdout
     )
     jumping = ask("noderole", "explain", "os@compute11.example.com")["reasons"][1]

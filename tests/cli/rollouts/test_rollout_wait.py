@@ -174,7 +174,7 @@ def test_wait_ends_where_only_a_person_lets_it_go_on(site: Session, ask: Ask, oc
     assert answer.exit_code == 6
     assert answer.stderr.endswith(
         f"error: rollout {LAB}/{ID}: group monitoring-nodes pauses after batch 1: 1 of 1 successful, 0 failed;"
-        f" it goes on when somebody promotes it: nodepool-ocb rollout promote monitoring-nodes {KEY} --batch 1\n"
+        f" it waits for a promotion: nodepool-ocb rollout promote monitoring-nodes {KEY} --batch 1\n"
     )
 
 

@@ -87,10 +87,16 @@ IMPOSTORS: Final = [
     Case("ends every command", impostors.ssh_answers(impostors.exits(255)), "run: "),
     Case("output without end", impostors.ssh_answers(impostors.output_without_end), "run: .*belong to nothing"),
     Case("more than the window", impostors.ssh_answers(impostors.more_than_the_window), "run: .*takes unread"),
-    Case("packets to be ignored", impostors.ssh_answers(impostors.packets_to_be_ignored), "run: .*nobody asked for"),
-    Case("channels that are no text", impostors.ssh_answers(impostors.channels_that_are_no_text), "run: .*no SSH"),
+    Case(
+        "packets to be ignored",
+        impostors.ssh_answers(impostors.packets_to_be_ignored),
+        "run: .*that were not requested",
+    ),
+    Case(
+        "channels that are no text", impostors.ssh_answers(impostors.channels_that_are_no_text), "run: .*no valid SSH"
+    ),
     Case("packets that hold nothing", impostors.ssh_answers(impostors.packets_that_hold_nothing), "run: "),
-    Case("questions without end", impostors.ssh_answers(impostors.questions), "run: .*nobody asked for"),
+    Case("questions without end", impostors.ssh_answers(impostors.questions), "run: .*that were not requested"),
     Case("a farewell without end", impostors.ssh_answers(impostors.a_long_farewell), "run: "),
 ]
 
@@ -113,7 +119,7 @@ RUNNERS: Final = [
     Case("too much is announced", SAY.format("OUTPUT 0 999999999999") + "cat", "which is above"),
     Case("an unknown word", SAY.format("DANCE") + "cat", "run: .*the word 'DANCE'"),
     Case("words that act on terminals", SAY.format(r"BROKEN \033[2J\007") + "cat", "the machine's runner: "),
-    Case("attributes without end", f"{WRITES} exec yes", "write_attribute: more than"),
+    Case("attributes without end", f"{WRITES} exec yes", "write_attribute gave back more than"),
     Case("damaged attributes", f'{WRITES} printf "t 9 a\\nx\\n"; {DONE}', "damaged"),
     Case("deep attributes", f'{WRITES} echo j 200000 a; head -c 200000 /dev/zero | tr "\\0" "["; echo; {DONE}', "deeper than"),
     Case("a result without end", SAY.format("OUTPUT 0") + "exec yes", "it prints more than"),
@@ -130,7 +136,7 @@ RUNNERS: Final = [
 KEEPER: Final = 'read -r _ _ _ _ _ keeper _ <"${OCB_RUN%/runs/*}/current"'
 SCRIPTS: Final = [
     Case("prints without end", "yes", "it prints more than"),
-    Case("too many attributes", "head -c 3000000 /dev/zero | tr '\\0' x | write_attribute big", "write_attribute: more than"),
+    Case("too many attributes", "head -c 3000000 /dev/zero | tr '\\0' x | write_attribute big", "gave back more than"),
     Case("control characters", r"printf '\033[2J\233\007'; exit 3", "exit code 3"),
     Case("kills what watches over it", f"{KEEPER}; kill -9 $keeper; sleep 60", "killed"),
     Case("removes the runner's folder", 'rm -rf "${OCB_RUN%/runs/*}"; exit 3', "what watched over"),

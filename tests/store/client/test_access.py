@@ -112,7 +112,7 @@ def test_a_file_that_holds_no_certificate_is_named(ours: ZooKeeperSettings, worl
 
 
 def test_a_server_that_demands_a_user_says_so(ours: ZooKeeperSettings) -> None:
-    with pytest.raises(Denied, match=r"nobody without a user: set zookeeper\.username"):
+    with pytest.raises(Denied, match=r"clients without a user; set zookeeper\.username"):
         Session(replace(ours, username=None, password=None)).start()
 
 

@@ -51,7 +51,9 @@ def test_a_word_that_is_no_number_names_no_run(session: Session, word: str) -> N
 
 
 def test_of_a_deployment_without_runs_none_is_chosen(zk_session: Session) -> None:
-    with pytest.raises(NotFound, match="no tasks were run in deployment lab; nodepool-ocb tasks run --deployment lab"):
+    with pytest.raises(
+        NotFound, match="no tasks were run in deployment lab; first: nodepool-ocb tasks run --deployment lab"
+    ):
         runs.chosen(zk_session, LAB)
     assert (runs.list_(zk_session), runs.under_way(zk_session)) == ([], [])
 
@@ -215,7 +217,9 @@ def test_a_run_that_a_rollout_sends_ends_with_the_rollout(session: Session, case
         session.commit([Create(paths.rollouts(LAB), known[case])])
     write(session, rollout=identity, held=True)
     if case == "under way":
-        with pytest.raises(Conflict, match=f"sent by rollout lab/{identity}, and ends with it; nodepool-ocb rollout"):
+        with pytest.raises(
+            Conflict, match=f"sent by rollout lab/{identity}, and ends with it; to end both: nodepool-ocb rollout"
+        ):
             runs.stop(session, LAB, RUN, "ann", now=True)
         assert read(session)[0].head.stop is None
     else:
