@@ -54,7 +54,7 @@ class Writing:
             doubt = answer
             settled = partial(self._answered, changes, then=then, what=what)
             if not self._doubts.ask(partial(self._settled, doubt), settled):
-                settled(OutcomeUnknown(f"{doubt}; this host has no thread to read what was written"))
+                settled(OutcomeUnknown(f"{doubt}; this host has no thread to read the result"))
         elif isinstance(answer, OcbError):
             self._cache.refused(changes)
             if isinstance(answer, Stale):

@@ -1,8 +1,8 @@
 """A daemon's life: turns, signals, systemd, health pages, and an end that nothing can prevent.
 
 ``serve`` runs ``turn`` whenever ``wake`` is set, or after as many seconds as the turn said. A turn that
-raises is logged and counted, and the next comes after a back-off; but NoCluster ends the daemon, Denied does before a
-turn has ended well, and NameTaken if it lasts. A turn that hangs is seen by systemd's watchdog and by /health/live.
+raises is logged and counted, and the next comes after a back-off. NoCluster ends the daemon; Denied ends it before the
+first good turn; NameTaken ends it if it lasts. Systemd's watchdog and /health/live notice a turn that hangs.
 
 SIGTERM and SIGINT set ``stop``: turns go on until ``drained`` says so, and a second signal ends the process
 at once. SIGHUP calls ``reload`` between two turns. Signals are read by a thread: setting an Event in a

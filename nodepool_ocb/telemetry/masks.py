@@ -88,7 +88,7 @@ class MaskingStream:
         return self._known_until(self._mask.unfinished(self._held))
 
     def rest(self) -> bytes:
-        """What is held back, masked; it stays held."""
+        """The bytes that are held back, masked; they stay held back."""
         return MaskingStream._copied(self)._known_until(len(self._held))
 
     def end(self) -> bytes:

@@ -151,7 +151,7 @@ def test_it_says_why_one_cannot_be_checked() -> None:
     made = world()
     assert "has no check" in str(drift.refusal(made, bound(made, "plain")))
     assert "is ERROR" in str(drift.refusal(made, bound(made, state=State.ERROR)))
-    assert "run again anyway" in str(drift.refusal(made, bound(made, refresh=True)))
+    assert "already waits for a rerun" in str(drift.refusal(made, bound(made, refresh=True)))
     going_on = bound(made, state=State.TRANSITION, refresh=True, check=PendingCheck())
     assert drift.refusal(made, going_on) is None, "it is checked already"
     made.put(Stored(Deployment(parent="lab"), 1), "rack")

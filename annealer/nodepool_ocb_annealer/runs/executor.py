@@ -139,7 +139,9 @@ class Executor:
     def void(self) -> None:
         """The session is over: nothing is ours any more."""
         for attempt in list(self._attempts.values()):
-            log.warning("%s: the session that claimed it is over; its run is left to whoever attaches", attempt.name)
+            log.warning(
+                "%s: the session that claimed it is over; its run is left to the annealer that attaches", attempt.name
+            )
             self._hear(attempt, RunEvent.SESSION_LOST)
         self._recorded.clear()
 
@@ -232,7 +234,7 @@ class Executor:
 
     def _lose(self, attempt: Attempt) -> None:
         epoch = attempt.grant.epoch if attempt.state.ordered else attempt.grant.previous_epoch
-        lost = Lost(f"it was started under epoch {epoch}, and nobody saw it end")
+        lost = Lost(f"it was started under epoch {epoch}, and its end was not seen")
         self._answered(attempt, Answer(RunEvent.ENDED, lost, self._context.session.now()))
 
     def _doubted(self, attempt: Attempt) -> bool:

@@ -165,7 +165,7 @@ class JigRunner:
                 try:
                     results = attributes.results(attempt.grant, blobs, sent, self._secrets, outcome)
                 except Exception as wrong:  # it is the answer that makes no sense
-                    said = f"what it gave back cannot be kept: {type(wrong).__name__}: {wrong}"
+                    said = f"its returned attributes cannot be kept: {type(wrong).__name__}: {wrong}"
                     return Answer(
                         RunEvent.ENDED, Failed(said, outcome.exit_code, outcome.tail, None, outcome.log), ended
                     )

@@ -85,4 +85,4 @@ def test_an_answer_that_nobody_can_look_for_says_what_was_lost() -> None:
     writing.send(changes, heard.append, "a claim")
     (error,) = heard
     assert isinstance(error, OutcomeUnknown)
-    assert str(error) == "the answer was lost; this host has no thread to read what was written"
+    assert str(error) == "the answer was lost; this host has no thread to read the result"

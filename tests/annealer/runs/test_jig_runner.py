@@ -132,7 +132,7 @@ def test_what_cannot_be_kept_fails_the_run_with_its_exit_code(monkeypatch: pytes
     monkeypatch.setattr(attributes, "results", fails)
     found = answered(bench.run())
     assert found.event is RunEvent.ENDED
-    assert found.outcome == Failed("what it gave back cannot be kept: ValueError: no sense", 0, "words")
+    assert found.outcome == Failed("its returned attributes cannot be kept: ValueError: no sense", 0, "words")
 
 
 def test_a_jig_that_lets_go_unasked_is_a_fault_and_when_asked_it_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
