@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.catalogue import code
+from nodepool_ocb.errors import Invalid
 
 SOURCE = """
 from nodepool_ocb.catalogue.code import Role
@@ -44,3 +45,12 @@ def test_the_class_of_a_role_goes_before_that_of_its_barclamp() -> None:
     assert code.overridden(type(own)) == ("on_todo",)
     assert (others.name, code.overridden(type(others))) == ("any", ("on_active",))
     assert code.find("any", "another-barclamp") is None
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_role_whose_own_code_is_left_out_does_not_get_the_code_of_its_barclamp(tmp_path: Path) -> None:
+    (tmp_path / "seeded_roles-1.dist-info" / "entry_points.txt").write_text(POINTS.replace(":One", ":Missing"))
+    code.look_again()
+    with pytest.raises(Invalid, match="role seeded-role is left out"):
+        code.find("seeded-role", "seeded-barclamp")
+    assert code.find("any", "seeded-barclamp") is not None

@@ -122,3 +122,10 @@ def test_knots_do_not_depend_on_the_order_of_names(graph: dict[str, list[str]], 
     names = list(graph)
     random.shuffle(names)
     assert components({name: graph[name] for name in names}) == components(graph)
+
+
+def test_a_plain_value_leaves_no_room_for_the_attributes_inside_it() -> None:
+    assert rules.faults(CATALOGUE, "ntp", {"ntp": 5}) == [
+        "role ntp: ntp: must be a mapping, and is 5; what lies inside it: servers, zone"
+    ]
+    assert rules.faults(CATALOGUE, "ntp", {"ntp": {"x": 5}}) == []

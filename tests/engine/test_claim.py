@@ -163,3 +163,10 @@ def test_a_circle_that_somebody_wrote_by_hand_is_never_claimed_and_hangs_nothing
     vertices = [put(made, f"{a}@n", State.TODO, f"{b}@n") for a, b in ("ab", "bc", "ca")]
     assert len({made.depth(vertex) for vertex in vertices}) == 3
     assert not any(runnable(made, vertex, 1.0, JIGS) for vertex in vertices)
+
+
+def test_a_node_is_given_back_under_the_fence_and_the_claim_of_its_run() -> None:
+    made = world()
+    vertex = put(made, "app@n", State.TODO)
+    grant = replace(claim.take(made, vertex, "a", "r1", 1.0), fence=9, claim_version=2)
+    assert claim.releasing(grant) == [Check(paths.fence("n"), 9), Delete(paths.claim("n"), 2)]

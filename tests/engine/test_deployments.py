@@ -12,7 +12,19 @@ from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Checks
-from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Node, NodeRole, Role, Set, State, Structure
+from nodepool_ocb.model.records import (
+    Check,
+    Create,
+    Deployment,
+    DeploymentRole,
+    DeploymentState,
+    Node,
+    NodeRole,
+    Role,
+    Set,
+    State,
+    Structure,
+)
 
 
 @pytest.fixture
@@ -110,3 +122,15 @@ def test_nothing_enters_a_deployment_that_is_being_deleted(world: World, what: s
     world.put(Stored(Deployment(deleting=True), 5), "lab")
     with pytest.raises(Conflict, match="is being deleted"):
         LEAVING[what](world)
+
+
+def test_attributes_of_a_role_are_written_over_the_version_that_was_judged(world: World) -> None:
+    world.put(Stored(Structure(), 8))
+    world.put(Stored(Role(barclamp="b", jig="noop"), 0), "base")
+    world.put(Stored(DeploymentRole(user={"a": 1}), 6), "lab", "base")
+    assert deploymentroles.configured(world, "lab", "base", {"a": 1}) == []
+    assert deploymentroles.configured(world, "lab", "base", {"a": 2}) == [
+        Check(paths.STRUCTURE, 8),
+        Check(paths.deployment("lab"), 4),
+        Set(paths.deployment_role("lab", "base"), DeploymentRole(user={"a": 2}), 6),
+    ]

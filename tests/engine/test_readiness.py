@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from nodepool_ocb.engine import noderole
-from nodepool_ocb.engine.readiness import Code, blockers, runnable, standing
+from nodepool_ocb.engine.readiness import Code, blockers, runnable, standing, why_not
 from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.model.aliveness import Suspicion
 from nodepool_ocb.model.records import Deployment, DeploymentState, Node, NodeRole, Role, State
 from tests.engine.worlds import put, world
 
@@ -69,3 +70,16 @@ def test_a_reason_is_not_shown_when_its_cause_is_over(
 def test_what_is_blocked_has_no_reason_of_an_earlier_state() -> None:
     failed = NodeRole(state=State.ERROR, since=1.0, reason="exit code 3")
     assert noderole.settled(failed, 1, 2.0).reason is None
+
+
+@pytest.mark.parametrize(("state", "named"), [(State.TODO, True), (State.TRANSITION, True), (State.ACTIVE, False)])
+def test_a_node_that_an_annealer_does_not_reach_is_a_reason_of_noderoles_that_may_begin(
+    state: State, named: bool
+) -> None:
+    made = world()
+    suspicion = Suspicion(by="a2", reason="connect: timed out", since=4.0)
+    made.put_node("n", Node(alive=True, suspicion=suspicion), 5)
+    found = [each for each in why_not(made, put(made, "app@n", state), 9.0) if each.code is Code.NODE_SUSPECTED]
+    assert [(each.since, each.text) for each in found] == (
+        [(4.0, "node n: annealer a2 does not reach it: connect: timed out")] if named else []
+    )

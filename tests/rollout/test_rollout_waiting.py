@@ -107,3 +107,10 @@ def test_what_is_done_or_in_no_group_waits_for_nothing() -> None:
     assert blockers.wait(rollout, "n3") is None
     assert blockers.wait(rollout, "elsewhere") is None
     assert blockers.for_somebody(rollout) == ()
+
+
+def test_a_node_that_ran_out_of_time_is_unknown() -> None:
+    rollout = driven(FIRST).rollout
+    lost = replace(rollout.nodes["n0"], state=NodeState.UNKNOWN, reason="ran out of time")
+    rollout = replace(rollout, nodes={**rollout.nodes, "n0": lost})
+    assert blocker(rollout, "n0") == (Kind.LOST, "first", "the node is unknown in group first: ran out of time")

@@ -7,7 +7,7 @@ import pytest
 from nodepool_ocb.engine import structure
 from nodepool_ocb.engine.selection import together
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Create, NodeRole, Set, State
+from nodepool_ocb.model.records import Change, Check, Create, Gate, NodeRole, Raise, Set, State
 from tests.engine.worlds import put, world
 
 
@@ -25,3 +25,11 @@ def test_each_part_carries_the_structure_as_the_part_before_leaves_it(monkeypatc
     ]
     assert raised == [[0], [1], [2]]
     assert set(made.nodes["n1"].noderoles) == set("abcdef")
+
+
+def test_a_check_of_a_gate_goes_when_the_gate_is_raised_before_it_and_other_checks_stay() -> None:
+    made = world()
+    gate, other = paths.gate("system", "web"), paths.role("web")
+    made.put_gate("system", "web", 3)
+    units: dict[str, list[Change]] = {"raises": [Raise(gate, Gate())], "checks": [Check(gate, 3), Check(other, 1)]}
+    assert together.decided(made, units, units.__getitem__) == [[Raise(gate, Gate()), Check(other, 1)]]

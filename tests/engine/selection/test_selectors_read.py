@@ -72,6 +72,8 @@ def test_in_quotes_every_letter_stands_for_itself(text: str, value: str, glob: s
         ("(tag:a", "character 1: this parenthesis is not closed"),
         ("tag:a)", "character 6: this parenthesis closes nothing"),
         ('tag:"a', "this quote is not closed"),
+        ('tag:a   "b', "character 9: this quote is not closed"),
+        ('"a', "character 1: this quote is not closed"),
         ("tag:[", "character 5: this [ is not closed; in quotes it stands for itself"),
         ("tag:a[1-3]b[", "character 12: this [ is not closed"),
         ("tag:[a,b]", "character 5: this [ is not closed"),
