@@ -16,7 +16,7 @@ from nodepool_ocb.rollout.rounds import sending
 from nodepool_ocb.rollout.step import step
 
 
-class Kind(StrEnum):
+class WaitKind(StrEnum):
     """The way to end the wait."""
 
     WAITING = "waiting"  # nothing: its turn comes
@@ -28,7 +28,7 @@ class Kind(StrEnum):
 class Wait(msgspec.Struct, frozen=True):
     """The reason why a rollout does not commit the PROPOSED noderoles of a node now."""
 
-    kind: Kind
+    kind: WaitKind
     group: str
     since: float
     text: str
@@ -44,16 +44,16 @@ def wait(rollout: Rollout, node: str) -> Wait | None:
     if progress.state in LOST:
         how = "failed" if progress.state is NodeState.FAILURE else "is unknown"
         text = f"the node {how} in group {progress.group}: {progress.reason}"
-        return Wait(Kind.LOST, progress.group or name, progress.since, text)
+        return Wait(WaitKind.LOST, progress.group or name, progress.since, text)
     if record.state in (GroupState.FAILED, GroupState.SUCCESS):
-        return Wait(Kind.LEFT_OUT, name, record.since, f"group {name} {record.state}: {record.detail}")
+        return Wait(WaitKind.LEFT_OUT, name, record.since, f"group {name} {record.state}: {record.detail}")
     if rollout.over or rollout.head.state is RolloutState.CANCELLING:
         text = f"the rollout is {rollout.head.state}: {rollout.head.reason}"
-        return Wait(Kind.LEFT_OUT, name, rollout.head.since, text)
+        return Wait(WaitKind.LEFT_OUT, name, rollout.head.since, text)
     if record.state is GroupState.PAUSED:
-        return Wait(Kind.PAUSED, name, record.since, f"group {name} {record.detail or 'pauses'}")
+        return Wait(WaitKind.PAUSED, name, record.since, f"group {name} {record.detail or 'pauses'}")
     text = _not_begun(rollout, name) if record.state is GroupState.NOT_STARTED else _at_work(rollout, name, node)
-    return Wait(Kind.WAITING, name, record.since, text)
+    return Wait(WaitKind.WAITING, name, record.since, text)
 
 
 def for_somebody(rollout: Rollout) -> tuple[str, ...]:

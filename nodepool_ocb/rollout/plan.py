@@ -29,7 +29,7 @@ class Overlap(msgspec.Struct, frozen=True):
     nodes: int
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RolloutPlan(msgspec.Struct, frozen=True):
     """The plan of a rollout: groups with their nodes, and the problems."""
 
     levels: tuple[tuple[str, ...], ...]  # groups by how many groups they must wait for, one after the other
@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, frozen=True):
     strangers: Mapping[str, tuple[str, ...]]  # group → node_names that no node has
 
 
-def plan(strategy: Strategy, nodes: Mapping[str, Node]) -> Plan:
+def plan(strategy: Strategy, nodes: Mapping[str, Node]) -> RolloutPlan:
     """The groups with their members, and the problems to know before they begin."""
     index = Index(nodes)
     masks = {group.name: index.mask(group.selectors) for group in strategy.groups}
@@ -49,7 +49,7 @@ def plan(strategy: Strategy, nodes: Mapping[str, Node]) -> Plan:
         grouped |= mask
     unmet = {group.name: tuple(_unmet(group.success_criteria, masks[group.name])) for group in strategy.groups}
     strangers = {group.name: tuple(index.strangers(group.selectors)) for group in strategy.groups}
-    return Plan(
+    return RolloutPlan(
         levels=levels(strategy),
         members={name: tuple(index.names[position] for position in positions(mask)) for name, mask in masks.items()},
         overlaps=tuple(_overlaps(masks)),

@@ -24,7 +24,7 @@ from nodepool_ocb.model.records import Json
 from nodepool_ocb.rollout.strategy import NAME, SCHEMA, Batch, Selector, Strategy
 
 
-class Reading(msgspec.Struct, frozen=True):
+class StrategyChoice(msgspec.Struct, frozen=True):
     """The strategies in files (at least one), and the chosen one."""
 
     strategies: tuple[Strategy, ...]
@@ -48,7 +48,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def load(source: Path | str, name: str | None = None, *, called: str | None = None) -> Strategy:
-    """The strategy in a file, or in text when its ``called`` is given, as ``Reading.chosen`` has it.
+    """The strategy in a file, or in text when its ``called`` is given, as ``StrategyChoice.chosen`` has it.
 
     Raises Invalid with every fault of every document in it; NotFound if there is no file, or none of the name.
     """
@@ -60,7 +60,7 @@ def load_all(source: Path | str, called: str | None = None) -> list[Strategy]:
     return list(read([source], called).strategies)
 
 
-def read(sources: Sequence[Path | str], called: str | None = None) -> Reading:
+def read(sources: Sequence[Path | str], called: str | None = None) -> StrategyChoice:
     """The strategies in files, or in one text if its ``called`` (its name in messages) is given.
 
     Raises Invalid with every fault, NotFound for a missing file.
@@ -83,7 +83,7 @@ def read(sources: Sequence[Path | str], called: str | None = None) -> Reading:
         raise Invalid(problems)
     warnings = [warning for document in found for warning in document.warnings]
     warnings += [warning.at(document.name) for document in meant for warning in faults.warnings(document)]
-    return Reading(
+    return StrategyChoice(
         tuple(_strategy(document, said.seconds) for document in meant), said.strategy, said.place, tuple(warnings)
     )
 

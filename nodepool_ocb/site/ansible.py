@@ -15,14 +15,14 @@ from nodepool_ocb.engine.addressing import PORT
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import is_node, port
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.site.desired_state import DesiredNode, DesiredState
 from nodepool_ocb.site.reading import place
-from nodepool_ocb.site.wanted import Wanted, WantedNode
 
 MOST_GROUPS: Final = 1000  # of a host
 OF_ALL: Final = frozenset({"all", "ungrouped", "_meta"})
 
 
-def read(document: Document, domain: str | None, defaults: Mapping[str, Any]) -> Wanted:
+def read(document: Document, domain: str | None, defaults: Mapping[str, Any]) -> DesiredState:
     """Its nodes; ``domain`` is put behind names without one, ``defaults`` are fields of all. Raises Invalid with every fault."""
     inventory = document.value
     variables = _mapping(_mapping(inventory).get("_meta")).get("hostvars")
@@ -32,7 +32,7 @@ def read(document: Document, domain: str | None, defaults: Mapping[str, Any]) ->
     if problems:
         raise Invalid(problems)
     tags = _tags(inventory)
-    nodes: dict[str, WantedNode] = {}
+    nodes: dict[str, DesiredNode] = {}
     for host in sorted({*variables, *tags}):
         known = _mapping(variables.get(host))
         key: Key = ("_meta", "hostvars", host) if host in variables else ()
@@ -42,11 +42,11 @@ def read(document: Document, domain: str | None, defaults: Mapping[str, Any]) ->
         if not found:
             groups = dict.fromkeys((*defaults.get("tags", ()), *tags.get(host, ())))
             fields = {**defaults, **_fields(fqdn, known), "tags": tuple(groups)}
-            if nodes.setdefault(fqdn, node := WantedNode(fqdn, place(document, key), fields)) is not node:
+            if nodes.setdefault(fqdn, node := DesiredNode(fqdn, place(document, key), fields)) is not node:
                 problems.append(document.fault(key, f"{fqdn} is there twice, with and without its domain"))
     if problems:
         raise Invalid(problems)
-    return Wanted(nodes=nodes)
+    return DesiredState(nodes=nodes)
 
 
 def _mapping(value: Json) -> Mapping[str, Json]:

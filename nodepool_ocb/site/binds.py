@@ -14,8 +14,8 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Check, Create, Role, Set, State
 from nodepool_ocb.site import given
+from nodepool_ocb.site.desired_state import Blob, Commitment, DesiredNoderole
 from nodepool_ocb.site.steps import Planning
-from nodepool_ocb.site.wanted import Blob, Commitment, WantedNoderole
 
 
 def bound(plan: Planning) -> None:
@@ -29,7 +29,7 @@ def bound(plan: Planning) -> None:
                 _compare(each, vertex)
 
 
-def _bind(plan: Planning, each: WantedNoderole) -> None:
+def _bind(plan: Planning, each: DesiredNoderole) -> None:
     about, view = plan.about, node_of(plan.world, each.fqdn)
     if each.parents is None and each.once is None:
         found = binding.plan(
@@ -47,7 +47,7 @@ def _bind(plan: Planning, each: WantedNoderole) -> None:
     plan.notes += found.elsewhere
 
 
-def _compare(each: WantedNoderole, vertex: Vertex) -> None:
+def _compare(each: DesiredNoderole, vertex: Vertex) -> None:
     record = vertex.record
     commands.refuse_tasks([vertex])
     first = f"first: nodepool-ocb noderole unbind {vertex.name}"
@@ -58,7 +58,7 @@ def _compare(each: WantedNoderole, vertex: Vertex) -> None:
         raise Conflict(f"{vertex.name} waits for {there}, not for {', '.join(each.parents) or 'nothing'}; {first}")
 
 
-def _parents_first(plan: Planning) -> Iterator[WantedNoderole]:
+def _parents_first(plan: Planning) -> Iterator[DesiredNoderole]:
     """The wanted noderoles, each after its parents. If a file names no parents, a noderole comes after all those of the
     roles that its role requires.
     """
@@ -85,7 +85,7 @@ def _able(catalogue: Mapping[str, Role]) -> dict[str, set[str]]:
     return {name: {name, *role.provides} for name, role in catalogue.items()}
 
 
-def _before(each: WantedNoderole, catalogue: Mapping[str, Role]) -> Iterator[str]:
+def _before(each: DesiredNoderole, catalogue: Mapping[str, Role]) -> Iterator[str]:
     """The vertices before a noderole: its parents, or all of a role, written ``role@``."""
     if each.parents is not None:
         yield from each.parents
@@ -94,7 +94,7 @@ def _before(each: WantedNoderole, catalogue: Mapping[str, Role]) -> Iterator[str
         yield from (f"{need}@" for need in role.requires if need != each.role and need not in role.provides)
 
 
-def _clusters(plan: Planning, each: WantedNoderole, counts: str) -> Iterator[str]:
+def _clusters(plan: Planning, each: DesiredNoderole, counts: str) -> Iterator[str]:
     """The cluster that a noderole will be a member of, where it is one of this role."""
     stored = plan.world.roles.get(counts)
     if stored is not None and "cluster" in stored.record.flags:
@@ -116,7 +116,7 @@ def attributed(plan: Planning) -> None:
                 _give(plan, each, each.user, catalogue)
 
 
-def _give(plan: Planning, each: WantedNoderole, user: Blob, catalogue: Mapping[str, Role]) -> None:
+def _give(plan: Planning, each: DesiredNoderole, user: Blob, catalogue: Mapping[str, Role]) -> None:
     vertex = plan.world.vertex(each.name)
     assert vertex is not None, "all are bound by now"
     permitted = deployments.changeable(plan.world, vertex)

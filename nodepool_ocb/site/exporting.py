@@ -21,8 +21,8 @@ from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Deployment, Json, Node, Role, State
+from nodepool_ocb.site.desired_state import Blob, Commitment
 from nodepool_ocb.site.given import problems
-from nodepool_ocb.site.wanted import Blob, Commitment
 
 FORMAT: Final = 1
 

@@ -11,8 +11,8 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Json, Role
+from nodepool_ocb.site.desired_state import Blob
 from nodepool_ocb.site.steps import Planning
-from nodepool_ocb.site.wanted import Blob
 
 
 def refuse(plan: Planning, role: str, user: Blob, below: Blob, before: Blob) -> None:

@@ -7,8 +7,8 @@ from typing import Any, Final
 from nodepool_ocb.engine import liveness, nodes
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model.records import Node
+from nodepool_ocb.site.desired_state import DesiredNode
 from nodepool_ocb.site.steps import Planning
-from nodepool_ocb.site.wanted import WantedNode
 
 NOBODY: Final = frozenset[str]()  # with no jig, no role is bound to a new node of its own accord
 
@@ -29,7 +29,7 @@ def made_and_changed(plan: Planning) -> None:
                 _change(plan, each, view.record)
 
 
-def _make(plan: Planning, each: WantedNode) -> None:
+def _make(plan: Planning, each: DesiredNode) -> None:
     about = plan.about
     reached = () if each.fields.get("virtual") else (each.fqdn,)
     node = Node(**{"addresses": reached, "available": about.available, **each.fields})
@@ -44,7 +44,7 @@ def _make(plan: Planning, each: WantedNode) -> None:
     plan.notes += found.elsewhere
 
 
-def _change(plan: Planning, each: WantedNode, node: Node) -> None:
+def _change(plan: Planning, each: DesiredNode, node: Node) -> None:
     fields: dict[str, Any] = dict(each.fields)
     if fields.pop("virtual", node.virtual) != node.virtual:
         raise Conflict(f"node {each.fqdn} is {'' if node.virtual else 'not '}virtual, and stays so; delete it first")

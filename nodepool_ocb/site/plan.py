@@ -15,15 +15,15 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.site import binds, machines, pruning, tree
 from nodepool_ocb.site.course import copied
+from nodepool_ocb.site.desired_state import Circumstances, DesiredState, StoredAttributes
 from nodepool_ocb.site.pruning import Removal
-from nodepool_ocb.site.steps import Planning, Step
-from nodepool_ocb.site.wanted import Circumstances, Kept, Wanted
+from nodepool_ocb.site.steps import Planning, PlanStep
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SitePlan(msgspec.Struct, frozen=True):
     """The steps of a plan in their order, and its transactions."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     transactions: tuple[Sequence[Change], ...]
     notes: tuple[str, ...]  # effects on other nodes
     moved: tuple[Vertex, ...]  # the noderoles that are committed or taken back, in the world of the plan
@@ -37,11 +37,11 @@ class Plan(msgspec.Struct, frozen=True):
 
 def plan(
     world: World,
-    wanted: Wanted,
+    wanted: DesiredState,
     about: Circumstances,
-    kept: Mapping[str, Kept],
+    kept: Mapping[str, StoredAttributes],
     removal: Removal | None = None,
-) -> Plan:
+) -> SitePlan:
     """The plan; the world stays as it is. ``kept`` has the attributes that users gave, by their path.
 
     ``removal`` gives the deletions of a path and all below it. With it, records that the files do not name are deleted.
@@ -61,7 +61,7 @@ def plan(
     binds.committed(planning)
     tree.committed(planning)
     planning.packing.close()
-    return Plan(
+    return SitePlan(
         tuple(planning.steps),
         tuple(planning.packing.transactions),
         tuple(planning.notes),
@@ -70,6 +70,6 @@ def plan(
     )
 
 
-def removable(world: World, wanted: Wanted, about: Circumstances) -> list[str]:
+def removable(world: World, wanted: DesiredState, about: Circumstances) -> list[str]:
     """The paths for which ``plan`` may call ``removal``."""
     return pruning.places(Planning(world, wanted, about, {}))

@@ -15,14 +15,14 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.ranges import is_name, is_node
 from nodepool_ocb.model.records import DeploymentState, Json, Role
-from nodepool_ocb.site.wanted import (
+from nodepool_ocb.site.desired_state import (
     Commitment,
-    Source,
-    Wanted,
-    WantedDeployment,
-    WantedNode,
-    WantedNoderole,
-    WantedRole,
+    DesiredDeployment,
+    DesiredNode,
+    DesiredNoderole,
+    DesiredRole,
+    DesiredState,
+    SourceLocation,
 )
 
 SCHEMA: Final = "site.json"
@@ -31,23 +31,23 @@ MOST: Final = Bounds(bytes=32 << 20, nodes=2_000_000)
 LISTS: Final = frozenset({"addresses", "tags", "host_keys"})
 
 
-def read(documents: Iterable[Document]) -> Wanted:
+def read(documents: Iterable[Document]) -> DesiredState:
     """The wanted state of all documents together; raises Invalid with the faults of all documents, also if two of them
     name the same thing.
     """
-    reader = _Reader()
+    reader = _SiteReader()
     for document in documents:
         reader.read(document)
     if reader.problems:
         raise Invalid(reader.problems)
-    return Wanted(reader.roles, reader.deployments, reader.nodes, reader.whole, reader.as_stored)
+    return DesiredState(reader.roles, reader.deployments, reader.nodes, reader.whole, reader.as_stored)
 
 
-class _Reader:
+class _SiteReader:
     def __init__(self) -> None:
-        self.roles: dict[str, WantedRole] = {}
-        self.deployments: dict[str, WantedDeployment] = {}
-        self.nodes: dict[str, WantedNode] = {}
+        self.roles: dict[str, DesiredRole] = {}
+        self.deployments: dict[str, DesiredDeployment] = {}
+        self.nodes: dict[str, DesiredNode] = {}
         self.whole = self.as_stored = False
         self.problems: list[str] = []
 
@@ -61,7 +61,7 @@ class _Reader:
         for name, raw in _of(document, "roles"):
             record = self._role(document, name, raw)
             if record is not None:
-                self._put(self.roles, name, WantedRole(name, place(document, ("roles", name)), record))
+                self._put(self.roles, name, DesiredRole(name, place(document, ("roles", name)), record))
         for name, raw in _of(document, "deployments"):
             self._put(self.deployments, name, _deployment(name, place(document, ("deployments", name)), raw or {}))
         for name, raw in _of(document, "nodes"):
@@ -85,9 +85,9 @@ class _Reader:
             return None
 
 
-def place(document: Document, key: Key) -> Source:
+def place(document: Document, key: Key) -> SourceLocation:
     """Where a key of a document is."""
-    return Source(document.name, document.line(key), document.path(key))
+    return SourceLocation(document.name, document.line(key), document.path(key))
 
 
 def _of(document: Document, section: str) -> Iterator[tuple[str, Any]]:
@@ -106,15 +106,15 @@ def _misnamed(document: Document) -> Iterator[str]:
                 yield document.fault((section, name), f"{name!r} is no name here; write {how}")
 
 
-def _deployment(name: str, where: Source, raw: Mapping[str, Any]) -> WantedDeployment:
+def _deployment(name: str, where: SourceLocation, raw: Mapping[str, Any]) -> DesiredDeployment:
     state = raw.get("state")
     roles = {role: (said or {}).get("user") for role, said in (raw.get("roles") or {}).items()}
     checks = msgspec.convert({**raw["checks"], "since": 0.0}, Checks) if "checks" in raw else None
     turned = None if state is None else DeploymentState(state)
-    return WantedDeployment(name, where, raw.get("parent"), turned, checks, roles)
+    return DesiredDeployment(name, where, raw.get("parent"), turned, checks, roles)
 
 
-def _node(document: Document, fqdn: str, raw: Mapping[str, Json]) -> WantedNode:
+def _node(document: Document, fqdn: str, raw: Mapping[str, Json]) -> DesiredNode:
     key: Key = ("nodes", fqdn)
     fields = {
         name: tuple(value or ()) if name in LISTS else value
@@ -123,19 +123,19 @@ def _node(document: Document, fqdn: str, raw: Mapping[str, Json]) -> WantedNode:
     }
     bound = raw.get("noderoles")
     if bound is None:
-        return WantedNode(fqdn, place(document, key), fields)
+        return DesiredNode(fqdn, place(document, key), fields)
     listed = dict.fromkeys(bound, None) if isinstance(bound, list) else bound
     at = (lambda role: (bound.index(role),)) if isinstance(bound, list) else (lambda role: (role,))
     noderoles = tuple(
         _noderole(role, fqdn, place(document, (*key, "noderoles", *at(role))), said or {})
         for role, said in listed.items()
     )
-    return WantedNode(fqdn, place(document, key), fields, noderoles)
+    return DesiredNode(fqdn, place(document, key), fields, noderoles)
 
 
-def _noderole(role: str, fqdn: str, where: Source, raw: Mapping[str, Json]) -> WantedNoderole:
+def _noderole(role: str, fqdn: str, where: SourceLocation, raw: Mapping[str, Json]) -> DesiredNoderole:
     state, parents = raw.get("state"), raw.get("parents")
-    return WantedNoderole(
+    return DesiredNoderole(
         role,
         fqdn,
         where,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import is_node
-from nodepool_ocb.site.wanted import Source, Wanted, WantedNode
+from nodepool_ocb.site.desired_state import DesiredNode, DesiredState, SourceLocation
 
 #: The names that people use for the columns.
 CALLED: Final[Mapping[str, str]] = {
@@ -26,7 +26,7 @@ _TRUE: Final = frozenset({"true", "yes", "1", "x"})
 _FALSE: Final = frozenset({"false", "no", "0"})
 
 
-def read(text: str, name: str, defaults: Mapping[str, Any]) -> Wanted:
+def read(text: str, name: str, defaults: Mapping[str, Any]) -> DesiredState:
     """The nodes of a table; ``defaults`` are fields of all that have none of their own.
 
     Columns: fqdn, and fields of a node; ``label:NAME`` is one label. An empty cell says nothing. Raises Invalid with every
@@ -36,11 +36,11 @@ def read(text: str, name: str, defaults: Mapping[str, Any]) -> Wanted:
     if not rows:
         raise Invalid(f"{name}:1: is empty; its first line names the columns: fqdn,address,tags")
     line, header = rows[0]
-    columns = _columns(header, Source(name, line))
+    columns = _columns(header, SourceLocation(name, line))
     problems: list[str] = []
-    nodes: dict[str, WantedNode] = {}
+    nodes: dict[str, DesiredNode] = {}
     for line, cells in rows[1:]:
-        place = Source(name, line)
+        place = SourceLocation(name, line)
         try:
             node = _node(columns, cells, place, defaults)
         except Invalid as wrong:
@@ -51,7 +51,7 @@ def read(text: str, name: str, defaults: Mapping[str, Any]) -> Wanted:
             problems.append(place.fault(f"{node.fqdn} is in line {before.place.line} already; remove one of them"))
     if problems:
         raise Invalid(problems)
-    return Wanted(nodes=nodes)
+    return DesiredState(nodes=nodes)
 
 
 def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -69,7 +69,7 @@ def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
         raise Invalid(f"{name}:{line}: is not CSV: {wrong}") from wrong
 
 
-def _columns(header: list[str], place: Source) -> list[str]:
+def _columns(header: list[str], place: SourceLocation) -> list[str]:
     """The fields that the columns are for; raises Invalid."""
     if len(header) > MOST_COLUMNS:
         raise Invalid(place.fault(f"has {len(header)} columns; at most {MOST_COLUMNS}"))
@@ -96,7 +96,7 @@ def _column(title: str) -> str:
     return f"label:{title.partition(':')[2].strip()}" if colon and name and word == "label" else CALLED.get(word, word)
 
 
-def _node(columns: list[str], cells: list[str], place: Source, defaults: Mapping[str, Any]) -> WantedNode:
+def _node(columns: list[str], cells: list[str], place: SourceLocation, defaults: Mapping[str, Any]) -> DesiredNode:
     if len(cells) > len(columns) and any(cells[len(columns) :]):
         raise Invalid(
             place.fault(f"has {len(cells)} cells, and there are {len(columns)} columns; quote a value that has a comma")
@@ -122,7 +122,7 @@ def _node(columns: list[str], cells: list[str], place: Source, defaults: Mapping
         problems.append(place.fault(f"{fqdn!r} is no fully qualified domain name in small letters, as n1.example.com"))
     if problems:
         raise Invalid(problems)
-    return WantedNode(fqdn, Source(place.file, place.line, fqdn), fields)
+    return DesiredNode(fqdn, SourceLocation(place.file, place.line, fqdn), fields)
 
 
 def _words(cell: str) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ import msgspec
 
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import Change, Json, Role
+from nodepool_ocb.site.desired_state import Circumstances, DesiredState, StoredAttributes
 from nodepool_ocb.site.packing import Packing
-from nodepool_ocb.site.wanted import Circumstances, Kept, Wanted
 
 
-class Step(msgspec.Struct, frozen=True):
+class PlanStep(msgspec.Struct, frozen=True):
     """One thing that a plan does; two plans that do the same have equal steps, whenever they were made."""
 
     change: str  # create, change, commit, propose or delete
@@ -24,10 +24,12 @@ class Step(msgspec.Struct, frozen=True):
 class Planning:
     """A plan under way."""
 
-    def __init__(self, world: World, wanted: Wanted, about: Circumstances, kept: Mapping[str, Kept]) -> None:
+    def __init__(
+        self, world: World, wanted: DesiredState, about: Circumstances, kept: Mapping[str, StoredAttributes]
+    ) -> None:
         self.world, self.wanted, self.about, self.kept = world, wanted, about, kept
         self.packing = Packing(world)
-        self.steps: list[Step] = []
+        self.steps: list[PlanStep] = []
         self.notes: list[str] = []  # effects on other nodes
         self.moved: list[Vertex] = []  # noderoles that are committed, or taken back
         self.made: set[str] = set()  # noderoles that are new
@@ -44,4 +46,4 @@ class Planning:
 
     def step(self, change: str, kind: str, name: str, to: Json = None) -> None:
         text = "" if to is None else msgspec.json.encode(to, order="sorted").decode()
-        self.steps.append(Step(change, kind, name, text))
+        self.steps.append(PlanStep(change, kind, name, text))

@@ -14,8 +14,8 @@ from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import DeploymentState, Role, State
 from nodepool_ocb.site import given
+from nodepool_ocb.site.desired_state import Blob, DesiredDeployment
 from nodepool_ocb.site.steps import Planning
-from nodepool_ocb.site.wanted import Blob, WantedDeployment
 
 
 def roles(plan: Planning) -> None:
@@ -64,7 +64,7 @@ def checked(plan: Planning) -> None:
         plan.take(changes, "change", "deployment", name, [each.checks.schedule, each.checks.refresh])
 
 
-def _parents_first(plan: Planning) -> Iterator[WantedDeployment]:
+def _parents_first(plan: Planning) -> Iterator[DesiredDeployment]:
     wanted = plan.wanted.deployments
     graph = {
         name: [each.parent] if each.parent and each.parent in wanted else [] for name, each in sorted(wanted.items())
@@ -89,14 +89,14 @@ def opened(plan: Planning) -> None:
             _turn(plan, each, DeploymentState.PROPOSED)
 
 
-def _turn(plan: Planning, each: WantedDeployment, state: DeploymentState) -> None:
+def _turn(plan: Planning, each: DesiredDeployment, state: DeploymentState) -> None:
     with each.place.blamed():
         changes = deployments.turn(plan.world, each.name, state, plan.about.now, plan.about.by)
     verb = "commit" if state is DeploymentState.COMMITTED else "propose"
     plan.take(changes, verb, "deployment", each.name)
 
 
-def _changes(plan: Planning, each: WantedDeployment) -> bool:
+def _changes(plan: Planning, each: DesiredDeployment) -> bool:
     """Whether a deployment role is missing, or its attributes change."""
     for role, user in each.roles.items():
         stored = plan.world.deployment_roles.get((each.name, role))

@@ -20,7 +20,7 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import secrecy
 from nodepool_ocb.model.records import Run, State
 from nodepool_ocb.rollout import blockers
-from nodepool_ocb.rollout.blockers import Kind
+from nodepool_ocb.rollout.blockers import WaitKind
 from nodepool_ocb.rollout.observer import Observer
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.views.noderoles import OutdatedRow, difference, ended
@@ -37,11 +37,11 @@ TAIL_LINES: Final = 15  # of a failed run
 RolloutPointer = Mapping[str, tuple[str, Rollout]]
 
 #: The advice for each kind of wait; with the name of the rollout, and the command lines that let it continue.
-ADVICE: Final[Mapping[Kind, str]] = {
-    Kind.WAITING: "wait, or see: nodepool-ocb rollout show {rollout}",
-    Kind.PAUSED: "{promote}",
-    Kind.LOST: "mend the cause; once the rollout is over: {retry}",
-    Kind.LEFT_OUT: "nodepool-ocb rollout show {rollout}; then resume or retry it, or begin another",
+ADVICE: Final[Mapping[WaitKind, str]] = {
+    WaitKind.WAITING: "wait, or see: nodepool-ocb rollout show {rollout}",
+    WaitKind.PAUSED: "{promote}",
+    WaitKind.LOST: "mend the cause; once the rollout is over: {retry}",
+    WaitKind.LEFT_OUT: "nodepool-ocb rollout show {rollout}; then resume or retry it, or begin another",
 }
 
 
@@ -158,7 +158,7 @@ def _of_rollouts(world: World, vertex: Vertex, rollouts: RolloutPointer) -> Iter
         observer, passed = Observer(world, deployment, rollout), rollout.nodes[vertex.node.name].passed
         left = range(passed, len(rollout.head.strategy.phases))
         if any(vertex in observer.noderoles(vertex.node.name, phase) for phase in left):
-            code = Code.ROLLOUT_WAITING if found.kind in (Kind.WAITING, Kind.PAUSED) else Code.ROLLOUT_LEFT_OUT
+            code = Code.ROLLOUT_WAITING if found.kind in (WaitKind.WAITING, WaitKind.PAUSED) else Code.ROLLOUT_LEFT_OUT
             lines = {
                 "promote": rolloutlines.promote(name, rollout, found.group),
                 "retry": rolloutlines.retry(name, rollout),

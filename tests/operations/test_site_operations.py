@@ -16,7 +16,7 @@ from nodepool_ocb.operations.nodes.creating import NodeCreate
 from nodepool_ocb.operations.site import documents as sites
 from nodepool_ocb.operations.site.applying import ApplySite, NodeImport
 from nodepool_ocb.operations.site.exporting import ExportSite
-from nodepool_ocb.site.wanted import Wanted
+from nodepool_ocb.site.desired_state import DesiredState
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -28,7 +28,7 @@ TWO = f"site: 1\ndeployments: {{lab: {{}}}}\nnodes:\n  {N1}: {{tags: [db]}}\n  {
 TABLE = f"fqdn,rack\n{N2},r2\n{N3},r3\n"
 
 
-def wanted(text: str) -> Wanted:
+def wanted(text: str) -> DesiredState:
     return sites.wanted(documents.load_all(text, "site.yaml"))
 
 

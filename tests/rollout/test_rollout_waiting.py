@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.rollout import blockers, commands, plan
-from nodepool_ocb.rollout.blockers import Kind
+from nodepool_ocb.rollout.blockers import WaitKind
 from nodepool_ocb.rollout.records import GroupState, NodeState, Rollout, apply
 from nodepool_ocb.rollout.strategy import Batch, Criteria, Group, InFlight, Selector, Strategy
 from tests.rollout import simulation
@@ -27,7 +27,7 @@ def driven(*groups: Group, machines: simulation.Machines | None = None, **rules:
     return driver
 
 
-def blocker(rollout: Rollout, node: str) -> tuple[Kind, str, str]:
+def blocker(rollout: Rollout, node: str) -> tuple[WaitKind, str, str]:
     found = blockers.wait(rollout, node)
     assert found is not None
     return found.kind, found.group, found.text
@@ -35,7 +35,7 @@ def blocker(rollout: Rollout, node: str) -> tuple[Kind, str, str]:
 
 def test_a_group_waits_for_those_that_it_depends_on() -> None:
     assert blocker(driven(FIRST, SECOND).rollout, "n3") == (
-        Kind.WAITING, "second", "group second waits for group first, which is running (prepare)"
+        WaitKind.WAITING, "second", "group second waits for group first, which is running (prepare)"
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_a_node_waits_for_its_batch_and_then_for_somebody() -> None:
         assert driver.machines.begin() or driver.machines.finish()
         driver.settle()
     kind, _, text = blocker(driver.rollout, "n1")
-    assert (kind, text.startswith("group first pauses after batch 1")) == (Kind.PAUSED, True)
+    assert (kind, text.startswith("group first pauses after batch 1")) == (WaitKind.PAUSED, True)
     assert blockers.for_somebody(driver.rollout) == ("first",)
     assert blockers.for_somebody(apply(driver.rollout, commands.promote(driver.rollout, "first", 1))) == ()
 
@@ -94,10 +94,10 @@ def test_what_failed_and_what_was_left_out_is_not_waited_for() -> None:
     first = replace(FIRST, success_criteria=Criteria(percent_successful_nodes=100))
     driver = driven(first, SECOND, machines=simulation.Machines(simulation.failing(("n1", 0))))
     rollout = driver.run()
-    assert blocker(rollout, "n1") == (Kind.LOST, "first", "the node failed in group first: it broke")
-    assert blocker(rollout, "n0")[0] is Kind.LEFT_OUT
+    assert blocker(rollout, "n1") == (WaitKind.LOST, "first", "the node failed in group first: it broke")
+    assert blocker(rollout, "n0")[0] is WaitKind.LEFT_OUT
     assert blocker(rollout, "n3") == (
-        Kind.LEFT_OUT, "second", "group second failed: it depends on group first, which failed"
+        WaitKind.LEFT_OUT, "second", "group second failed: it depends on group first, which failed"
     )  # fmt: skip
 
 
@@ -113,4 +113,4 @@ def test_a_node_that_ran_out_of_time_is_unknown() -> None:
     rollout = driven(FIRST).rollout
     lost = replace(rollout.nodes["n0"], state=NodeState.UNKNOWN, reason="ran out of time")
     rollout = replace(rollout, nodes={**rollout.nodes, "n0": lost})
-    assert blocker(rollout, "n0") == (Kind.LOST, "first", "the node is unknown in group first: ran out of time")
+    assert blocker(rollout, "n0") == (WaitKind.LOST, "first", "the node is unknown in group first: ran out of time")

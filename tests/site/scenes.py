@@ -11,8 +11,8 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Attrib, Change, Create, Deployment, DeploymentState, Json, Role, Set
 from nodepool_ocb.site import exporting, reading
 from nodepool_ocb.site.course import advance, copied
-from nodepool_ocb.site.plan import Plan, plan
-from nodepool_ocb.site.wanted import Circumstances, Kept, Wanted
+from nodepool_ocb.site.desired_state import Circumstances, DesiredState, StoredAttributes
+from nodepool_ocb.site.plan import SitePlan, plan
 
 #: top needs middle, which needs base; member is a cluster, and all needs every member.
 ROLES = {
@@ -41,32 +41,34 @@ def with_roles() -> World:
     return world
 
 
-def wanted(text: str, name: str = "site.yaml") -> Wanted:
+def wanted(text: str, name: str = "site.yaml") -> DesiredState:
     return reading.read(documents.load_all(text, name))
 
 
-def kept_after(transactions: Sequence[Sequence[Change]], before: Mapping[str, Kept] | None = None) -> dict[str, Kept]:
+def kept_after(
+    transactions: Sequence[Sequence[Change]], before: Mapping[str, StoredAttributes] | None = None
+) -> dict[str, StoredAttributes]:
     """The users' attributes that these write."""
     kept = dict(before or {})
     for change in (change for transaction in transactions for change in transaction):
         if change.path.endswith("/user") and isinstance(change, Create | Set):
-            kept[change.path] = Kept(change.data, 0 if isinstance(change, Create) else change.version + 1)
+            kept[change.path] = StoredAttributes(change.data, 0 if isinstance(change, Create) else change.version + 1)
     return kept
 
 
 class Scene:
     """A world, with what users gave; ``apply`` writes a plan to it, or the beginning of one."""
 
-    def __init__(self, world: World, kept: Mapping[str, Kept] | None = None) -> None:
+    def __init__(self, world: World, kept: Mapping[str, StoredAttributes] | None = None) -> None:
         self.world, self.kept = world, dict(kept or {})
 
     def copy(self) -> Scene:
         return Scene(copied(self.world), self.kept)
 
-    def plan(self, text: str, about: Circumstances = NOW) -> Plan:
+    def plan(self, text: str, about: Circumstances = NOW) -> SitePlan:
         return plan(self.world, wanted(text), about, self.kept)
 
-    def apply(self, text: str, first: int | None = None) -> Plan:
+    def apply(self, text: str, first: int | None = None) -> SitePlan:
         """``first``: so many transactions, and then a crash."""
         found = self.plan(text)
         done = found.transactions[:first]

@@ -11,7 +11,7 @@ import pytest
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.site import ansible, spreadsheet
-from nodepool_ocb.site.wanted import Wanted
+from nodepool_ocb.site.desired_state import DesiredState
 
 #: What ansible-inventory 2.x prints for two groups and one that has both of them.
 INVENTORY = {
@@ -35,11 +35,11 @@ def _table(text: str) -> dict[str, dict[str, object]]:
     return _fields(spreadsheet.read(text, "nodes.csv", {}))
 
 
-def _fields(wanted: Wanted) -> dict[str, dict[str, object]]:
+def _fields(wanted: DesiredState) -> dict[str, dict[str, object]]:
     return {name: dict(node.fields) for name, node in wanted.nodes.items()}
 
 
-def _inventory(value: object, domain: str | None = None) -> Wanted:
+def _inventory(value: object, domain: str | None = None) -> DesiredState:
     text = json.dumps(value, indent=4)
     return ansible.read(documents.load(text, "inventory.json"), domain, {})
 

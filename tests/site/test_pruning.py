@@ -13,7 +13,7 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Delete, Node, NodeRole, State
 from nodepool_ocb.site.course import advance
-from nodepool_ocb.site.plan import Plan, plan
+from nodepool_ocb.site.plan import SitePlan, plan
 from tests.site.scenes import NOW, Scene, wanted, with_roles
 
 SITE = """\
@@ -33,7 +33,7 @@ def _site() -> Scene:
     return site
 
 
-def _prune(site: Scene, text: str) -> Plan:
+def _prune(site: Scene, text: str) -> SitePlan:
     def removal(path: str) -> Sequence[Delete]:
         """What stands there in ZooKeeper after such an apply."""
         match path.split("/")[2:]:
@@ -50,7 +50,7 @@ def _prune(site: Scene, text: str) -> Plan:
     return plan(site.world, wanted(text), NOW, site.kept, removal)
 
 
-def _gone(found: Plan) -> list[str]:
+def _gone(found: SitePlan) -> list[str]:
     return [change.path for each in found.transactions for change in each if isinstance(change, Delete)]
 
 

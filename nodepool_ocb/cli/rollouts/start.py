@@ -31,7 +31,7 @@ from nodepool_ocb.views.rollouts.rows import row
 from nodepool_ocb.views.times import age
 
 if TYPE_CHECKING:
-    from nodepool_ocb.rollout.plan import Plan
+    from nodepool_ocb.rollout.plan import RolloutPlan
     from nodepool_ocb.rollout.records import Rollout
     from nodepool_ocb.rollout.strategy import Strategy
     from nodepool_ocb.store.client.session import Session
@@ -232,7 +232,7 @@ def _refuse_nothing(world: World, deployment: str, rollout: Rollout, sending: Se
         )
 
 
-def _refuse_hopeless(world: World, deployment: str, rollout: Rollout, plan: Plan, force: bool) -> None:
+def _refuse_hopeless(world: World, deployment: str, rollout: Rollout, plan: RolloutPlan, force: bool) -> None:
     """Raises Invalid where criteria cannot be met, or a parent comes after its child; with ``force`` it says so."""
     from nodepool_ocb.rollout import precedence
     from nodepool_ocb.views.rollouts import strategies

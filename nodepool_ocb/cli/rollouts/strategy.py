@@ -23,7 +23,7 @@ from nodepool_ocb.operations.rollouts import selecting
 from nodepool_ocb.operations.rollouts.selecting import RolloutSelect
 
 if TYPE_CHECKING:
-    from nodepool_ocb.rollout.plan import Plan
+    from nodepool_ocb.rollout.plan import RolloutPlan
     from nodepool_ocb.rollout.strategy import Strategy
     from nodepool_ocb.store.client.session import Session
 
@@ -111,7 +111,7 @@ def plan(files: Sequence[str], deployment: str | None, name: str | None, selecto
         raise Invalid(problems)
 
 
-def show(strategy: Strategy, made: Plan, deployment: str, inventory: str) -> None:
+def show(strategy: Strategy, made: RolloutPlan, deployment: str, inventory: str) -> None:
     """Print a plan: one document."""
     from nodepool_ocb.views.rollouts import strategies
 
@@ -125,7 +125,7 @@ def show(strategy: Strategy, made: Plan, deployment: str, inventory: str) -> Non
         output.thing(strategies.PlanDocument(strategy.name, deployment, inventory, made), strategy.name)
 
 
-def remark(strategy: Strategy, made: Plan) -> None:
+def remark(strategy: Strategy, made: RolloutPlan) -> None:
     """What somebody should know, on stderr."""
     from nodepool_ocb.views.rollouts import strategies
 

@@ -15,7 +15,7 @@ from nodepool_ocb.errors import NotFound
 from nodepool_ocb.operations.site.applying import NodeImport
 
 if TYPE_CHECKING:
-    from nodepool_ocb.operations.site.documents import Wanted
+    from nodepool_ocb.operations.site.documents import DesiredState
 
 
 @click.command("import", cls=Verb, operation=NodeImport)
@@ -41,7 +41,7 @@ def import_(
         output.say(sentence)
 
 
-def _wanted(file: str, domain: str | None, defaults: Mapping[str, Any]) -> Wanted:
+def _wanted(file: str, domain: str | None, defaults: Mapping[str, Any]) -> DesiredState:
     """The nodes of a file, or of stdin; raises NotFound, or Invalid."""
     from nodepool_ocb.cli.site import sources  # here, since yaml takes long to import
     from nodepool_ocb.operations.site import documents

@@ -13,13 +13,13 @@ from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.operations.site import documents as reading
 
 if TYPE_CHECKING:
-    from nodepool_ocb.operations.site.documents import Wanted
+    from nodepool_ocb.operations.site.documents import DesiredState
 
 STDIN: Final = "-"
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
-def wanted(sources: Iterable[str]) -> Wanted:
+def wanted(sources: Iterable[str]) -> DesiredState:
     """What site files say together; raises NotFound, or Invalid with every fault."""
     found: list[Document] = []
     problems: list[str] = []

@@ -9,25 +9,29 @@ from typing import TYPE_CHECKING
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.model.records import Delete
 from nodepool_ocb.operations.operation import Lookup, Steps
-from nodepool_ocb.site.steps import Step
-from nodepool_ocb.site.wanted import Kept
+from nodepool_ocb.site.desired_state import StoredAttributes
+from nodepool_ocb.site.steps import PlanStep
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
 
 
-class ReadKept(Lookup[Mapping[str, Kept]], frozen=True):
+class ReadKept(Lookup[Mapping[str, StoredAttributes]], frozen=True):
     """The attributes that users gave to noderoles, by the path of each; none for a path that does not exist."""
 
     records = "attributes of noderoles"
 
     paths: Sequence[str]
 
-    def answer(self, reader: Reader) -> Mapping[str, Kept]:
+    def answer(self, reader: Reader) -> Mapping[str, StoredAttributes]:
         from nodepool_ocb.store.client import codec
 
         znodes = zip(self.paths, reader.session.get_many(self.paths) if self.paths else (), strict=True)
-        return {path: Kept(codec.attributes(znode), znode.version) for path, znode in znodes if znode is not None}
+        return {
+            path: StoredAttributes(codec.attributes(znode), znode.version)
+            for path, znode in znodes
+            if znode is not None
+        }
 
 
 class ReadRemovals(Lookup["Mapping[str, list[Delete] | OcbError]"], frozen=True):
@@ -50,13 +54,13 @@ class ReadRemovals(Lookup["Mapping[str, list[Delete] | OcbError]"], frozen=True)
         return found
 
 
-class ShowPlan(Lookup[frozenset[Step]], frozen=True):
+class ShowPlan(Lookup[frozenset[PlanStep]], frozen=True):
     """Show a plan one time in a call, and ask for agreement to its deletions. The answer: the steps as they were shown."""
 
     records = "rollouts"
     kept = True
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     going: tuple[str, ...]  # for whose deletion agreement is needed
     warnings: Callable[[], Steps[None]]  # notes about the plan
 
@@ -64,7 +68,7 @@ class ShowPlan(Lookup[frozenset[Step]], frozen=True):
     def key(self) -> object:
         return ShowPlan
 
-    def answer(self, reader: Reader) -> frozenset[Step]:
+    def answer(self, reader: Reader) -> frozenset[PlanStep]:
         caller = reader.performer.caller
         count = Counter(step.change for step in self.steps)
         if self.steps:

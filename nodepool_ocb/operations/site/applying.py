@@ -8,7 +8,7 @@ from nodepool_ocb.operations.operation import Explained, Operation, Right, Situa
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.site import planning
 from nodepool_ocb.operations.site.fields import refuse_fields
-from nodepool_ocb.site.wanted import Wanted
+from nodepool_ocb.site.desired_state import DesiredState
 
 
 class ApplySite(Operation[Explained], frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class ApplySite(Operation[Explained], frozen=True, kw_only=True):
     reads = planning.READS
     writes = planning.WRITES
 
-    wanted: Wanted
+    wanted: DesiredState
     prune: bool = False  # also delete what the files do not have, in the deployments that they have
 
     def decide(self, situation: Situation) -> Steps[Explained]:
@@ -39,7 +39,7 @@ class NodeImport(Operation[Explained], frozen=True, kw_only=True):
     reads = planning.READS
     writes = planning.WRITES
 
-    wanted: Wanted
+    wanted: DesiredState
     update: bool = False  # change nodes that exist with other fields; else they are refused
 
     def decide(self, situation: Situation) -> Steps[Explained]:
@@ -51,7 +51,7 @@ class NodeImport(Operation[Explained], frozen=True, kw_only=True):
         return (yield from planning.carried_out(world, situation, self.wanted))
 
 
-def _refuse_others(world: World, wanted: Wanted) -> None:
+def _refuse_others(world: World, wanted: DesiredState) -> None:
     problems = []
     for fqdn, each in wanted.nodes.items():
         view = world.nodes.get(fqdn)

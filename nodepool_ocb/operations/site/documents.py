@@ -1,4 +1,4 @@
-"""Site files, tables and inventories as values: ``Wanted``. The caller reads the files."""
+"""Site files, tables and inventories as values: ``DesiredState``. The caller reads the files."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents.document import Document
 from nodepool_ocb.operations.site.fields import refuse_fields
 from nodepool_ocb.site import reading
+from nodepool_ocb.site.desired_state import DesiredState as DesiredState
 from nodepool_ocb.site.reading import MOST as MOST
-from nodepool_ocb.site.wanted import Wanted as Wanted
 
 
-def wanted(found: Sequence[Document]) -> Wanted:
+def wanted(found: Sequence[Document]) -> DesiredState:
     """The statements of site files together; raises Invalid with every fault."""
     read = reading.read(found)
     refuse_fields(read)
     return read
 
 
-def nodes(text: str, name: str, domain: str | None, defaults: Mapping[str, Any]) -> Wanted:
+def nodes(text: str, name: str, domain: str | None, defaults: Mapping[str, Any]) -> DesiredState:
     """The nodes of a CSV table, or of an inventory of Ansible, which is a JSON object; raises Invalid."""
     from nodepool_ocb.site import ansible, spreadsheet
 

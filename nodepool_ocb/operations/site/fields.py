@@ -5,10 +5,10 @@ from __future__ import annotations
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import is_login
 from nodepool_ocb.operations.assignments import wrong_hint
-from nodepool_ocb.site.wanted import Wanted
+from nodepool_ocb.site.desired_state import DesiredState
 
 
-def refuse_fields(wanted: Wanted) -> None:
+def refuse_fields(wanted: DesiredState) -> None:
     """Raises Invalid for fields that no verb takes for a node: a wrong login, a wrong hint."""
     problems = [
         node.place.fault(f"{user!r} is no login: it is one word, and begins with no -")

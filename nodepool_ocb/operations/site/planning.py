@@ -19,8 +19,8 @@ from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.operations.operation import Explained, Situation, Steps
 from nodepool_ocb.operations.reads.site import ReadKept, ReadRemovals, ShowPlan
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.site.steps import Step
-from nodepool_ocb.site.wanted import Circumstances, Wanted
+from nodepool_ocb.site.desired_state import Circumstances, DesiredState
+from nodepool_ocb.site.steps import PlanStep
 
 if TYPE_CHECKING:
     from nodepool_ocb.site import plan as plans
@@ -30,7 +30,7 @@ WRITES: Final = ("role", "deployment", "deployment role", "node", "noderole", "a
 RENEW: Final = frozenset({"role", "attributes", "deployment role"})  # kinds of which a change makes noderoles outdated
 
 
-def carried_out(world: World, situation: Situation, wanted: Wanted, *, prune: bool = False) -> Steps[Explained]:
+def carried_out(world: World, situation: Situation, wanted: DesiredState, *, prune: bool = False) -> Steps[Explained]:
     """The plan from this world, written; raises Conflict for a plan with steps that were not shown."""
     found = yield from _plan(world, situation, wanted, prune)
     going = () if situation.call.dry_run else found.going
@@ -45,7 +45,7 @@ def carried_out(world: World, situation: Situation, wanted: Wanted, *, prune: bo
     return Explained(explanations=found.notes, notes=found.notes, after=tuple(after))
 
 
-def _plan(world: World, situation: Situation, wanted: Wanted, prune: bool) -> Steps[plans.Plan]:
+def _plan(world: World, situation: Situation, wanted: DesiredState, prune: bool) -> Steps[plans.SitePlan]:
     from nodepool_ocb.site import plan as plans  # here, since the other verbs of `node` need no plan
 
     jigs = active_jigs(world)
@@ -75,14 +75,14 @@ def _plan(world: World, situation: Situation, wanted: Wanted, prune: bool) -> St
     return plans.plan(world, wanted, about, kept, removal)
 
 
-def _warnings(world: World, steps: Sequence[Step]) -> Steps[None]:
+def _warnings(world: World, steps: Sequence[PlanStep]) -> Steps[None]:
     for step in steps:
         if (step.change, step.kind) == ("propose", "deployment"):
             effect = "what it has sent waits until the deployment is committed"
             yield from reservations.warn(world, step.name, effect)
 
 
-def _refuse_more(steps: Sequence[Step], shown: Collection[Step], transactions: int) -> None:
+def _refuse_more(steps: Sequence[PlanStep], shown: Collection[PlanStep], transactions: int) -> None:
     more = [f"{step.change} {step.kind} {step.name}" for step in steps if step not in shown]
     if more:
         done = counted(transactions, "transaction was", "transactions were")

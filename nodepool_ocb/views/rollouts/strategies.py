@@ -7,7 +7,7 @@ from typing import Final
 
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.model.records import Node
-from nodepool_ocb.rollout.plan import Plan, levels
+from nodepool_ocb.rollout.plan import RolloutPlan, levels
 from nodepool_ocb.rollout.precedence import Late
 from nodepool_ocb.rollout.report import SKIPPED
 from nodepool_ocb.rollout.strategy import Group, Strategy, commits_nothing
@@ -28,7 +28,7 @@ class PlanDocument(View, frozen=True):
     name: str  # of the strategy
     deployment: str
     inventory: str  # the version of the nodes that it was made of
-    record: Plan
+    record: RolloutPlan
 
 
 class PlannedGroup(View, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ def checked(strategy: Strategy) -> list[PlannedGroup]:
     return [_group(group, level_of[group.name]) for group in strategy.groups]
 
 
-def planned(strategy: Strategy, plan: Plan) -> list[PlannedGroup]:
+def planned(strategy: Strategy, plan: RolloutPlan) -> list[PlannedGroup]:
     """The groups in the order in which they would be carried out, as far as it is known."""
     groups = {group.name: group for group in strategy.groups}
     return [
@@ -93,7 +93,7 @@ def criteria(group: Group) -> str | None:
     return ", ".join(words.format(number) for number, words in numbers if number is not None) or None
 
 
-def unmet(plan: Plan) -> list[str]:
+def unmet(plan: RolloutPlan) -> list[str]:
     """A sentence for each criterion that cannot be met by the nodes that a group has.
 
     A group without nodes gets no sentence: it fails when its turn comes, as the seed says.
@@ -125,7 +125,7 @@ def skipped(strategy: Strategy) -> Iterator[str]:
             yield f"phase {phase.name} is {SKIPPED}"
 
 
-def notes(strategy: Strategy, plan: Plan) -> Iterator[str]:
+def notes(strategy: Strategy, plan: RolloutPlan) -> Iterator[str]:
     """Warnings about a plan, as sentences."""
     yield from skipped(strategy)
     for overlap in plan.overlaps[:SHOWN]:

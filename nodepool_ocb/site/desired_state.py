@@ -28,7 +28,7 @@ class Commitment(StrEnum):
     COMMITTED = "COMMITTED"  # in whichever state it is then
 
 
-class Source(msgspec.Struct, frozen=True):
+class SourceLocation(msgspec.Struct, frozen=True):
     """Where something is written."""
 
     file: str
@@ -55,31 +55,31 @@ class Source(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}"
 
 
-class WantedRole(msgspec.Struct, frozen=True):
+class DesiredRole(msgspec.Struct, frozen=True):
     """A role, whole."""
 
     name: str
-    place: Source
+    place: SourceLocation
     record: Role
 
 
-class WantedDeployment(msgspec.Struct, frozen=True):
+class DesiredDeployment(msgspec.Struct, frozen=True):
     """A deployment; ``roles``: the attributes of a role in it, None if the role alone must be there."""
 
     name: str
-    place: Source
+    place: SourceLocation
     parent: str | None = None
     state: DeploymentState | None = None
     checks: Checks | None = None  # ``since`` is not said
     roles: Mapping[str, Blob | None] = {}
 
 
-class WantedNoderole(msgspec.Struct, frozen=True):
+class DesiredNoderole(msgspec.Struct, frozen=True):
     """A role on a node."""
 
     role: str
     fqdn: str
-    place: Source
+    place: SourceLocation
     deployment: str | None = None
     state: Commitment | None = None
     parents: tuple[str, ...] | None = None  # all of them, "role@fqdn" or "role@*deployment"; None: as a bind chooses
@@ -91,33 +91,33 @@ class WantedNoderole(msgspec.Struct, frozen=True):
         return paths.noderole_name(self.role, self.fqdn)
 
 
-class WantedNode(msgspec.Struct, frozen=True):
+class DesiredNode(msgspec.Struct, frozen=True):
     """A node with the fields that the files set; ``noderoles`` is None if the files do not list them."""
 
     fqdn: str
-    place: Source
+    place: SourceLocation
     fields: Mapping[str, Any] = {}
-    noderoles: tuple[WantedNoderole, ...] | None = None
+    noderoles: tuple[DesiredNoderole, ...] | None = None
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class DesiredState(msgspec.Struct, frozen=True):
     """All that site files say. ``whole``: a node that is made gets all that they say, and no role of its own accord.
 
     ``as_stored``: attributes are taken as they are, though no role declares them or a schema refuses them.
     """
 
-    roles: Mapping[str, WantedRole] = {}
-    deployments: Mapping[str, WantedDeployment] = {}
-    nodes: Mapping[str, WantedNode] = {}
+    roles: Mapping[str, DesiredRole] = {}
+    deployments: Mapping[str, DesiredDeployment] = {}
+    nodes: Mapping[str, DesiredNode] = {}
     whole: bool = False
     as_stored: bool = False
 
-    def noderoles(self) -> list[WantedNoderole]:
+    def noderoles(self) -> list[DesiredNoderole]:
         """All of them, by node."""
         return [each for _, node in sorted(self.nodes.items()) for each in node.noderoles or ()]
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredAttributes(msgspec.Struct, frozen=True):
     """The attributes that a noderole's user gave, as they were read; ``version`` is None if there are none."""
 
     value: Blob
