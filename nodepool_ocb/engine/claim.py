@@ -18,16 +18,20 @@ Pure: returns the changes; store.session writes them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec.structs
 from msgspec.structs import replace
 
-from nodepool_ocb.engine.noderole import Event, after, satisfied
+from nodepool_ocb.engine.noderole import Event, Forecast, after, satisfied
 from nodepool_ocb.engine.structure import gates_raised
 from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, ordered_with
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Claim, Create, Delete, Fence, NodeRole, Run, Set, State
+
+#: No transaction is planned before: noderoles have the records of the world.
+AS_STORED: Final[Forecast[Vertex]] = Forecast()
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -198,14 +202,18 @@ def _pausable(world: World, deployment: str) -> Iterable[Check]:
             yield Check(paths.deployment(name), stored.version)
 
 
-def _gate(vertex: Vertex, cluster: ClusterView, written: Mapping[Vertex, NodeRole]) -> Check:
+def _gate(
+    vertex: Vertex, cluster: ClusterView, written: Mapping[Vertex, NodeRole], forecast: Forecast[Vertex] = AS_STORED
+) -> Check:
     """Every member is satisfied, as this transaction leaves it, and stays so until it is written."""
-    fewer = sum(
-        satisfied(record) - satisfied(member.record) for member, record in written.items() if member in cluster.members
+    fewer = forecast.fewer.get(cluster, 0) + sum(
+        satisfied(record) - satisfied(forecast.record(member))
+        for member, record in written.items()
+        if member in cluster.members
     )
     if cluster.waiting - fewer or cluster.gate < 0:
         raise Conflict(f"{vertex.name}: not every member of {cluster.name} is ACTIVE")
-    return Check(paths.gate(cluster.deployment, cluster.role), cluster.gate)
+    return Check(paths.gate(cluster.deployment, cluster.role), cluster.gate + forecast.gates.get(cluster, 0))
 
 
 def fence_of(grant: Grant) -> Fence:
@@ -247,42 +255,55 @@ def outcome(grant: Grant, run: Run | None, results: Iterable[Change] = ()) -> It
 # -- records --
 
 
-def writes(vertex: Vertex, record: NodeRole) -> list[Change]:
+def writes(vertex: Vertex, record: NodeRole, forecast: Forecast[Vertex] = AS_STORED) -> list[Change]:
     """The changes that write this record of an existing noderole."""
-    change = Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version)
-    if vertex.record.serves and satisfied(vertex.record) and not satisfied(record):
+    change = Set(paths.noderole(vertex.role, vertex.node.name), record, _version(vertex, forecast))
+    if vertex.record.serves and satisfied(forecast.record(vertex)) and not satisfied(record):
         return [*gates_raised(vertex), change]
     return [change]
 
 
-def standing(vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> list[Check]:
+def standing(
+    vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole], forecast: Forecast[Vertex] = AS_STORED
+) -> list[Check]:
     """The checks of a record that becomes satisfied: each parent and gate. A parent that is ``written`` here needs none.
 
     Empty if the record is not satisfied, or was satisfied before, or if a parent's record cannot be read. Raises Conflict if a
     parent is not satisfied.
     """
-    if not satisfied(record) or satisfied(vertex.record) or vertex.unknown:
+    before = forecast.record(vertex)
+    if not satisfied(record) or satisfied(before) or vertex.unknown:
         return []
-    checks, ends = [], vertex.record.state is State.TRANSITION
+    checks, ends = [], before.state is State.TRANSITION
     for parent in vertex.above:
         if isinstance(parent, ClusterView):
             if parent.gate >= 0 or not ends:  # a run ends though a hand deleted the gate
-                checks.append(_gate(vertex, parent, written))
-        elif not satisfied(written.get(parent, parent.record)):
-            raise Conflict(f"{vertex.name}: its parent {parent.name} is {parent.record.state}")
+                checks.append(_gate(vertex, parent, written, forecast))
+        elif not satisfied(written.get(parent) or forecast.record(parent)):
+            raise Conflict(f"{vertex.name}: its parent {parent.name} is {forecast.record(parent).state}")
         elif parent not in written:
-            checks.append(Check(paths.noderole(parent.role, parent.node.name), parent.version))
+            checks.append(Check(paths.noderole(parent.role, parent.node.name), _version(parent, forecast)))
     return checks
+
+
+def _version(vertex: Vertex, forecast: Forecast[Vertex]) -> int:
+    return vertex.version + forecast.writes(vertex)
 
 
 class Records:
     """A transaction that is being filled with records of noderoles, each with the checks that go with it.
 
-    ``changes`` is its content, ``written`` the records among them.
+    ``changes`` is its content, ``written`` the records among them. ``forecast``: of the transactions before it.
     """
 
-    def __init__(self, together: Sequence[Change] = (), first: Mapping[Vertex, NodeRole] | None = None) -> None:
+    def __init__(
+        self,
+        together: Sequence[Change] = (),
+        first: Mapping[Vertex, NodeRole] | None = None,
+        forecast: Forecast[Vertex] = AS_STORED,
+    ) -> None:
         self.written: dict[Vertex, NodeRole] = dict(first or {})
+        self._forecast = forecast
         self._checked = {change.path for change in together if isinstance(change, Check)}
         stands = list(together)
         for vertex, record in self.written.items():
@@ -299,14 +320,21 @@ class Records:
         A record that rests on another one outside this transaction is left out: the annealer that watches it settles it later.
         """
         try:
-            checks = [each for each in standing(vertex, record, self.written) if each.path not in self._checked]
+            needed = standing(vertex, record, self.written, self._forecast)
         except Conflict:
             return True
-        if not self._room.take([*checks, *writes(vertex, record), *more]):
+        checks = [each for each in needed if each.path not in self._checked]
+        if not self._room.take([*checks, *writes(vertex, record, self._forecast), *more]):
             return False
         self._checked.update(each.path for each in checks)
         self.written[vertex] = record
         return True
+
+    def take_all(self, moved: Mapping[Vertex, NodeRole]) -> None:
+        """Add these records, in their order, until there is no room for one."""
+        for vertex, record in moved.items():
+            if vertex not in self.written and not self.take(vertex, record):
+                break
 
     def _unchecked(self, checks: Iterable[Check]) -> list[Check]:
         left = [each for each in checks if each.path not in self._checked]
@@ -323,9 +351,7 @@ def settling(
     that is left out.
     """
     records = Records(together, {vertex: moved[vertex] for vertex in first if vertex in moved})
-    for vertex, record in moved.items():
-        if vertex not in records.written and not records.take(vertex, record):
-            break
+    records.take_all(moved)
     return records.changes
 
 

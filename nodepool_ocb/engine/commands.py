@@ -1,8 +1,9 @@
 """Events of noderoles that commands request: commit, propose, retry, refresh, redeploy, cancel; for any number of noderoles.
 
-Each function yields transactions in order, cut by limits. Each transaction is whole by itself: a stop between two of them
-leaves some noderoles moved and the others unchanged. After each one, the function applies its changes to the world. So the
-caller must write each transaction before it takes the next. If one is refused, the caller starts again with a fresh world.
+Each function gives transactions in order, cut by limits; the world stays as it is. Each transaction is whole by itself: a stop
+between two of them leaves some noderoles moved and the others unchanged. Each carries the versions that those before it leave.
+If one is refused, the caller starts again with a fresh world. The transactions are decided while they are taken, so that a plan
+of thousands of noderoles is never held whole.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from nodepool_ocb.engine.claim import settling, written
-from nodepool_ocb.engine.noderole import Event, apply, refreshable
+from nodepool_ocb.engine.claim import Records, settling
+from nodepool_ocb.engine.noderole import Event, Forecast, apply, refreshable
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits
@@ -30,9 +31,8 @@ MEANT_FOR: Final = {
 }
 
 
-def meant_for(vertex: Vertex, event: Event) -> bool:
-    """Whether the event applies to the noderole in its state; a noderole under check may be refreshed: the refresh follows."""
-    record = vertex.record
+def meant_for(record: NodeRole, event: Event) -> bool:
+    """Whether the event applies to a noderole in its state; a noderole under check may be refreshed: the refresh follows."""
     return refreshable(record) if event is Event.REFRESH else record.state in MEANT_FOR[event]
 
 
@@ -45,24 +45,39 @@ def apply_to(
     reason: str | None = None,
     together: Sequence[Change] = (),
 ) -> Iterator[list[Change]]:
-    """Transactions that apply the event to each noderole that is in a state for it, parents before children.
+    """``apply_all`` with one event."""
+    return apply_all(world, {event: vertices}, now, by, reason, together)
 
-    Noderoles with unreadable records are left alone. ``together`` is part of the first transaction, which has less room for
-    noderoles. If no noderole is in a state for the event, nothing is yielded.
+
+def apply_all(
+    world: World,
+    events: Mapping[Event, Iterable[Vertex]],
+    now: float,
+    by: str | None = None,
+    reason: str | None = None,
+    together: Sequence[Change] = (),
+) -> Iterator[list[Change]]:
+    """Transactions that apply each event to its noderoles that are in a state for it, parents before children.
+
+    Each event is decided from the noderoles as the events before it leave them. Noderoles with unreadable records are left
+    alone. ``together`` is part of the first transaction, which has less room for noderoles. If no noderole is in a state for
+    its event, nothing is yielded.
     """
-    meant = [vertex for vertex in vertices if meant_for(vertex, event) and not vertex.unreadable]
-    meant.sort(key=lambda vertex: (world.depth(vertex), vertex.name))
-    while meant:
-        part = [v for v in meant[: limits.MOST_CHANGES] if meant_for(v, event)]
-        moved = apply(dict.fromkeys(part, event), now, by=by, reason=reason)
-        changes = settling({v: moved[v] for v in part if v in moved} | moved, together=together)
-        done = written(moved, changes)
-        if changes:
-            yield changes
-        advance(world, done)
-        left = [v for v in part if v in moved and v not in done] if done or together else []
-        meant = left + meant[limits.MOST_CHANGES :]
-        together = ()
+    forecast: Forecast[Vertex] = Forecast()
+    for event, vertices in events.items():
+        meant = [v for v in vertices if meant_for(forecast.record(v), event) and not v.unreadable]
+        meant.sort(key=lambda vertex: (world.depth(vertex), vertex.name))
+        while meant:
+            part = [v for v in meant[: limits.MOST_CHANGES] if meant_for(forecast.record(v), event)]
+            moved = apply(dict.fromkeys(part, event), now, by=by, reason=reason, forecast=forecast)
+            records = Records(together, forecast=forecast)
+            records.take_all({v: moved[v] for v in part if v in moved} | moved)
+            if records.changes:
+                yield records.changes
+            forecast.add(records.written)
+            left = [v for v in part if v in moved and v not in records.written]
+            meant = (left if records.written or together else []) + meant[limits.MOST_CHANGES :]
+            together = ()
 
 
 def refuse_tasks(vertices: Iterable[Vertex]) -> None:
@@ -83,9 +98,3 @@ def redeploy(vertex: Vertex, now: float, by: str | None = None) -> list[Change]:
     if state in (State.TRANSITION, State.PROPOSED):
         raise Conflict(f"{vertex.name} is {state}; it can be redeployed when it is neither running nor proposed")
     return settling(apply({vertex: Event.REDEPLOY}, now, by=by), (vertex,))
-
-
-def advance(world: World, moved: Mapping[Vertex, NodeRole]) -> None:
-    """Apply a written transaction to the world."""
-    for vertex, record in moved.items():
-        world.put_noderole(vertex.node.name, vertex.role, record, vertex.version + 1, vertex.mzxid)

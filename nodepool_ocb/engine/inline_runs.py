@@ -148,7 +148,7 @@ class _Completing:
             done = replace(done, given=inputs.of_instant(self._world.role_of(vertex).jig))
         except (Conflict, NotFound):
             return True
-        record = with_hook(vertex, done, before=grant.record.state)
+        record = with_hook(vertex, done, grant.record)
         checks = [check for check in needed if check.path not in self._checked]
         if self._room is None:
             self._room = limits.Room(self._frame(grant))

@@ -280,41 +280,85 @@ DESTRUCTIVE: Final = "its role is destructive, and only a redeployment runs it a
 OUTCOME_UNKNOWN: Final = "destructive: it was started and its outcome is not known; look at the machine, then retry"
 
 
+class Forecast(Generic[P]):
+    """Noderoles as planned transactions leave them; the world stays as it is.
+
+    ``records`` has the newest record of each noderole that a transaction writes.
+    """
+
+    def __init__(self) -> None:
+        self.records: dict[P, NodeRole] = {}
+        self.fewer: dict[Any, int] = {}  # parents, or members, that are satisfied beyond the counter
+        self.gates: dict[Any, int] = {}  # cluster → how many transactions raise its gate
+        self._again: dict[P, int] = {}  # the writes of a noderole after its first
+
+    def record(self, vertex: P) -> NodeRole:
+        return self.records.get(vertex, vertex.record)
+
+    def writes(self, vertex: P) -> int:
+        """The number of the transactions that write it."""
+        return (vertex in self.records) + self._again.get(vertex, 0)
+
+    def add(self, written: Mapping[P, NodeRole]) -> None:
+        """Add the records of the next transaction."""
+        raised: set[Any] = set()
+        for vertex, record in written.items():
+            good = satisfied(record)
+            if good is not satisfied(self.record(vertex)):
+                for child in _turned(vertex, good, self.fewer, {}):
+                    self.fewer[child] = self.fewer.get(child, 0) + (1 if good else -1)
+                raised.update(() if good else vertex.clusters)
+            if vertex in self.records:
+                self._again[vertex] = self._again.get(vertex, 0) + 1
+            self.records[vertex] = record
+        for cluster in raised:
+            self.gates[cluster] = self.gates.get(cluster, 0) + 1
+
+
 class Propagation(Generic[P]):
     """Changes, and the changes of neighbours that follow from them; more changes may be added on top of these.
 
-    ``records`` has each noderole that was looked at, with its record after all changes. The cost is in proportion to the changes:
-    each noderole keeps a counter of its unsatisfied parents, each cluster one of its unsatisfied members. No set is scanned
-    again.
+    ``records`` has each noderole that was looked at, with its record after all changes. They begin from ``forecast``; None:
+    from the world. The cost is in proportion to the changes: each noderole keeps a counter of its unsatisfied parents, each
+    cluster one of its unsatisfied members. No set is scanned again.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, forecast: Forecast[P] | None = None) -> None:
         self.records: dict[P, NodeRole] = {}
         self._now = now
-        self._fewer: dict[Any, int] = {}  # parents, or members, that are satisfied beyond the counter
+        self._planned = forecast.records if forecast is not None else {}
+        self._ahead = forecast.fewer if forecast is not None else {}
+        self._fewer: dict[Any, int] = {}  # as ``Forecast.fewer``, of each that a change counts anew
         self._counted: dict[P, bool] = {}  # whether the children of a noderole count it as satisfied
 
     def move(self, changed: Mapping[P, NodeRole], also: Iterable[P] = ()) -> dict[P, NodeRole]:
         """Add changes, and let them and the neighbours ``also`` settle until nothing moves any more.
 
-        Returns the looked-at records that differ from those of their noderoles, each with the hook of the state that it enters.
+        Returns the looked-at records that differ from those before, each with the hook of the state that it enters.
         """
         records, fewer, counted, now = self.records, self._fewer, self._counted, self._now
+        planned, ahead = self._planned, self._ahead
         records.update(changed)
         queue = deque([*changed, *also])
         seen: dict[P, None] = {}
         while queue:
             vertex = queue.popleft()
             seen[vertex] = None
-            record = records.get(vertex, vertex.record)
-            record = records[vertex] = placed(vertex, record, fewer.get(vertex, 0), now)
+            before = planned.get(vertex, vertex.record)
+            record = records.get(vertex, before)
+            record = records[vertex] = placed(vertex, record, fewer.get(vertex, ahead.get(vertex, 0)), now)
             good = satisfied(record)
-            if good is not counted.get(vertex, satisfied(vertex.record)):
+            if good is not counted.get(vertex, satisfied(before)):
                 counted[vertex] = good
-                for child in _turned(vertex, good, fewer) if vertex.clusters else vertex.below:
-                    fewer[child] = fewer.get(child, 0) + (1 if good else -1)
+                for child in _turned(vertex, good, fewer, ahead) if vertex.clusters else vertex.below:
+                    fewer[child] = fewer.get(child, ahead.get(child, 0)) + (1 if good else -1)
                     queue.append(child)
-        return {vertex: with_hook(vertex, records[vertex]) for vertex in seen if records[vertex] != vertex.record}
+        differing = ((vertex, planned.get(vertex, vertex.record)) for vertex in seen)
+        return {
+            vertex: with_hook(vertex, records[vertex], before)
+            for vertex, before in differing
+            if records[vertex] != before
+        }
 
 
 def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) -> dict[P, NodeRole]:
@@ -327,16 +371,16 @@ def settle(changed: Mapping[P, NodeRole], now: float, also: Iterable[P] = ()) ->
     return settling.move(changed, also)
 
 
-def _turned(vertex: Placed, good: bool, fewer: dict[Any, int]) -> Iterator[Any]:
-    """The children of a noderole that wait for one parent more or less.
+def _turned(vertex: Placed, good: bool, fewer: dict[Any, int], ahead: Mapping[Any, int]) -> Iterator[Any]:
+    """The children of a noderole that wait for one parent more or less; ``fewer`` counts it for its clusters.
 
     The children of a cluster of which it is a member are left out while other members keep them waiting.
     """
     yield from vertex.below
     for cluster in vertex.clusters:
-        waiting = cluster.waiting - fewer.get(cluster, 0)
-        fewer[cluster] = fewer.get(cluster, 0) + (1 if good else -1)
-        if waiting == (1 if good else 0):
+        before = fewer.get(cluster, ahead.get(cluster, 0))
+        fewer[cluster] = before + (1 if good else -1)
+        if cluster.waiting - before == (1 if good else 0):
             yield from cluster.below
 
 
@@ -347,13 +391,15 @@ def apply(
     by: str | None = None,
     reason: str | None = None,
     also: Iterable[P] = (),
+    forecast: Forecast[P] | None = None,
 ) -> dict[P, NodeRole]:
     """The new records after these events at once: those of the named noderoles, and those of all noderoles that they move.
 
     Raises Conflict, with the noderole's name, if the table refuses an event or the record cannot be read. Raises Conflict also
     for REFRESH of a destructive role. If a role has a hook for the state that its noderole enters, the hook is added to
-    ``hooks`` for an annealer.
+    ``hooks`` for an annealer. ``forecast``: the noderoles as the transactions before leave them; None: as they are.
     """
+    forecast = Forecast() if forecast is None else forecast
     changed: dict[P, NodeRole] = {}
     for vertex, event in events.items():
         if vertex.unreadable:
@@ -361,7 +407,7 @@ def apply(
         if event is Event.REFRESH and vertex.destructive:
             raise Conflict(f"{vertex.name}: {DESTRUCTIVE}: nodepool-ocb noderole redeploy {vertex.name}")
         try:
-            changed[vertex] = after(vertex.record, event, now, by, reason)
+            changed[vertex] = after(forecast.record(vertex), event, now, by, reason)
         except Conflict as refused:
             raise Conflict(f"{vertex.name}: {refused}") from None
-    return settle(changed, now, also)
+    return Propagation(now, forecast).move(changed, also)

@@ -82,7 +82,7 @@ class Observer:
         return {node: self._seen(node, phase) for node, phase in watched(self._rollout).items()}
 
     def moves(self, actions: Iterable[Action]) -> dict[Event, list[Vertex]]:
-        """The argument for ``engine.commands.apply_to``: events, each with its noderoles."""
+        """The argument for ``engine.commands.apply_all``: events, each with its noderoles."""
         found: dict[Event, list[Vertex]] = {}
         table = MOVES_AGAIN if self._again else MOVES
         for action in actions:

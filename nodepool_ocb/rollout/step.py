@@ -17,8 +17,8 @@ The loop of a driver::
     observer = Observer(world, deployment, rollout)             # of a world that is no older
     decided = step(rollout, observer.seen(), now)
     write(changed(rollout, apply(rollout, decided.decisions)))  # each part with the version that was read
-    for event, vertices in observer.moves(decided.actions).items():
-        commit(apply_to(world, vertices, event, now))           # held to the same record
+    for transaction in apply_all(world, observer.moves(decided.actions), now):
+        commit(transaction)                                     # held to the same record
 
 Both writes carry one version of the record that was read (store.rollouts), which every other writer raises. So a slow driver
 cannot commit noderoles that were taken back meanwhile. Several rounds may be written in one transaction, with the actions

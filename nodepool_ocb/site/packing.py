@@ -51,10 +51,11 @@ class Packing:
         return isinstance(change, Check | Raise) and change.path in self._written
 
     def whole(self, transaction: Sequence[Change]) -> None:
-        """Add a transaction that was cut already. The caller has advanced the world by it."""
+        """Add a transaction that was cut already."""
         self.close()
         held = () if _has_structure(transaction) else (structure.unchanged(self._world),)
         self.transactions.append((*held, *transaction))
+        advance(self._world, transaction)
 
     def close(self) -> None:
         """End the transaction that is being filled."""

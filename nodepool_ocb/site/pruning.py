@@ -18,7 +18,6 @@ from nodepool_ocb.engine.world import NodeView, Vertex, ancestors
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Delete
-from nodepool_ocb.site.course import advance
 from nodepool_ocb.site.steps import Planning
 
 Removal = Callable[[str], Sequence[Delete]]  # the deletions of a path and all below it, as the world shows it
@@ -112,7 +111,6 @@ def _unbind(plan: Planning, vertices: Sequence[Vertex], allowed: set[str], remov
     order = sorted(going, key=lambda name: -plan.world.depth(_there(plan, name)))
     groups = (removal(paths.noderole(*paths.split_noderole(name))) for name in order)
     for transaction in structure.in_parts(plan.world, list(groups)):
-        advance(plan.world, transaction)
         plan.packing.whole(transaction)
     for name in order:
         plan.step("delete", "noderole", name)
@@ -137,5 +135,4 @@ def _delete(plan: Planning, view: NodeView, removal: Removal) -> None:
     places = [*(paths.noderole(v.role, v.node.name) for v in leaves_first), paths.node(view.name)]
     deletions = [each for place in places for each in removal(place)]
     for transaction in nodes.taking_away(plan.world, view.name, deletions):
-        advance(plan.world, transaction)
         plan.packing.whole(transaction)

@@ -34,7 +34,9 @@ from nodepool_ocb.model.records import (
     Set,
     State,
 )
+from nodepool_ocb.site import course
 from tests.engine import worlds
+from tests.engine.advancing import advance
 
 GATE = paths.gate("system", "osd")
 CLUSTER = "osd@*system"
@@ -146,6 +148,7 @@ def test_whatever_takes_members_back_raises_their_gate_once_in_each_transaction(
     for changes in commands.apply_to(made, all_, Event.PROPOSE, 1.0):
         assert sum(change.path == GATE for change in changes) == 1
         assert limits.fits(changes)
+        course.advance(made, changes)
     assert {vertex.record.state for vertex in all_} == {State.PROPOSED}
 
 
@@ -195,7 +198,7 @@ def test_a_cluster_moves_what_an_edge_from_every_member_to_every_child_would_mov
         moved = [settle({}, 1.0, also=made.vertices()) for made in worlds]
         assert {v.name: r.state for v, r in moved[0].items()} == {v.name: r.state for v, r in moved[1].items()}
         for made, records in zip(worlds, moved, strict=True):
-            commands.advance(made, records)
+            advance(made, records)
         possible = sorted(
             (v.name, event) for v in worlds[0].vertices() for event in Event if (v.record.state, event) in AFTER
         )
@@ -207,7 +210,7 @@ def test_a_cluster_moves_what_an_edge_from_every_member_to_every_child_would_mov
         changed = [apply({made.vertex(name): event}, 2.0) for made in worlds]  # type: ignore[dict-item]
         assert {v.name: r.state for v, r in changed[0].items()} == {v.name: r.state for v, r in changed[1].items()}
         for made, records in zip(worlds, changed, strict=True):
-            commands.advance(made, records)
+            advance(made, records)
     for one, other in zip(worlds[0].vertices(), worlds[1].vertices(), strict=True):
         assert {v.name for v in one.parents} == {v.name for v in other.parents}
         assert {v.name for v in one.children} == {v.name for v in other.children}
@@ -242,11 +245,11 @@ def test_a_member_that_succeeds_while_others_have_not_moves_nobody_and_the_last_
     made.edges.turned.clear()
     moved = apply({first: Event.SUCCEED}, 1.0)
     assert set(moved) == {first}
-    commands.advance(made, moved)
+    advance(made, moved)
     assert not made.edges.turned
     moved = apply({second: Event.SUCCEED}, 2.0)
     assert set(moved) == {second, *below}
-    commands.advance(made, moved)
+    advance(made, moved)
     assert made.edges.turned == set(below)
 
 

@@ -21,6 +21,7 @@ from nodepool_ocb.rollout.records import NodesRecord, NodeState, Rollout, Rollou
 from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.step import Action, Directive, step
 from nodepool_ocb.rollout.strategy import WHOLE, Criteria, Strategy
+from nodepool_ocb.site.course import advance
 
 PHASES = [{"name": "prepare", "roles": ["os"]}, {"name": "check", "stages": ["main"]}, {"name": "deploy"}]
 
@@ -282,8 +283,8 @@ def test_the_loop_of_a_driver_over_a_world() -> None:
             look = Observer(there, "lab", rollout)
             decided = step(rollout, look.seen(), 0.0)
             for event, vertices in look.moves(decided.actions).items():
-                for _ in apply_to(there, vertices, event, 0.0):
-                    pass
+                for changes in apply_to(there, vertices, event, 0.0):
+                    advance(there, changes)
             rollout = apply(rollout, decided.decisions)
             for vertex in list(there.vertices()):
                 if vertex.record.state is State.TODO:

@@ -285,7 +285,8 @@ def _any_world(chance: Random) -> Scene:
             continue
         advance(site.world, found.changes)
     proposed = [vertex for vertex in site.world.vertices() if chance.random() < 0.5]
-    list(commands.apply_to(site.world, proposed, Event.COMMIT, 2.0))
+    for changes in commands.apply_to(site.world, proposed, Event.COMMIT, 2.0):
+        advance(site.world, changes)
     return site
 
 

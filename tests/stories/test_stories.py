@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import pytest
 
-from nodepool_ocb.engine.commands import advance
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, OcbError
@@ -17,6 +16,7 @@ from nodepool_ocb.rollout import commands
 from nodepool_ocb.rollout.plan import begin
 from nodepool_ocb.rollout.strategy import Criteria, Group, Selector, Strategy
 from tests.engine import test_binding as bindings
+from tests.engine.advancing import advance
 from tests.rollout.simulation import Driver, Machines
 from tests.stories.reading import Line, Story, read, stories
 

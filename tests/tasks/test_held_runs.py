@@ -11,6 +11,7 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import RolloutPointer, State
+from nodepool_ocb.site.course import advance
 from nodepool_ocb.store.tasks import rolled
 from nodepool_ocb.tasks.runs import history
 from nodepool_ocb.tasks.runs.records import RunState, Tolerance
@@ -43,6 +44,7 @@ def send(there: Simulated, *names: str, event: Event = Event.COMMIT) -> None:
     vertices = [vertex for name in names if (vertex := there.world.vertex(name)) is not None]
     for changes in commands.apply_to(there.world, vertices, event, there.now):
         assert changes
+        advance(there.world, changes)
 
 
 def states(there: Simulated) -> dict[str, State]:

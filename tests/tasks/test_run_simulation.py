@@ -88,9 +88,9 @@ class Simulated:
         """What a driver that has just taken over decides, written."""
         decision = decide(self.world, self.running, self.now)
         for move in decision.moves:
-            # it brings the world along by itself
             for changes in commands.apply_to(self.world, list(move.vertices), move.event, self.now, None, move.reason):
                 assert changes
+                self._write(changes)
         for vertex, record in decision.rewritten.items():
             self._write(claim.writes(vertex, record))
         for vertex, record in settle({}, self.now, also=list(decision.rewritten)).items():  # as any annealer does

@@ -192,8 +192,7 @@ def _bearable(driven: Driven, after: Rollout, decisions: Sequence[Decision], now
 def _moved(
     world: World, driven: Driven, after: Rollout, actions: Sequence[Action], now: float, record: Sequence[Change]
 ) -> Iterator[list[Change]]:
-    """The record, with as many moves of noderoles as it leaves room for; only the first may be taken, for the world is
-    ours to read alone."""
+    """The record, with as many moves of noderoles as it leaves room for; only the first may be taken: each has the record."""
     look = Observer(world, driven.deployment, after)
     for reason, chosen in _by_reason(after, actions).items():
         for event, vertices in look.moves(chosen).items():

@@ -23,13 +23,10 @@ HOOK_OF: Final[Mapping[State, str]] = {
 }
 
 
-def with_hook(vertex: Placed, record: NodeRole, before: State | None = None) -> NodeRole:
-    """The record, with the hook of the state that it enters, if its role has one.
-
-    ``before``: the state that it leaves; None: the state of its noderole.
-    """
+def with_hook(vertex: Placed, record: NodeRole, before: NodeRole) -> NodeRole:
+    """The record, with the hook of the state that it enters, if its role has one; ``before``: the record that it replaces."""
     hook = HOOK_OF[record.state]
-    entered = record.state is not (before or vertex.record.state) and not _skipped(vertex.record, record)
+    entered = record.state is not before.state and not _skipped(before, record)
     if not entered or record.state is State.TRANSITION or hook not in vertex.hooks or hook in record.hooks:
         return record
     return replace(record, hooks=(*record.hooks, hook))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
 from typing import Final
 
 import msgspec
@@ -57,10 +56,8 @@ def commit(world: World, situation: Situation, vertices: Iterable[Vertex], force
     if situation.call.dry_run:
         explanations = yield from outdated.explanations(world, found, again)
         answer = msgspec.structs.replace(answer, explanations=tuple(explanations))
-    changes = chain(
-        commands.apply_to(world, proposed, Event.COMMIT, situation.now, situation.by),
-        commands.apply_to(world, again, Event.REFRESH, situation.now, situation.by),
-    )
+    events = {Event.COMMIT: proposed, Event.REFRESH: again}
+    changes = commands.apply_all(world, events, situation.now, situation.by)
     yield from reservations.guarded(world, [*proposed, *again], changes, force)
     return answer
 

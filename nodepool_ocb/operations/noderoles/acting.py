@@ -143,7 +143,7 @@ def refuse_unmeant(chosen: Iterable[Vertex], event: Event) -> None:
     """Raises Conflict for a noderole in a state for which the event is not meant."""
     for vertex in chosen:
         state, meant = vertex.record.state, commands.MEANT_FOR[event]
-        if not commands.meant_for(vertex, event) and state not in DONE.get(event, ()):
+        if not commands.meant_for(vertex.record, event) and state not in DONE.get(event, ()):
             hint = f"ask: nodepool-ocb noderole explain {vertex.name}"
             raise Conflict(f"{vertex.name} is {state}; {event.lower()} is for {' or '.join(sorted(meant))}; {hint}")
 
