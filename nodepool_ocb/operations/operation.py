@@ -2,7 +2,7 @@
 
 ``decide`` is a generator. It yields three kinds of steps:
 
-- a lookup: a read, which the performer carries out;
+- a lookup: a read, which the performer carries out; a ``Procedure`` is a lookup that writes;
 - a note: a sentence for the caller;
 - a transaction: changes, which the performer commits, or only reports in a dry run.
 
@@ -14,12 +14,14 @@ Its return value is the answer of the operation: a document of ``views/``, or ``
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.views.changes import ChangeRow
 
@@ -102,6 +104,39 @@ class Lookup(msgspec.Struct, Generic[T], frozen=True):
     def answer(self, reader: Reader) -> T:
         """Read it; raises the errors of the session."""
         raise NotImplementedError
+
+
+class Procedure(Lookup[T], frozen=True):
+    """A write of many transactions, in the order and with the retries that ``store`` knows; the answer is its result.
+
+    Each of its commits carries an entry of this call's journal. An attempt that follows a conflict does not repeat it. A
+    procedure that gave up is not tried again: its Stale becomes a Conflict. A dry run must not ask for one.
+    """
+
+    records = ""
+    kept = True
+
+    @property
+    def key(self) -> object:
+        return type(self)
+
+    def answer(self, reader: Reader) -> T:
+        assert not reader.performer.call.dry_run, f"a dry run asks for {type(self).__name__}"
+        with final():
+            return self.carry_out(reader)
+
+    def carry_out(self, reader: Reader) -> T:
+        """Write it; raises the errors of the session."""
+        raise NotImplementedError
+
+
+@contextmanager
+def final() -> Iterator[None]:
+    """For lookups that retry by themselves: a Stale from them becomes a Conflict, so that no call decides again."""
+    try:
+        yield
+    except Stale as stale:
+        raise Conflict(str(stale)) from stale
 
 
 Step: TypeAlias = Lookup[Any] | Note | Sequence[Change]

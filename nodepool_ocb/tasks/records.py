@@ -12,10 +12,11 @@ one upload whole::
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.ranges import Count, Moment, Name, Times
 from nodepool_ocb.model.records import Json, Record
 
@@ -54,6 +55,35 @@ class TaskSettings(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1)
     since: Moment = 0.0
     by: str | None = None
     life: Moment = 0.0  # as in the list's record
+
+
+class ListOwner(NamedTuple):
+    """The owner of a list: a release or a deployment."""
+
+    deployment: bool
+    name: str
+
+    def __str__(self) -> str:
+        """As messages and origins have it: "release 9.0"."""
+        return f"{'deployment' if self.deployment else 'release'} {self.name}"
+
+    def path(self, part: str = "") -> str:
+        return (paths.deployment_tasks if self.deployment else paths.release_tasks)(self.name, part)
+
+
+class StoredList(msgspec.Struct, frozen=True):
+    """The stored list; empty fields if there is none."""
+
+    record: TaskListRecord = TaskListRecord()
+    version: int = -1  # of the record, for an upload over it
+    texts: Mapping[str, str] = {}  # by the names of files
+    settings: Mapping[str, Json] = {}
+    settings_version: int = -1
+
+    @property
+    def there(self) -> bool:
+        """Whether it has a list."""
+        return bool(self.record.upload)
 
 
 def divided(texts: Mapping[str, str]) -> list[TaskListPart]:

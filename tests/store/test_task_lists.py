@@ -15,9 +15,9 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Delete, Deployment, Set
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.store.tasks import lists
-from nodepool_ocb.store.tasks.lists import Meta, Stored, deployment, release
+from nodepool_ocb.store.tasks.lists import Meta, deployment, release
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord
+from nodepool_ocb.tasks.records import ListOwner, StoredList, TaskListPart, TaskListRecord
 from tests.fixtures.deletions import deletion_of_deployment as deletion
 
 META = Meta(tasks=1, by="ann")
@@ -31,16 +31,16 @@ def session(zk_session: Session) -> Session:
     return zk_session
 
 
-def upload(session: Session, texts: Mapping[str, str], owner: lists.Owner = RELEASE, seen: int | None = None) -> None:
+def upload(session: Session, texts: Mapping[str, str], owner: ListOwner = RELEASE, seen: int | None = None) -> None:
     lists.upload(session, owner, texts, META, seen)
 
 
-def folders(session: Session, owner: lists.Owner) -> list[str]:
+def folders(session: Session, owner: ListOwner) -> list[str]:
     return [name for name in session.children(owner.path()) or () if name.startswith("list-")]
 
 
 @pytest.mark.parametrize("owner", [release("9.0"), deployment("lab")])
-def test_what_was_uploaded_is_read_as_it_was(session: Session, owner: lists.Owner) -> None:
+def test_what_was_uploaded_is_read_as_it_was(session: Session, owner: ListOwner) -> None:
     texts = {
         "netconfig/tasks.yaml": '- id: a\n  # grün, \u2028 and "quotes"\n',
         "empty/tasks.yaml": "",
@@ -58,7 +58,7 @@ def test_what_was_uploaded_is_read_as_it_was(session: Session, owner: lists.Owne
 
 
 def test_what_is_not_there_is_empty_and_a_deployment_that_is_not_there_is_said(session: Session) -> None:
-    assert lists.read(session, release("9.0")) == Stored()
+    assert lists.read(session, release("9.0")) == StoredList()
     assert not lists.read(session, deployment("lab")).there
     for call in (
         lambda: lists.read(session, deployment("none")),
@@ -164,7 +164,7 @@ def test_an_upload_by_force_that_a_later_one_overtook_is_refused_and_the_later_o
     written, forget = lists._written, lists._forget
     still_to_forget: list[Any] = []
 
-    def overtaken(session: Session, owner: lists.Owner, parts: Sequence[TaskListPart]) -> str:
+    def overtaken(session: Session, owner: ListOwner, parts: Sequence[TaskListPart]) -> str:
         folder = written(session, owner, parts)
         with monkeypatch.context() as meanwhile:
             meanwhile.setattr(lists, "_written", written)

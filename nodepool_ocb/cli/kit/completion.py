@@ -63,13 +63,15 @@ settings = _names("settings")
 def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The tasks of the list that ``--release`` or ``--deployment`` names; of names with commas the last goes on."""
     from nodepool_ocb.cli.kit.performing import performer
-    from nodepool_ocb.cli.tasks import lists
+    from nodepool_ocb.operations.tasks import lists
 
     before = incomplete.rpartition(",")
     try:
         owner = lists.owner(ctx.params.get("release"), ctx.params.get("deployment"))
-        with performer(ctx).session(PATIENCE_SECONDS) as opened:
-            found = {f"{before[0]}{before[1]}{each.id}" for each in lists.load(opened, owner).tasks.tasks}
+        used = performer(ctx)
+        with used.session(PATIENCE_SECONDS) as opened:
+            listed = used.read(lists.loaded(owner), opened).tasks.tasks
+            found = {f"{before[0]}{before[1]}{each.id}" for each in listed}
     except Exception:  # as above
         return []
     return _offered(found, incomplete)

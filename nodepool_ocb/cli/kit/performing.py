@@ -9,7 +9,8 @@ import getpass
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
@@ -89,8 +90,15 @@ def perform(operation: Operation[T], *, dry_run: bool = False, yes: bool = False
     used = performer()
     used.call = replace(used.call, dry_run=dry_run)
     used.caller = Terminal(yes=yes)
-    try:
+    with usage():
         return used.perform(operation)
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """A call that leaves open which record it means is a wrong usage: Ambiguous becomes UsageError."""
+    try:
+        yield
     except Ambiguous as wrong:
         raise click.UsageError(str(wrong)) from wrong
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid, OcbError
@@ -21,7 +22,7 @@ from nodepool_ocb.tasks.runs import naming, uniting
 from nodepool_ocb.tasks.runs.records import Tolerance
 
 if TYPE_CHECKING:
-    from nodepool_ocb.cli.tasks.planning import Prepared
+    from nodepool_ocb.operations.tasks.planning import PreparedRun
     from nodepool_ocb.rollout.records import Rollout
     from nodepool_ocb.store.client.session import Session
 
@@ -32,7 +33,7 @@ class Sending(msgspec.Struct, frozen=True):
     """A rollout that sends tasks, before it begins."""
 
     rollout: Rollout  # with what each phase sends; its run has no id yet
-    prepared: Prepared
+    prepared: PreparedRun
 
     @property
     def unsent(self) -> list[str]:
@@ -59,13 +60,14 @@ def planned(opened: Session, world: World, deployment: str, rollout: Rollout) ->
     Raises NotFound for a list or a stage that is not there, Invalid where the list is wrong on these nodes, is too large for the
     record, or has nodes wait for one another that may not be in flight together.
     """
-    from nodepool_ocb.cli.tasks import planning, selecting
+    from nodepool_ocb.operations.tasks import planning
+    from nodepool_ocb.operations.tasks.choosing import TaskChoice
 
     if rollout.head.again is not None:
         raise Invalid("--changed and --refresh run again what is ACTIVE, and tasks are run anew; leave the stages away")
     phases = {phase.name: phase.stages for phase in rollout.head.strategy.phases if phase.stages}
     turns = planning.Turns(precedence.parts(rollout), phases)
-    prepared = planning.prepare(opened, world, deployment, selecting.Asked(), turns)
+    prepared = performer().read(planning.prepare(world, deployment, TaskChoice(), turns), opened)
     _refuse_limits(rollout, prepared)
     roles = {phase: tuple(naming.role(deployment, task) for task in tasks) for phase, tasks in prepared.sends.items()}
     if (size := len(msgspec.json.encode(roles))) > SENDS_BYTES:
@@ -79,7 +81,7 @@ def planned(opened: Session, world: World, deployment: str, rollout: Rollout) ->
     return Sending(replace(rollout, head=head), prepared)
 
 
-def _refuse_limits(rollout: Rollout, prepared: Prepared) -> None:
+def _refuse_limits(rollout: Rollout, prepared: PreparedRun) -> None:
     """A node that is held back keeps those in flight waiting that wait for it in the same phase."""
     plan, limited, parts = prepared.plan, list(precedence.limited(rollout)), precedence.parts(rollout)
     nodes = {node for part in limited for node in parts[part]}
@@ -93,9 +95,11 @@ def _refuse_limits(rollout: Rollout, prepared: Prepared) -> None:
         )
 
 
-def remark(sending: Sending, world: World) -> None:
+def remark(opened: Session, sending: Sending, world: World) -> None:
     """What somebody should know, on stderr."""
-    for warning in sending.prepared.warnings(world):
+    from nodepool_ocb.operations.tasks import planning
+
+    for warning in performer().read(planning.warnings(world, sending.prepared), opened):
         output.say(f"note: {warning}")
     many = counted(sending.waiting, "instance")
     output.say(f"note: {many} of tasks to run on {counted(len(sending.prepared.members), 'node')}")
@@ -106,9 +110,10 @@ def remark(sending: Sending, world: World) -> None:
 
 def begin(opened: Session, world: World, sending: Sending, facts_file: str | None) -> tuple[Rollout, Key]:
     """Begin the run, which waits for the rollout; gives the rollout that names it."""
-    from nodepool_ocb.cli.tasks import run
+    from nodepool_ocb.operations.tasks import running
 
-    key = run.begin(opened, world, sending.prepared, facts_file, _tolerances(sending.rollout))
+    tolerances = _tolerances(sending.rollout)
+    key = performer().read(running.begin(world, sending.prepared, session.me(), facts_file, tolerances), opened)
     rollout = sending.rollout
     return replace(rollout, head=replace(rollout.head, task_run=key.id)), key
 

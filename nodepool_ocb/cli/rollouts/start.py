@@ -14,7 +14,7 @@ from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.cli.rollouts import again, rolling, stages, strategy, watch
 from nodepool_ocb.cli.rollouts.stages import Sending
-from nodepool_ocb.cli.tasks.run import facts_file_option
+from nodepool_ocb.cli.tasks.options import facts_file_option
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import unreadable
@@ -93,7 +93,7 @@ def start(
         _refuse_nothing(world, deployment, rollout, sending)
         _refuse_hopeless(world, deployment, rollout, plan, force)
         if sending is not None:
-            stages.remark(sending, world)
+            stages.remark(opened, sending, world)
         if dry_run:
             strategy.show(chosen, plan, deployment, rollout.head.inventory)
             strategy.remark_virtual(world, deployment)

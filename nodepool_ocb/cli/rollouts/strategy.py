@@ -102,8 +102,8 @@ def plan(files: Sequence[str], deployment: str | None, name: str | None, selecto
         nodes = inventory_meant(opened, world, deployment, selector)
         made, rollout = planning.plan(found, nodes), planning.begin(found, nodes, 0.0)
         sending = stages.planned(opened, world, deployment, rollout) if stages.named(rollout) else None
-    if sending is not None:
-        stages.remark(sending, world)
+        if sending is not None:
+            stages.remark(opened, sending, world)
     show(found, made, deployment, rollout.head.inventory)
     remark_virtual(world, deployment)
     problems = [*strategies.unmet(made), *strategies.late(list(precedence.late(world, deployment, rollout)))]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from nodepool_ocb.cli.kit import output
 from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import NotFound
@@ -95,9 +94,3 @@ def rows(opened: Session, deployment: str | None) -> list[shown.RunRow]:
 
 def _row(opened: Session, key: Key, head: TaskRun) -> shown.RunRow:
     return shown.row(key, head, None if head.over else _driver(opened, key))
-
-
-def warn_of_nobody(opened: Session) -> None:
-    """Say so where no annealer is running."""
-    if not opened.children(paths.daemons("annealer")):
-        output.say(NOBODY)

@@ -26,48 +26,19 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import lines, pointers
 from nodepool_ocb.store.driven.pointers import ATTEMPTS, again
 from nodepool_ocb.tasks import records
-from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
+from nodepool_ocb.tasks.records import ListOwner, StoredList, TaskListPart, TaskListRecord, TaskSettings
 
 BYTES: Final = 8 << 20  # of the texts of a list
 SETTINGS: Final = "settings"
 _UPLOAD: Final = "list-"
 
 
-class Owner(NamedTuple):
-    """The owner of a list: a release or a deployment."""
-
-    deployment: bool
-    name: str
-
-    def __str__(self) -> str:
-        """As messages and origins have it: "release 9.0"."""
-        return f"{'deployment' if self.deployment else 'release'} {self.name}"
-
-    def path(self, part: str = "") -> str:
-        return (paths.deployment_tasks if self.deployment else paths.release_tasks)(self.name, part)
+def release(name: str) -> ListOwner:
+    return ListOwner(False, name)
 
 
-def release(name: str) -> Owner:
-    return Owner(False, name)
-
-
-def deployment(name: str) -> Owner:
-    return Owner(True, name)
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """The stored list; empty fields if there is none."""
-
-    record: TaskListRecord = TaskListRecord()
-    version: int = -1  # of the record, for an upload over it
-    texts: Mapping[str, str] = {}  # by the names of files
-    settings: Mapping[str, Json] = {}
-    settings_version: int = -1
-
-    @property
-    def there(self) -> bool:
-        """Whether it has a list."""
-        return bool(self.record.upload)
+def deployment(name: str) -> ListOwner:
+    return ListOwner(True, name)
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +64,7 @@ After: TypeAlias = Callable[[TaskListRecord, float], TaskListRecord]
 # -- reading --
 
 
-def read(session: Session, owner: Owner) -> Stored:
+def read(session: Session, owner: ListOwner) -> StoredList:
     """The list, with a deployment's release and settings.
 
     Raises NotFound if the deployment does not exist, Invalid if a record cannot be read, and Stale if the list is
@@ -105,14 +76,14 @@ def read(session: Session, owner: Owner) -> Stored:
         settings, settings_version = _settings(session, owner, ground)
         texts = _texts(session, owner, record) if record.upload else {}
         if texts is not None:
-            return Stored(record, version, texts, settings, settings_version)
+            return StoredList(record, version, texts, settings, settings_version)
     raise Stale(
         f"the task list of {owner} is replaced again and again, or is not whole; upload it anew, with --force",
         owner.path(),
     )
 
 
-def remains(session: Session, owner: Owner) -> Stored:
+def remains(session: Session, owner: ListOwner) -> StoredList:
     """As ``read``, for a list that cannot be read: unreadable parts count as absent. Raises NotFound as ``read`` does."""
     ground = _ground(session, owner)
     record, version = _whatever(session.get(owner.path()), ground)
@@ -120,15 +91,15 @@ def remains(session: Session, owner: Owner) -> Stored:
     texts = None
     with contextlib.suppress(Invalid):
         texts = _texts(session, owner, record) if record.upload else None
-    return Stored(record, version, texts or {}, settings, settings_version)
+    return StoredList(record, version, texts or {}, settings, settings_version)
 
 
-def configured(session: Session, owner: Owner) -> bool:
+def configured(session: Session, owner: ListOwner) -> bool:
     """Whether it has settings that can be read; raises NotFound where there is no such deployment."""
     return bool(_readable_settings(session, owner, _ground(session, owner))[0])
 
 
-def _written_to(session: Session, owner: Owner) -> _Ground:
+def _written_to(session: Session, owner: ListOwner) -> _Ground:
     """As ``_ground``, for a write: raises Conflict where a deletion of the deployment has begun."""
     ground = _ground(session, owner)
     if owner.deployment:
@@ -136,7 +107,7 @@ def _written_to(session: Session, owner: Owner) -> _Ground:
     return ground
 
 
-def _ground(session: Session, owner: Owner) -> _Ground:
+def _ground(session: Session, owner: ListOwner) -> _Ground:
     if not owner.deployment:
         return _Ground()
     path = paths.deployment(owner.name)
@@ -154,7 +125,7 @@ def _head(znode: Znode | None, ground: _Ground) -> tuple[TaskListRecord, int]:
     return record if record.life == ground.life else TaskListRecord(), znode.version
 
 
-def _settings(session: Session, owner: Owner, ground: _Ground) -> tuple[Mapping[str, Json], int]:
+def _settings(session: Session, owner: ListOwner, ground: _Ground) -> tuple[Mapping[str, Json], int]:
     znode = session.get(owner.path(SETTINGS)) if owner.deployment else None
     if znode is None:
         return {}, -1
@@ -162,14 +133,14 @@ def _settings(session: Session, owner: Owner, ground: _Ground) -> tuple[Mapping[
     return record.settings if record.life == ground.life else {}, znode.version
 
 
-def _readable_settings(session: Session, owner: Owner, ground: _Ground) -> tuple[Mapping[str, Json], int]:
+def _readable_settings(session: Session, owner: ListOwner, ground: _Ground) -> tuple[Mapping[str, Json], int]:
     try:
         return _settings(session, owner, ground)
     except Invalid:
         return {}, -1
 
 
-def _texts(session: Session, owner: Owner, record: TaskListRecord) -> dict[str, str] | None:
+def _texts(session: Session, owner: ListOwner, record: TaskListRecord) -> dict[str, str] | None:
     """None where the upload that the record names is not there any more."""
     wanted = [owner.path(f"{record.upload}/{number:04}") for number in range(record.parts)]
     znodes = [znode for znode in session.get_many(wanted) if znode is not None]
@@ -178,13 +149,13 @@ def _texts(session: Session, owner: Owner, record: TaskListRecord) -> dict[str, 
     return records.joined(codec.decode(TaskListPart, znode) for znode in znodes)
 
 
-def listed(session: Session) -> dict[Owner, TaskListRecord]:
+def listed(session: Session) -> dict[ListOwner, TaskListRecord]:
     """The list of every release and deployment. Records that cannot be read, and those of former deployments, are left
     out.
     """
     owners = [release(name) for name in sorted(session.children(paths.TASK_RELEASES) or ())]
     owners += [deployment(name) for name in sorted(session.children(paths.TASK_DEPLOYMENTS) or ())]
-    found: dict[Owner, TaskListRecord] = {}
+    found: dict[ListOwner, TaskListRecord] = {}
     for owner, znode in zip(owners, session.get_many([owner.path() for owner in owners]), strict=True):
         with contextlib.suppress(Invalid, NotFound):
             record, _ = _head(znode, _ground(session, owner))
@@ -196,7 +167,9 @@ def listed(session: Session) -> dict[Owner, TaskListRecord]:
 # -- writing --
 
 
-def upload(session: Session, owner: Owner, texts: Mapping[str, str], meta: Meta, seen: int | None) -> TaskListRecord:
+def upload(
+    session: Session, owner: ListOwner, texts: Mapping[str, str], meta: Meta, seen: int | None
+) -> TaskListRecord:
     """Replace the list if its version is still ``seen``; None: any version.
 
     Raises Conflict if it has another version by now, Invalid for a name or a size that is not allowed. Raises NotFound
@@ -230,7 +203,7 @@ def upload(session: Session, owner: Owner, texts: Mapping[str, str], meta: Meta,
     return made
 
 
-def _written(session: Session, owner: Owner, parts: Sequence[TaskListPart]) -> str:
+def _written(session: Session, owner: ListOwner, parts: Sequence[TaskListPart]) -> str:
     """The folder with all parts of an upload, which no record names yet."""
     session.ensure(owner.path())
     folder = session.create_next(owner.path(_UPLOAD), None)
@@ -241,7 +214,7 @@ def _written(session: Session, owner: Owner, parts: Sequence[TaskListPart]) -> s
 
 
 def _entered(
-    session: Session, owner: Owner, after: After, seen: int | None, checks: Sequence[Check] = ()
+    session: Session, owner: ListOwner, after: After, seen: int | None, checks: Sequence[Check] = ()
 ) -> TaskListRecord:
     """Write the record that counts from now on, again where others write meanwhile."""
     for _ in range(ATTEMPTS):
@@ -264,7 +237,7 @@ def _entered(
     raise _changed(owner, TaskListRecord())
 
 
-def _changed(owner: Owner, before: TaskListRecord) -> Conflict:
+def _changed(owner: ListOwner, before: TaskListRecord) -> Conflict:
     by = f", by {before.by}" if before.by else ""
     return Conflict(
         f"the task list of {owner} was changed meanwhile{by}; look at it, and then upload again, or with --force"
@@ -279,7 +252,7 @@ def _whatever(znode: Znode | None, ground: _Ground) -> tuple[TaskListRecord, int
         return TaskListRecord(), znode.version if znode else -1
 
 
-def _forget(session: Session, owner: Owner, newest: str) -> None:
+def _forget(session: Session, owner: ListOwner, newest: str) -> None:
     """Delete the uploads before the newest. The next upload deletes the rest."""
     for name in session.children(owner.path()) or ():
         if name.startswith(_UPLOAD) and name < newest:
@@ -328,7 +301,7 @@ def configure(session: Session, name: str, settings: Mapping[str, Json], by: str
     again(write)
 
 
-def removal(session: Session, owner: Owner) -> list[Change]:
+def removal(session: Session, owner: ListOwner) -> list[Change]:
     """The deletions of all znodes of an owner, the record last.
 
     If they do not fit into one transaction, the record is emptied first. A deletion that stops half-way then leaves no

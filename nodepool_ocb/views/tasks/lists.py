@@ -84,6 +84,11 @@ def checked(tasks: TaskList, warnings: Sequence[str] = (), problems: Sequence[st
     )
 
 
+def refused(problems: Sequence[str]) -> CheckedList:
+    """The result for a list that cannot be read."""
+    return checked(TaskList(), (), problems)
+
+
 def types(found: CheckedList) -> list[TypeRow]:
     """The number of tasks of each type, for a table."""
     return [TypeRow(type=type, tasks=count) for type, count in found.types.items()]

@@ -1,0 +1,1 @@
+"""The operations on task lists and their runs: lists are checked, stored, planned and run."""
