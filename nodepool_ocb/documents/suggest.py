@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -17,6 +16,8 @@ def nearest(word: str, words: Iterable[str], present: Iterable[str] = ()) -> str
     absent = set(words).difference(present)
     if same := [each for each in sorted(absent) if each != word and _numbers(each) == _numbers(word)]:
         return same[0]
+    import difflib  # here, so that a start of the command does not load it
+
     return next(iter(difflib.get_close_matches(word, sorted(absent), n=1, cutoff=0.65)), None)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +35,8 @@ class BuildChosen(msgspec.Struct, frozen=True):
 
 def on_this_host(host: str) -> bool:
     """True if a daemon with this host in its record runs on this host."""
+    import socket  # here, so that the help of a noun does not load it
+
     return host in (socket.gethostname(), socket.getfqdn())
 
 

@@ -6,7 +6,6 @@ operations reach ZooKeeper. ``store`` is imported when a session is opened, not 
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -191,9 +190,16 @@ class Performer:
             except Stale as stale:
                 if attempt == ATTEMPTS:
                     raise Stale(f"others keep changing the same things ({stale}); try again", stale.path) from stale
-                time.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.01 * 2**attempt)))
+                time.sleep(_pause_seconds(attempt))
             else:
                 break
+
+
+def _pause_seconds(attempt: int) -> float:
+    """A random pause after a refused attempt; the longest possible pause grows with each attempt."""
+    import random  # here, since few calls need it
+
+    return random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.01 * 2**attempt))
 
 
 class Reader:

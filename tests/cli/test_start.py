@@ -16,7 +16,7 @@ from nodepool_ocb.cli.main import NOUNS, cli
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.testing.zookeeper.server import free_port
 
-HEAVY = ("kazoo", "networkx", "paramiko", "rich", "jsonschema", "http.client", "ssl")
+HEAVY = ("kazoo", "networkx", "paramiko", "rich", "jsonschema", "http.client", "ssl", "jinja2", "logging", "cronsim")
 
 
 def test_help_costs_little() -> None:

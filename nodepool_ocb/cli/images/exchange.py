@@ -17,7 +17,6 @@ from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.documents import files
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.operations.images.documents import MOST_BYTES, parsed
 from nodepool_ocb.operations.images.exporting import Document, ImageExport
 from nodepool_ocb.operations.images.importing import ImageImport
 from nodepool_ocb.views.view import View, plain
@@ -70,6 +69,8 @@ def import_(file: str, dry_run: bool) -> None:
 
 
 def _read(name: str) -> Document:
+    from nodepool_ocb.operations.images.documents import MOST_BYTES, parsed
+
     try:
         data = sys.stdin.buffer.read(MOST_BYTES + 1) if name == "-" else files.read(name, MOST_BYTES)
     except OSError as error:

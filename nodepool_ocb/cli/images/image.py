@@ -13,7 +13,6 @@ from nodepool_ocb.cli.images.log import log
 from nodepool_ocb.cli.kit import completion, output, session, times
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform, performer
-from nodepool_ocb.operations.images import watching
 from nodepool_ocb.operations.images.building import ImageBuild
 from nodepool_ocb.operations.images.deleting import ImageDelete
 from nodepool_ocb.operations.images.forgetting import ImageErase
@@ -68,6 +67,8 @@ def list_(watch: bool) -> None:
 
 
 def _watch() -> None:
+    from nodepool_ocb.operations.images import watching  # here, since the progress of waits takes long to import
+
     shown: dict[str, images.ImageRow] = {}
     paused = configured_pauses(performer().settings())
     for found in watching.images(performer(), None):

@@ -5,10 +5,7 @@ A command has one performer, which click's ``meta`` keeps, so that its parts sha
 
 from __future__ import annotations
 
-import getpass
-import logging
 import os
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -52,6 +49,8 @@ class Terminal:
 
 def me() -> str:
     """The user noted as the cause of a change; under sudo the user that called it. The environment says so: it is no proof."""
+    import getpass
+
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -73,6 +72,9 @@ def performer(ctx: click.Context | None = None) -> Performer:
     ctx = ctx or click.get_current_context(silent=True)
     kept: Performer | None = None if ctx is None else ctx.meta.get(_META)
     if kept is None:
+        import logging  # here as the others, so that the help of a noun does not load them
+        import socket
+
         for library in ("kazoo", "nodepool_ocb.store"):  # their faults come to us as exceptions
             logging.getLogger(library).setLevel(logging.CRITICAL)
         call = Call(login=me(), host=socket.gethostname(), verb=_verb(), reason=asked("reason", ctx))

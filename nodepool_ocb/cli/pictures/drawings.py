@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -68,6 +67,8 @@ def show(document: View, texts: Mapping[str, Callable[[], str]], form: str | Non
 
 def svg(dot: str, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
     """What Graphviz draws. Raises NotFound without it, TimedOut, and Invalid with what it says of its input."""
+    import subprocess  # here, so that the help of a noun does not load it
+
     try:
         done = subprocess.run(
             COMMAND, input=dot, capture_output=True, encoding="utf-8", errors="replace", timeout=timeout_seconds

@@ -10,8 +10,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from cronsim import CronSim, CronSimError
-
 from nodepool_ocb.engine.drift.asking import checks, reachable, refusal
 from nodepool_ocb.engine.world import Vertex, World
 
@@ -24,6 +22,8 @@ def wrong(schedule: str) -> str | None:
     >>> wrong("0 3 * * *"), wrong("0 25 * * *")
     (None, "'0 25 * * *' is no schedule: Bad hour; write minute, hour, day, month, weekday, as in '0 3 * * *'")
     """
+    from cronsim import CronSim, CronSimError  # here, so that the help of a noun does not load it
+
     how = "write minute, hour, day, month, weekday, as in '0 3 * * *'"
     try:
         next(CronSim(schedule, datetime(2000, 1, 1, tzinfo=UTC)))
@@ -54,6 +54,8 @@ def next_tick(schedule: str, now: float) -> float | None:
 
 @lru_cache(maxsize=1024)  # it is asked for each noderole of a deployment, within the same minute
 def _tick(schedule: str, minute: int, reverse: bool) -> float | None:
+    from cronsim import CronSim, CronSimError
+
     at = datetime.fromtimestamp(minute * 60, UTC) + (MINUTE if reverse else timedelta())
     try:
         return next(CronSim(schedule, at, reverse=reverse)).timestamp()

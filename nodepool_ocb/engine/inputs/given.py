@@ -13,7 +13,6 @@ that depends on such an attribute must want it (``wants-attribs``).
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -133,7 +132,7 @@ def _encoded(given: Given) -> bytes:
 
 
 def _number(data: bytes) -> int:
-    return 2 + int.from_bytes(hashlib.sha256(data).digest()[:8], "big") % (_MODULO - 2)
+    return 2 + int.from_bytes(_sha256(data)[:8], "big") % (_MODULO - 2)
 
 
 def _short(value: Any) -> Any:
@@ -147,4 +146,10 @@ def _short(value: Any) -> Any:
 
 
 def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return _sha256(data).hex()
+
+
+def _sha256(data: bytes) -> bytes:
+    import hashlib  # here, so that the help of a noun does not load it
+
+    return hashlib.sha256(data).digest()

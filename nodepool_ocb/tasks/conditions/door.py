@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
+from types import ModuleType
 
-from nodepool_ocb.tasks.conditions import api, settings
+from nodepool_ocb.tasks.conditions import settings
 from nodepool_ocb.tasks.conditions.models import Models
 from nodepool_ocb.tasks.conditions.tree import Parsed, Verdict, verdict
 from nodepool_ocb.tasks.conditions.yaql import engine
@@ -17,7 +18,7 @@ def parse(expression: Expression) -> Parsed:
         case Language.SETTINGS:
             return Parsed(expression, settings.parse(expression.text, strict=expression.strict))
         case Language.API:
-            return Parsed(expression, api.parse(expression.text))
+            return Parsed(expression, _api().parse(expression.text))
         case Language.YAQL:
             engine.check(expression.text)
             return Parsed(expression, None)
@@ -28,5 +29,11 @@ def evaluate(parsed: Parsed, models: Models) -> Verdict:
 
     Raises Invalid if a fact is missing, or values of two kinds are compared.
     """
-    language = settings if parsed.expression.language is Language.SETTINGS else api
+    language = settings if parsed.expression.language is Language.SETTINGS else _api()
     return verdict(parsed, partial(language.lookup, models=models))
+
+
+def _api() -> ModuleType:
+    from nodepool_ocb.tasks.conditions import api  # here, since jinja2 takes long to import, and few lists need it
+
+    return api

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from hashlib import sha256
 from typing import Final
 
 from nodepool_ocb.model.ranges import is_name
@@ -22,6 +21,8 @@ def role(deployment: str, task: str) -> str:
     name = f"{deployment}.{task}"
     if is_name(name):
         return name
+    from hashlib import sha256  # here, so that the help of a noun does not load it
+
     digest = sha256(name.encode()).hexdigest()[:_DIGITS]
     legible = re.sub(r"[^a-z0-9_.-]", "-", name.lower())[: LONGEST - _DIGITS - 1]
     return f"{legible}-{digest}"
