@@ -1,4 +1,4 @@
-"""``tools/bench annealer|builder|tasks``: measures, prints a table, and exits 1 where a promise is not kept."""
+"""``tools/bench annealer|builder|tasks|cli``: measures, prints a table, and exits 1 where a promise is not kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ from typing import Final, NoReturn, TypeAlias, TypeVar
 import click
 from rich.console import Console
 
-from benchmarks import building, converging, dispatching, growing, idling, loading, machines, planning, report, sending
+from benchmarks import (
+    building,
+    converging,
+    dispatching,
+    growing,
+    idling,
+    loading,
+    machines,
+    planning,
+    report,
+    sending,
+    starting,
+)
 from benchmarks.figure import Figure, Plan
 
 Benchmark: TypeAlias = Callable[[Plan], Iterator[Figure]]
@@ -29,6 +41,7 @@ ANNEALER: Final[Mapping[str, Benchmark]] = {
 }
 BUILDER: Final[Mapping[str, Benchmark]] = {"builder": building.measure}
 TASKS: Final[Mapping[str, Benchmark]] = {"plans": planning.measure}
+CLI: Final[Mapping[str, Benchmark]] = {"help": starting.measure_help, "reads": starting.measure_reads}
 
 
 @click.group()
@@ -75,6 +88,19 @@ def builder(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool) 
 def tasks(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool) -> None:
     """The figures of task lists; exit status 1 where one is missed, unless --quick."""
     measure(TASKS, only, Plan(rounds=1, share=0.1) if quick else Plan(rounds=rounds), file)
+
+
+@main.command()
+@benchmarked(CLI)
+@click.option(
+    "--against",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="The peer: another checkout, such as a worktree of the commit before.",
+)
+def cli(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool, against: Path | None) -> None:
+    """The CPU of commands beside those of another checkout; exit status 1 where one costs more, unless --quick."""
+    plan = Plan(rounds=1, share=0.1, against=against) if quick else Plan(rounds=rounds, against=against)
+    measure(CLI, only, plan, file)
 
 
 def measure(benchmarks: Mapping[str, Benchmark], only: tuple[str, ...], plan: Plan, file: Path | None) -> NoReturn:

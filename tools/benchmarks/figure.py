@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -38,6 +39,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     rounds: int = 5
     share: float = 1.0
+    against: Path | None = None  # another checkout, as the peer of those that compare with one
 
     def size(self, full: int, least: int = 1) -> int:
         """A size as this plan has it.
@@ -56,8 +58,13 @@ def interleaved(rounds: int, sides: Mapping[str, Round], warm_up: bool = True) -
     >>> interleaved(3, {"a": iter([9.0, 3.0, 1.0, 2.0]).__next__, "b": lambda: 5.0})
     {'a': 2.0, 'b': 5.0}
     """
+    return {name: statistics.median(values) for name, values in rounds_of(rounds, sides, warm_up).items()}
+
+
+def rounds_of(rounds: int, sides: Mapping[str, Round], warm_up: bool = True) -> dict[str, list[float]]:
+    """The values of each side, measured in turns as for ``interleaved``."""
     measured: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds + warm_up):
         for name, measure in sides.items():
             measured[name].append(measure())
-    return {name: statistics.median(values[warm_up:]) for name, values in measured.items()}
+    return {name: values[warm_up:] for name, values in measured.items()}
