@@ -131,7 +131,11 @@ def refreshable(record: NodeRole) -> bool:
 
 
 def failed(record: NodeRole) -> bool:
-    """Whether it keeps the other tasks of its run from its node."""
+    """Whether it keeps the other tasks of its run from its node.
+
+    >>> [failed(NodeRole(state=state, since=0.0, task_run="0000000003")) for state in (State.ERROR, State.TODO)]
+    [True, False]
+    """
     return record.state is State.ERROR and record.task_run is not None
 
 

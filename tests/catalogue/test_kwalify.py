@@ -96,3 +96,10 @@ def test_expressions_that_repeat_plainly_are_taken(plain: str) -> None:
     started = time.process_time()
     re.search(kwalify.expression(f"/{plain}/"), "a" * 5000 + "!")
     assert time.process_time() - started < 1
+
+
+def test_a_map_without_rules_is_refused_by_the_place_of_its_rule() -> None:
+    with pytest.raises(Invalid) as caught:
+        kwalify.translate({"type": "map", "mapping": {"a": {"type": "map"}}}, did_you_mean)
+    text = "mapping/a: a map needs a key mapping: the rule for each key, and for all others under the key ="
+    assert caught.value.problems == (text,)

@@ -287,3 +287,32 @@ def test_more_parents_than_a_claim_can_check_are_refused_at_the_bind() -> None:
         made.put_noderole(f"m{number}.example.com", "mon", NodeRole(state=State.ACTIVE, since=0.0), 0)
     with pytest.raises(Conflict, match=f"{binding.MOST_PARENTS + 1} parents"):
         bind(made, "osd")
+
+
+def test_nothing_is_bound_to_a_node_that_is_being_deleted() -> None:
+    made = world({"base": role()})
+    made.put_node(N1, Node(alive=True, deleting=True), 1)
+    with pytest.raises(Conflict, match=f"^node {N1} is being deleted; nothing can be bound to it$"):
+        bind(made, "base")
+
+
+def test_the_deletion_of_another_deployment_keeps_nothing_from_being_bound() -> None:
+    made = world({"base": role()})
+    made.put(Stored(Deployment(deleting=True), 1), "lab")
+    assert [name for name, _ in bind(made, "base").noderoles] == [f"base@{N1}"]
+    with pytest.raises(Conflict, match="deployment lab is being deleted"):
+        bind(made, "base", N2, deployment="lab")
+
+
+@pytest.mark.parametrize(("node", "alive"), [(Node(), False), (Node(alive=True), True), (Node(virtual=True), True)])
+def test_a_new_node_is_alive_if_it_was_said_to_be_or_is_virtual(node: Node, alive: bool) -> None:
+    plan = nodes.create(world({}), "n5.example.com", node, admin_domain=None, now=1.0)
+    (made,) = (each.data for each in plan.changes if isinstance(each, Create) and isinstance(each.data, Node))
+    assert made.alive is alive
+
+
+def test_a_new_node_gets_no_address_of_another() -> None:
+    made = world({})
+    made.put_node(N1, Node(addresses=("10.0.0.1",)), 1)
+    with pytest.raises(Conflict, match=f"node {N1} is at"):
+        nodes.create(made, "n5.example.com", Node(addresses=("10.0.0.1",)), admin_domain=None, now=1.0)

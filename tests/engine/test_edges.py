@@ -52,3 +52,12 @@ def test_below_a_noderole_that_was_never_seen_are_those_that_name_it_or_a_cluste
     put(made, "other@m", State.TODO, "web@*system")
     assert names(made, "special@n") == ["own@n", "all@m"]
     assert names(made, "base@n") == ["all@m"]
+
+
+def test_a_noderole_with_other_parents_is_below_its_former_parents_no_more() -> None:
+    made = world()
+    old, new = put(made, "os@n", State.TODO), put(made, "net@n", State.TODO)
+    child = put(made, "app@n", State.BLOCKED, "os@n")
+    assert (old.below, new.below) == ((child,), ())
+    put(made, "app@n", State.BLOCKED, "net@n")
+    assert (old.below, new.below) == ((), (child,))

@@ -85,6 +85,7 @@ def test_each_has_a_run_of_its_own_and_all_are_of_one_epoch() -> None:
     assert result is not None
     runs = [change for change in result.changes if isinstance(change, Create) and isinstance(change.data, Run)]
     assert [change.path for change in runs] == [paths.run("a", "n1", FIRST), paths.run("b", "n1", SECOND)]
+    assert [change.data.outcome for change in runs if isinstance(change.data, Run)] == ["succeeded", "succeeded"]
     records = [record for change in result.changes if (record := noderole(change))]
     assert [(record.run, record.epoch, record.generation, record.attempt) for record in records] == [
         (FIRST, 7, 1, 0),

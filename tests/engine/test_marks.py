@@ -11,7 +11,7 @@ from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.aliveness import Mark, Marker
+from nodepool_ocb.model.aliveness import Mark, Marker, Suspicion
 from nodepool_ocb.model.records import Change, Create, Node, Run, State
 from tests.engine.test_deaths import N1, node, records, state, write
 from tests.engine.test_deaths import world as made_of
@@ -172,3 +172,9 @@ def test_setting_back_beyond_one_transaction_goes_on_wherever_its_writer_stops()
         found = liveness.went_on(made.nodes[N1], NOW)
     write(made, found)
     assert {vertex.record.state for vertex in made.nodes[N1].noderoles.values()} == {State.TODO}
+
+
+def test_another_address_ends_the_suspicion_of_the_former_one() -> None:
+    suspicion = Suspicion(by="a2", reason="connect: timed out", since=1.0)
+    found = node(says(world(Node(alive=True, suspicion=suspicion)), addresses=("10.0.0.9",)))
+    assert (found.suspicion, found.addresses) == (None, ("10.0.0.9",))

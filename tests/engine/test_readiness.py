@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.engine import noderole
-from nodepool_ocb.engine.readiness import Code, blockers, runnable, standing, why_not
+from nodepool_ocb.engine.readiness import Code, Reason, blockers, runnable, standing, why_not
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model.aliveness import Suspicion
-from nodepool_ocb.model.records import Deployment, DeploymentState, Node, NodeRole, Role, State
+from nodepool_ocb.model.records import Claim, Deployment, DeploymentState, Node, NodeRole, Role, State
 from tests.engine.worlds import put, world
 
 PROPOSED = Stored(Deployment(parent=None, state=DeploymentState.PROPOSED), 3)
@@ -83,3 +84,66 @@ def test_a_node_that_an_annealer_does_not_reach_is_a_reason_of_noderoles_that_ma
     assert [(each.since, each.text) for each in found] == (
         [(4.0, "node n: annealer a2 does not reach it: connect: timed out")] if named else []
     )
+
+
+def reason(made: World, name: str, code: Code) -> Reason:
+    """The one reason of this code that the noderole waits for."""
+    vertex = made.vertex(name)
+    assert vertex is not None
+    (found,) = (each for each in why_not(made, vertex, 9.0) if each.code is code)
+    return found
+
+
+def test_the_parents_of_a_proposed_noderole_are_no_reason_before_it_is_committed() -> None:
+    made = world()
+    put(made, "above@m", State.TODO)
+    for state, codes in ((State.PROPOSED, [Code.PROPOSED]), (State.BLOCKED, [Code.PARENT_WAITING])):
+        assert [each.code for each in why_not(made, put(made, "app@n", state, "above@m"), 9.0)] == codes
+
+
+def test_a_failed_parent_is_retried_by_the_command_of_its_kind() -> None:
+    made = world()
+    put(made, "plain@m", State.ERROR)
+    put(made, "task@n", State.ERROR, task_run="0000000003")
+    put(made, "app@o", State.BLOCKED, "plain@m")
+    put(made, "next@n", State.BLOCKED, "task@n", task_run="0000000003")
+    assert "nodepool-ocb noderole retry plain@m" in reason(made, "app@o", Code.PARENT_ERROR).advice
+    assert "nodepool-ocb tasks run --deployment system --retry" in reason(made, "next@n", Code.PARENT_ERROR).advice
+
+
+def test_a_node_that_is_not_available_is_named_with_the_time_since_then() -> None:
+    made = world()
+    put(made, "app@n", State.TODO)
+    made.put_node("n", Node(alive=True, available=False, since=4.0), 6)
+    assert reason(made, "app@n", Code.NODE_NOT_AVAILABLE) == Reason(
+        Code.NODE_NOT_AVAILABLE, "n", 4.0, "node n is not available", "nodepool-ocb node available n"
+    )
+
+
+def test_a_task_that_failed_says_so_with_its_time_and_the_command_that_retries_it() -> None:
+    made = world()
+    vertex = put(made, "task@n", State.ERROR, task_run="0000000003", reason="exit code 3")
+    made.put_noderole("n", "task", replace(vertex.record, since=4.0), 8)
+    assert reason(made, "task@n", Code.FAILED) == Reason(
+        Code.FAILED,
+        "task@n",
+        4.0,
+        "its run failed: exit code 3",
+        "mend the cause, then: nodepool-ocb tasks run --deployment system --retry",
+    )
+
+
+@pytest.mark.parametrize(("cancel_reason", "end"), [(None, ""), ("enough", ", and is to cancel it: enough")])
+def test_a_noderole_that_runs_names_its_annealer(cancel_reason: str | None, end: str) -> None:
+    made = world()
+    put(made, "app@n", State.TRANSITION, run="r1", cancel_reason=cancel_reason)
+    made.put_claim("n", Claim(annealer="a", noderole="app@n", run="r1", epoch=7, since=1.0), 1)
+    found = reason(made, "app@n", Code.RUNNING)
+    assert (found.text, found.advice) == (f"annealer a works on it{end}", "nodepool-ocb noderole log -f app@n")
+
+
+def test_a_noderole_of_a_node_that_does_not_exist_has_a_reason() -> None:
+    made = world()
+    made.put(Stored(Role(barclamp="b", jig="noop"), 0), "app")
+    vertex = made.put_noderole("n", "app", NodeRole(state=State.TODO, since=0.0), 0)
+    assert [each.code for each in why_not(made, vertex, 9.0)] == [Code.NODE_NOT_ALIVE]

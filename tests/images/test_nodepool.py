@@ -367,3 +367,10 @@ def test_faults_of_both_files_are_told_together(written: Any, tmp_path: Path) ->
         f"{tmp_path}/secure.yaml:1: diskimages[j].name: diskimage j does not exist; a secret needs something to be laid over",
         f"{tmp_path}/secure.yaml:2: zookeeper: unknown key `zookeeper`; did you mean `zookeeper-tls`?",
     )
+
+
+def test_an_empty_post_upload_hook_is_none(written: Any) -> None:
+    sections = [
+        f"  - {{name: {name}, driver: local, post-upload-hook: '{hook}'}}\n" for name, hook in (("a", ""), ("b", "/x"))
+    ]
+    assert [each.post_upload_hook for each in written(f"providers:\n{''.join(sections)}").providers] == [None, "/x"]

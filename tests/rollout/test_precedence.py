@@ -84,3 +84,9 @@ def test_of_many_only_some_are_named() -> None:
 def test_groups_begin_in_the_order_of_the_document_as_far_as_they_depend() -> None:
     groups = [Group(name="c", depends_on=("a",)), Group(name="b"), Group(name="a")]
     assert sequence(groups) == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize("state", ["ACTIVE", "TODO", "ERROR"])
+def test_a_child_that_is_committed_already_waits_for_no_turn(state: str) -> None:
+    there = world({APP: state, DB: "PROPOSED"}, BEHIND)
+    assert sentences(there, [of("one", "n1"), of("two", "n2")], SERIAL) == []

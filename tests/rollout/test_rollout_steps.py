@@ -609,7 +609,7 @@ def test_retrying_sends_what_failed_again_and_what_depended_on_it() -> None:
     assert drive.run().head.state == "success"
     assert drive.rollout.nodes[node(0)].attempt == 2
     assert {place: starts for place, starts in drive.machines.starts.items() if starts > 1} == {(node(0), 1): 2}
-    with pytest.raises(Conflict, match="nothing failed"):
+    with pytest.raises(Conflict, match=r"^nothing failed in this rollout$"):
         commands.retry(drive.rollout, drive.now)
 
 
@@ -998,3 +998,10 @@ def test_a_part_has_room_for_its_nodes_at_their_largest_and_for_no_more() -> Non
     most = len(msgspec.json.encode(("n0000.example.com", (), {}))) + 400 + 128 * 8 + 400
     fit = 200 * 1024 // most
     assert split(nodes) == (*[fit] * (500 // fit), 500 % fit)
+
+
+def test_a_minimum_is_not_met_by_nodes_that_were_not_sent_in_time() -> None:
+    group = {"success_criteria": {"minimum_successful_nodes": 2}, "parallel_nodes": 1}
+    rollout = driver({"on_timeout": "evaluate", "groups": [group]}, 4, hanging((node(0), 0))).run()
+    assert (rollout.head.state, states(rollout)) == ("failed", "unnn")
+    assert rollout.groups["all"].unmet == ("minimum_successful_nodes: 2 wanted, 0 successful",)

@@ -114,3 +114,15 @@ def test_a_node_that_ran_out_of_time_is_unknown() -> None:
     lost = replace(rollout.nodes["n0"], state=NodeState.UNKNOWN, reason="ran out of time")
     rollout = replace(rollout, nodes={**rollout.nodes, "n0": lost})
     assert blocker(rollout, "n0") == (WaitKind.LOST, "first", "the node is unknown in group first: ran out of time")
+
+
+def test_a_group_that_waits_for_its_turn_names_all_groups_at_work() -> None:
+    groups = [Group(name=f"g{number}", selectors=(Selector(node_names=(f"n{number}",)),)) for number in range(3)]
+    text = "group g2 waits for its turn: 2 groups are at work at once, now g0, g1"
+    assert blocker(driven(*groups, parallel_groups=2).rollout, "n2")[2] == text
+
+
+def test_a_node_that_was_left_out_by_a_cancellation_is_told_the_reason_of_the_rollout() -> None:
+    driver = driven(FIRST, SECOND)
+    rollout = apply(driver.rollout, commands.cancel(driver.rollout, 5.0, "ann", "enough"))
+    assert blocker(rollout, "n3") == (WaitKind.LEFT_OUT, "second", "the rollout is cancelling: cancelled by ann: enough")
