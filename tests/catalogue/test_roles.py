@@ -126,6 +126,13 @@ def test_knots_do_not_depend_on_the_order_of_names(graph: dict[str, list[str]], 
 
 def test_a_plain_value_leaves_no_room_for_the_attributes_inside_it() -> None:
     assert rules.faults(CATALOGUE, "ntp", {"ntp": 5}) == [
-        "role ntp: ntp: must be a mapping, and is 5; what lies inside it: servers, zone"
+        "role ntp: ntp: must be a mapping, and is 5; inside it: servers, zone"
     ]
     assert rules.faults(CATALOGUE, "ntp", {"ntp": {"x": 5}}) == []
+
+
+def test_a_plain_value_above_an_attribute_is_a_slip_at_its_own_place() -> None:
+    catalogue = {"ntp": role(attribs=(Attrib(name="servers", map="ntp/pool/servers"),))}
+    (slip,) = rules.slips(catalogue, "ntp", {"ntp": {"pool": 5}})
+    assert slip.startswith("role ntp declares nothing at ntp/pool; ")
+    assert rules.slips(catalogue, "ntp", {"ntp": {"pool": {"servers": []}}}) == []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import binding, nodes
+from nodepool_ocb.engine.binding.parents import standing
 from nodepool_ocb.engine.noderole import settle
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
@@ -316,3 +317,14 @@ def test_a_new_node_gets_no_address_of_another() -> None:
     made.put_node(N1, Node(addresses=("10.0.0.1",)), 1)
     with pytest.raises(Conflict, match=f"node {N1} is at"):
         nodes.create(made, "n5.example.com", Node(addresses=("10.0.0.1",)), admin_domain=None, now=1.0)
+
+
+def test_named_parents_that_stand_are_noderoles_that_exist_and_clusters_with_members() -> None:
+    made = world({"base": role()})
+    made.put_noderole(N1, "base", NodeRole(state=State.ACTIVE, since=0.0, serves=("base",)), 0)
+    names = [f"base@{N1}", "base@*system"]
+    assert standing(made, names) == names
+    with pytest.raises(NotFound, match=f"parent app@{N1} does not exist"):
+        standing(made, [f"app@{N1}"])
+    with pytest.raises(NotFound, match=r"cluster app@\*system has no member"):
+        standing(made, ["app@*system"])

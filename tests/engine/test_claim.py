@@ -170,3 +170,5 @@ def test_a_node_is_given_back_under_the_fence_and_the_claim_of_its_run() -> None
     vertex = put(made, "app@n", State.TODO)
     grant = replace(claim.take(made, vertex, "a", "r1", 1.0), fence=9, claim_version=2)
     assert claim.releasing(grant) == [Check(paths.fence("n"), 9), Delete(paths.claim("n"), 2)]
+    made.put_claim("n", Claim(annealer="gone", noderole="app@n", run="r1", epoch=7, since=1.0), 1, 3)
+    assert claim.giving_back(made.nodes["n"]) == [Check(paths.fence("n"), 6), Delete(paths.claim("n"), 3)]

@@ -134,3 +134,11 @@ def test_attributes_of_a_role_are_written_over_the_version_that_was_judged(world
         Check(paths.deployment("lab"), 4),
         Set(paths.deployment_role("lab", "base"), DeploymentRole(user={"a": 2}), 6),
     ]
+
+
+def test_a_deletion_in_parts_begins_with_a_mark_over_the_version_that_was_judged(world: World) -> None:
+    world.put(Stored(Structure(), 8))
+    (transaction,) = deployments.marking(world, "lab")
+    assert Set(paths.deployment("lab"), Deployment(deleting=True), 4) in transaction
+    assert world.deployments["lab"] == Stored(Deployment(deleting=True), 5)
+    assert list(deployments.marking(world, "lab")) == []

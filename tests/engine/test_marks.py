@@ -178,3 +178,9 @@ def test_another_address_ends_the_suspicion_of_the_former_one() -> None:
     suspicion = Suspicion(by="a2", reason="connect: timed out", since=1.0)
     found = node(says(world(Node(alive=True, suspicion=suspicion)), addresses=("10.0.0.9",)))
     assert (found.suspicion, found.addresses) == (None, ("10.0.0.9",))
+
+
+def test_a_mark_ends_the_suspicion_before_it() -> None:
+    suspicion = Suspicion(by="a2", reason="connect: timed out", since=1.0)
+    found = node(says(world(Node(alive=True, suspicion=suspicion)), alive=False, reason="new disk"))
+    assert (found.alive, found.suspicion) == (False, None)

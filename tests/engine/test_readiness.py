@@ -147,3 +147,13 @@ def test_a_noderole_of_a_node_that_does_not_exist_has_a_reason() -> None:
     made.put(Stored(Role(barclamp="b", jig="noop"), 0), "app")
     vertex = made.put_noderole("n", "app", NodeRole(state=State.TODO, since=0.0), 0)
     assert [each.code for each in why_not(made, vertex, 9.0)] == [Code.NODE_NOT_ALIVE]
+
+
+def test_without_an_annealer_nothing_begins() -> None:
+    made = world()
+    put(made, "app@n", State.TODO)
+    made.annealers.clear()
+    found = list(blockers(made, made.nodes["n"].noderoles["app"], 1.0, {"noop"}))
+    assert [(each.code, each.subject, each.text) for each in found] == [
+        (Code.NO_ANNEALER, "annealer", "no annealer is running")
+    ]

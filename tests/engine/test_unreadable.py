@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodepool_ocb.engine import binding, commands, deployments, nodes, unreadable
+from nodepool_ocb.engine import binding, commands, deployments, nodes, roles, unreadable
 from nodepool_ocb.engine.liveness import died
 from nodepool_ocb.engine.noderole import Event, apply, placed, settle
 from nodepool_ocb.engine.readiness import Code, runnable, why_not
@@ -326,6 +326,14 @@ def end(made: World) -> None:
     deployments.deletable(made, "lab")
 
 
+def drop(made: World) -> None:
+    roles.deletion(made, ["app"])
+
+
+def choose(made: World) -> None:
+    unreadable.refuse_inventory(made)
+
+
 def turn(made: World) -> None:
     deployments.turn(made, "lab", DeploymentState.PROPOSED, 1.0)
 
@@ -337,6 +345,8 @@ REFUSED: list[tuple[Callable[[World], None], str]] = [
     *((delete, path) for path in (ROLE, NODE, CLAIM, NODEROLE)),
     *((commit, path) for path in (NODE, LAB, paths.noderole("base", M), paths.noderole("top", M))),
     *((end, path) for path in (ROLE, NODE, NODEROLE, LAB, ATTRIBUTES, POINTER, paths.deployment("below"))),
+    *((drop, path) for path in (ROLE, paths.noderole("app", N), ATTRIBUTES)),
+    *((choose, path) for path in (LAB, NODE, NODEROLE, ATTRIBUTES)),
     (turn, LAB),
 ]
 
@@ -349,8 +359,8 @@ def test_what_people_ask_for_near_an_unreadable_record_is_refused_naming_it(
     put(made, BASE, State.PROPOSED)
     made.put(Stored(DeploymentRole(), 0), "lab", "app")
     made.put(Stored(RolloutPointer(), 0), "lab")
-    if act is not end:
-        act(made)  # else it is refused for what the deployment holds
+    if act not in (end, drop):
+        act(made)  # else it is refused for what the deployment holds, or the role
     spoil(made, path)
     with pytest.raises(Conflict, match=f"the record {path} cannot be read"):
         act(made)

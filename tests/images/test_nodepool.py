@@ -374,3 +374,7 @@ def test_an_empty_post_upload_hook_is_none(written: Any) -> None:
         f"  - {{name: {name}, driver: local, post-upload-hook: '{hook}'}}\n" for name, hook in (("a", ""), ("b", "/x"))
     ]
     assert [each.post_upload_hook for each in written(f"providers:\n{''.join(sections)}").providers] == [None, "/x"]
+
+
+def test_a_provider_that_is_made_without_options_has_none() -> None:
+    assert (nodepool.Provider(name="west").options, nodepool.ProviderImage(name="jammy").options) == ({}, {})

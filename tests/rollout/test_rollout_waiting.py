@@ -125,4 +125,8 @@ def test_a_group_that_waits_for_its_turn_names_all_groups_at_work() -> None:
 def test_a_node_that_was_left_out_by_a_cancellation_is_told_the_reason_of_the_rollout() -> None:
     driver = driven(FIRST, SECOND)
     rollout = apply(driver.rollout, commands.cancel(driver.rollout, 5.0, "ann", "enough"))
-    assert blocker(rollout, "n3") == (WaitKind.LEFT_OUT, "second", "the rollout is cancelling: cancelled by ann: enough")
+    assert blocker(rollout, "n3") == (
+        WaitKind.LEFT_OUT,
+        "second",
+        "the rollout is cancelling: cancelled by ann: enough",
+    )
