@@ -61,7 +61,7 @@ def kazoo(zk_settings: ZooKeeperSettings, zk_session: Session) -> Iterator[Kazoo
 def until() -> Callable[..., None]:
     """Wait for a condition: ``until(lambda: ...)``; fails after ``seconds``."""
 
-    def wait(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    def wait(condition: Callable[[], object], seconds: float = 30.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "the condition did not come true in time"

@@ -68,7 +68,7 @@ def test_a_request_that_drips_has_a_deadline_for_the_whole(
             except OSError:
                 return True
 
-        until(cut, 5.0)
+        until(cut)
         assert time.monotonic() > began + 0.4
 
 
@@ -77,14 +77,14 @@ def test_a_connection_whose_request_came_is_not_cut_for_another() -> None:
 
     def slow(_: str, __: object) -> PageResponse:
         asked.release()
-        assert go.wait(20.0)
+        assert go.wait(60.0)
         return PageResponse(200, b"whole")
 
     pages = Pages("127.0.0.1:0", {}, {"slow": slow})
     clients = [opened(pages) for _ in range(CONNECTIONS)]
     for client in clients:
         client.sendall(b"GET /slow/ HTTP/1.0\r\n\r\n")
-    assert all(asked.acquire(timeout=10.0) for _ in clients)
+    assert all(asked.acquire(timeout=60.0) for _ in clients)
     with opened(pages) as beyond:
         assert beyond.recv(1) == b""
     go.set()

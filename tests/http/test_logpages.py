@@ -75,8 +75,8 @@ def test_an_answer_waits_for_more(served: Served) -> None:
     served.working.add(NAME)
     served.write(b"one\n")
     writing = threading.Timer(0.3, served.write, [b"two\n"])
-    writing.start()
     began = time.monotonic()
+    writing.start()
     assert ask(served.address, NAME, 4, wait_seconds=20.0) == LogPart(b"two\n", 4, 8, False)
     assert 0.25 < time.monotonic() - began < 10.0
     writing.join()

@@ -18,7 +18,7 @@ from nodepool_ocb.jigs.ssh.pool import Pool
 from nodepool_ocb.model.records import Role
 from nodepool_ocb.testing.machines import Event, Farm
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 
 
 def until(condition: Callable[[], Any]) -> Any:
@@ -117,7 +117,7 @@ class Annealer:
         thread.start()
 
         def outcome() -> Outcome:
-            thread.join(60.0)
+            thread.join(300.0)
             assert outcomes, "the run has no outcome"
             return outcomes[0]
 

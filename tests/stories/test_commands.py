@@ -79,8 +79,8 @@ def test_a_build_that_is_deleted_while_it_is_made_is_stopped(builders: BuilderFl
     builders.until(lambda: builders.history(), "it is being built")
     (build,) = builders.builds("jammy")
     with ocb(hosts, "image", "pause", "jammy") as pausing:
-        assert pausing.wait(20) == 0
+        assert pausing.wait(60) == 0
     with ocb(hosts, "image", "delete", "jammy", "--build", build.id, "--yes") as deleting:
-        assert deleting.wait(20) == 0
+        assert deleting.wait(60) == 0
     builders.until(lambda: not builders.builds("jammy"), "the record is gone")
     assert builders.history("end") == []

@@ -116,7 +116,7 @@ class Poster(ThreadedAnnealer):
                 done.set()
 
         self.annealer.context.post(sweep)
-        assert done.wait(10.0)
+        assert done.wait(60.0)
 
     @property
     def sends(self) -> bool:

@@ -385,18 +385,26 @@ def test_an_idle_cluster_is_neither_read_nor_written(
     write(zk_session)
     until(lambda: cursor(zk_session).delivered == 0)  # type: ignore[union-attr]
     asked: list[object] = []
-    time.sleep(0.15)  # their last turns
-    version = journal.cursor(zk_session)[1]
     for each in both:
         _count(each, asked)
+    until(lambda: _silent(asked))  # their last turns
+    version = journal.cursor(zk_session)[1]
     zk_session.commit([Delete(paths.entry(0), 0)])  # as whoever writes deletes old ones
     time.sleep(0.2)
     assert asked == []
     assert journal.cursor(zk_session)[1] == version
     write(zk_session)
     until(lambda: taker.numbers == [0, 1])
+    until(lambda: cursor(zk_session).delivered == 1)  # type: ignore[union-attr]
     time.sleep(0.1)
     assert 3 <= len(asked) <= 8, "one look and one write, by one of them"
+
+
+def _silent(asked: list[object]) -> bool:
+    """Whether nothing was asked for some time; forgets the requests before it."""
+    asked.clear()
+    time.sleep(0.2)
+    return asked == []
 
 
 def _count(poster: Poster, asked: list[object]) -> None:
@@ -504,7 +512,10 @@ def test_a_wake_up_that_was_lost_is_made_good_by_a_sweep(
     start: Start, zk_session: Session, taker: Receiver, until: Until
 ) -> None:
     one = start()
-    until(lambda: begun(zk_session) and one.sends and not one.annealer.posting._under_way)
+    until(lambda: begun(zk_session) and one.sends)
+    asked: list[object] = []
+    _count(one, asked)
+    until(lambda: _silent(asked))  # a look that is still to come would find the entry
     one.session._client.watchers.pop(one.session.chroot + paths.JOURNAL)
     write(zk_session)
     time.sleep(0.1)

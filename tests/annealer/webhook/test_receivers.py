@@ -86,7 +86,7 @@ def test_one_that_says_nothing_or_a_letter_now_and_then_is_given_up_in_time(
 
 
 def test_an_answer_that_never_ends_is_taken_by_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(receiver, "TIMEOUT_SECONDS", 2.0)  # its status comes before that
     free = threading.Event()
 
     def answer(listener: socket.socket) -> None:
@@ -104,14 +104,14 @@ def test_an_answer_that_never_ends_is_taken_by_its_status(monkeypatch: pytest.Mo
 
 
 def test_one_that_took_it_and_then_drips_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(receiver, "TIMEOUT_SECONDS", 2.0)  # its status comes before that
     done = threading.Event()
 
     def drip(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
             connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")  # 1.0: http.client forgets the socket here
-            for _ in range(60):
+            for _ in range(400):
                 if done.wait(0.05):
                     return
                 try:
@@ -128,7 +128,7 @@ def test_one_that_took_it_and_then_drips_is_left_in_time(monkeypatch: pytest.Mon
         done.set()
         thread.join()
     assert why is None, "its status is known"
-    assert took < 2.0
+    assert took < 2.0 + 1.7
 
 
 def test_a_certificate_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

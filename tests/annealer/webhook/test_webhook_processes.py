@@ -48,7 +48,7 @@ def test_when_who_sends_is_killed_another_goes_on_without_a_loss(
             one.kill()
             write(zk_session, 3)
             await_that(lambda: delivered(zk_session) == 4, 20.0, "the other sends")
-            assert other.sends
+            await_that(lambda: other.sends, 20.0, "it knows of its lock, a turn after the attempt")
         assert taker.numbers == [0, 1, 2, 3, 4]
 
 

