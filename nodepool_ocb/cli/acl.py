@@ -19,18 +19,18 @@ COLUMNS: Final = ("path", "found", "expected")
 
 @click.group(cls=Noun)
 def command() -> None:
-    """Who may do what in ZooKeeper: compare it with the configuration, set it.
+    """Rights in ZooKeeper: compare them with the configuration, set them.
 
     With zookeeper.users each kind of daemon has a user of its own, with the rights that docs/security.md lists; without, all
-    znodes have the same. Looked at are the chroot, /ocb, /nodepool, and below that image, daemons and clock: the rest may be
-    Nodepool's own.
+    znodes have the same rights. These commands cover the chroot, /ocb and /nodepool; below /nodepool they cover image, daemons
+    and clock, since the rest may belong to Nodepool.
     """
 
 
 @command.command(operation=AclInit)
 @dry_run_option
 def init(dry_run: bool) -> None:
-    """Give every znode its rights, and make those that daemons need and may not make; says what was changed.
+    """Give every znode its rights, and create those that daemons need and may not create; names the changes.
 
     For people's user alone. It may be stopped and repeated at any time; daemons may go on.
     """
@@ -50,7 +50,7 @@ def init(dry_run: bool) -> None:
 
 @command.command(operation=AclCheck)
 def check() -> None:
-    """Name every znode whose rights are not those of the configuration, and end with 1 where there is any."""
+    """Name every znode with other rights than those of the configuration, and exit with 1 if there is any."""
     found = perform(AclCheck()).answer
     output.things(found.rows, COLUMNS, key="path")
     _refuse_unseen(found.denied)

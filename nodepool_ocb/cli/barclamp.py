@@ -54,7 +54,7 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
         output.say(sentence)
     if found.problems:
         rest = "everything else is imported" if found.roles else "nothing else is there"
-        raise Invalid(f"what has a problem was left out, and {rest}; mend it, and import again")
+        raise Invalid(f"roles with a problem were left out, and {rest}; mend them, and import again")
 
 
 @command.command(operation=BarclampDelete)

@@ -25,10 +25,10 @@ def command() -> None:
     help="The file with diskimages and providers, instead of the one that the configuration names.",
 )
 def check(offline: bool, nodepool: Path | None) -> None:
-    """Read the configuration, say everything that is wrong with it, and try to reach ZooKeeper.
+    """Read the configuration, report its faults, and try to reach ZooKeeper.
 
-    What the daemons would miss on this host is part of it: key files, folders, certificates, as far as the user who asks
-    can see.
+    It also reports key files, folders and certificates that daemons of this host would lack, as far as the present user
+    can see them.
 
     The file with diskimages and providers (builder.nodepool) is part of it where it exists. Its diskimages are checked
     by their backends. Providers that a builder of this host would leave out are warned of.

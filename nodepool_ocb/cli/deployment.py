@@ -69,7 +69,7 @@ def create(name: str, parent: str, dry_run: bool) -> None:
 
 @command.command("list", operation=DeploymentList)
 def list_() -> None:
-    """Every deployment, with the states of what is bound in it."""
+    """Every deployment, with the states of its noderoles."""
     columns = ("name", "parent", "state", "paused", "noderoles", "since")
     output.things(perform(DeploymentList()).answer, columns)
 
@@ -118,7 +118,7 @@ def set_(name: str, role: str, assignments: Sequence[str], dry_run: bool) -> Non
 @yes_option
 @dry_run_option
 def unset(name: str, role: str, keys: Sequence[str], force: bool, yes: bool, dry_run: bool) -> None:
-    """Take back what `deployment set` gave, by the attribute's name or its path; what counts then is said.
+    """Remove attributes that `deployment set` gave, by name or path; prints the values that then count.
 
     Without PATH the role leaves the deployment, with all its attributes there: refused while noderoles of it are bound there.
     """
@@ -143,11 +143,11 @@ def propose(name: str, dry_run: bool) -> None:
 @wait_options
 @dry_run_option
 def commit(name: str, alone: bool, force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
-    """Commit everything that is PROPOSED in the deployment, run again what is outdated, and let annealers work in it.
+    """Commit the PROPOSED noderoles of the deployment, run outdated ones again, and let annealers work in it.
 
-    Outdated is what is ACTIVE and would be given something else than its newest run was; --dry-run says what. It runs in
-    place, parents first. Refused without --force where a rollout under way commits any of that in its turn; --no-noderoles
-    leaves it to the rollout.
+    A noderole is outdated if it is ACTIVE and its inputs changed since its newest run; --dry-run names the changes. It runs
+    in place, parents first. Refused without --force if a rollout under way commits any of these noderoles in its turn;
+    --no-noderoles leaves them to the rollout.
     """
     if alone and wait:
         raise click.UsageError("--no-noderoles and --wait contradict each other: nothing would become ACTIVE")
@@ -169,7 +169,7 @@ def wait(name: str, timeout_seconds: float | None) -> None:
 @yes_option
 @dry_run_option
 def delete(name: str, yes: bool, dry_run: bool) -> None:
-    """Delete an empty deployment: its attributes and task list, and what is recorded of its rollouts and runs of tasks.
+    """Delete an empty deployment: its attributes and task list, and the records of its rollouts and runs of tasks.
 
     If that takes several transactions, the first one marks the deployment, and from then on nothing can enter it. If the
     command stops half-way, repeat it.

@@ -17,19 +17,19 @@ from nodepool_ocb.views.graphs import noderoles as graph
 
 
 @click.command(cls=Verb, operation=GraphDraw)
-@click.option("--deployment", shell_complete=completion.deployments, help="Only what belongs to this deployment.")
+@click.option("--deployment", shell_complete=completion.deployments, help="Only noderoles of this deployment.")
 @click.option(
-    "--around", metavar="ROLE@FQDN", shell_complete=completion.noderoles, help="Only what is above or below it."
+    "--around", metavar="ROLE@FQDN", shell_complete=completion.noderoles, help="Only noderoles above or below it."
 )
 @selector_option
 @drawings.options
 def command(
     deployment: str | None, around: str | None, selector: str | None, form: str | None, file: Path | None
 ) -> None:
-    """Draw which noderole waits for which.
+    """Draw the dependencies between noderoles.
 
-    In a picture (--format svg) of more than 300 noderoles a box is a role, and says how many of its noderoles are in which
-    state; with --around it is always a noderole.
+    In a picture (--format svg) of more than 300 noderoles a box is a role, with the number of its noderoles in each state.
+    With --around a box is always a noderole.
     """
     drawings.checked(form, file)
     chosen = perform(GraphDraw(deployment=deployment, around=around, selector=selector)).answer

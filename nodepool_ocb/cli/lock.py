@@ -12,7 +12,7 @@ from nodepool_ocb.operations.records.locking import LockList
 
 @click.group(cls=Noun)
 def command() -> None:
-    """Who works on what now."""
+    """The locks and claims that are held now."""
 
 
 @command.command("list", operation=LockList)

@@ -24,13 +24,13 @@ def refuse(*, follow: bool, raw: bool) -> None:
         raise click.UsageError(f"{'-f' if follow else '--raw'} gives text as it comes; leave -o away")
     if raw and sys.stdout.isatty():
         raise click.UsageError(
-            "--raw gives what was printed as it is, and control characters act on a terminal: send it to a file or a pipe"
+            "--raw prints the bytes as they are, and control characters act on a terminal; send it to a file or a pipe"
         )
 
 
 @contextmanager
 def printer(raw: bool) -> Iterator[Out]:
-    """What prints bytes as they come: as text with its control characters shown, or as they are."""
+    """A function that prints bytes as they come: as text with its control characters shown, or unchanged."""
     if raw:
         yield terminal.raw
         return

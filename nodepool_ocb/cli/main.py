@@ -1,8 +1,8 @@
 """``nodepool-ocb``: the root of the command line.
 
-One noun, then one verb. A noun's module is imported when it is used, so ``--help`` costs little; what it says of a noun
-stands in ``NOUNS``. An error of ours ends the command with its sentence on stderr and its exit code (errors.py), any
-other with one line; nobody sees a traceback who has not asked for it with ``NODEPOOL_OCB_DEBUG=1``.
+One noun, then one verb. A noun's module is imported when it is used, so ``--help`` costs little; its line for a noun
+stands in ``NOUNS``. An OcbError ends the command with its sentence on stderr and its exit code (errors.py). Any other error
+ends it with one line. A traceback is printed only with ``NODEPOOL_OCB_DEBUG=1``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from nodepool_ocb.telemetry.visible import visible
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "init": ("nodepool_ocb.cli.init", "Make a new cluster in ZooKeeper, once."),
     "status": ("nodepool_ocb.cli.status", "Everything at a glance, errors first."),
-    "history": ("nodepool_ocb.cli.history.history", "Who changed what, when and why."),
-    "events": ("nodepool_ocb.cli.history.events", "What happens, as it happens: changes and states."),
+    "history": ("nodepool_ocb.cli.history.history", "The changes of the cluster: user, time, command and reason."),
+    "events": ("nodepool_ocb.cli.history.events", "Changes and states as they happen."),
     "pause": ("nodepool_ocb.cli.aside.pause", "Let nothing new begin anywhere, for a while."),
     "resume": ("nodepool_ocb.cli.aside.resume", "Let annealers go on after `pause`."),
     "restored": ("nodepool_ocb.cli.aside.restored", "Begin anew after ZooKeeper was restored from an older copy."),
@@ -50,9 +50,9 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "image": ("nodepool_ocb.cli.images.image", "Images: their builds, asking for builds, logs, pauses."),
     "upload": ("nodepool_ocb.cli.images.upload", "Builds at providers."),
     "daemon": ("nodepool_ocb.cli.daemon", "The daemons that are running."),
-    "lock": ("nodepool_ocb.cli.lock", "Who works on what now."),
-    "acl": ("nodepool_ocb.cli.acl", "Who may do what in ZooKeeper: compare it with the configuration, set it."),
-    "record": ("nodepool_ocb.cli.record", "Single records in ZooKeeper: look at one, delete what cannot be read."),
+    "lock": ("nodepool_ocb.cli.lock", "The locks and claims that are held now."),
+    "acl": ("nodepool_ocb.cli.acl", "Rights in ZooKeeper: compare them with the configuration, set them."),
+    "record": ("nodepool_ocb.cli.record", "Single records in ZooKeeper: look at one, delete one that cannot be read."),
     "secret": ("nodepool_ocb.cli.secret", "Secret attributes: keys, where they are used, going over to new ones."),
     "config": ("nodepool_ocb.cli.config", "Check the configuration."),
     "completion": ("nodepool_ocb.cli.shells.command", "Print the completion script of a shell."),
@@ -119,7 +119,7 @@ class Root(click.Group):
 
 
 def _shown(error: click.ClickException) -> click.ClickException:
-    """Click prints it: what was typed, or stands in a file, is in its sentence."""
+    """Click prints its message, which has words from the command line or a file."""
     vars(error)["message"] = visible(error.message)
     return error
 
@@ -138,7 +138,7 @@ def cli() -> None:
 
     A noderole is a role on a node, written ROLE@FQDN. Start with `status`; ask `noderole explain ROLE@FQDN` why
     something does not move. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 timed out, 6 in error,
-    7 no ZooKeeper, 8 denied, 9 no cluster there, 10 a dry run found changes, 141 the reader of a pipe has left.
+    7 no ZooKeeper, 8 denied, 9 no cluster there. 10: a dry run found changes; 141: the reader of a pipe has left.
     """
 
 

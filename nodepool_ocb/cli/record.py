@@ -27,18 +27,18 @@ def list_() -> None:
 @command.command(operation=RecordShow)
 @click.argument("path")
 def show(path: str) -> None:
-    """What is at a path, byte by byte: control characters are written as \\x1b, and why it cannot be read is said."""
+    """The bytes at a path, with control characters as \\x1b, and the reason if the record cannot be read."""
     document = perform(RecordShow(path=path)).answer
     output.thing(document, path, output.fields(document, but=("data",)), "", output.verbatim([excerpt(document)]))
 
 
 @command.command(operation=RecordDelete)
 @click.argument("path")
-@click.option("--force", is_flag=True, help="Also what can be read.")
+@click.option("--force", is_flag=True, help="Also a record that can be read.")
 @yes_option
 @dry_run_option
 def delete(path: str, force: bool, yes: bool, dry_run: bool) -> None:
-    """Delete a record that cannot be read, with all below it; refused while somebody works there or depends on it."""
+    """Delete a record that cannot be read, with all below it; refused while a daemon works there or records depend on it."""
     deleted = perform(RecordDelete(path=path, force=force), dry_run=dry_run, yes=yes).answer
     if dry_run:
         session.report_rows(

@@ -1,4 +1,4 @@
-"""``deployment checks``: when what is ACTIVE in a deployment is checked, and what becomes of drift."""
+"""``deployment checks``: the schedule of checks in a deployment, and the reaction to drift."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from nodepool_ocb.operations.deployments.changing import DeploymentChecks, wrong
 @click.option(
     "--refresh/--report",
     default=False,
-    help="Run what has drifted again in place, with a check afterwards; or only report it.",
+    help="Run drifted noderoles again in place, with a check afterwards; or only report them.",
 )
 @click.option("--off", is_flag=True, help="No schedule of its own: that of the deployment above counts.")
 @dry_run_option
 def checks(name: str, schedule: str | None, refresh: bool, off: bool, dry_run: bool) -> None:
-    """Have what is ACTIVE in a deployment checked by a schedule, and in those below it that have none of their own.
+    """Check the ACTIVE noderoles of a deployment by a schedule, also in deployments below it without a schedule of their own.
 
-    What is due while annealers are away is checked once when they are back. With --refresh, what has drifted runs again,
-    but for what is destructive.
+    A check that is due while no annealer runs is done once when one is back. With --refresh, drifted noderoles run again,
+    except destructive ones.
     """
     if off == (schedule is not None):
         raise click.UsageError("give --schedule, or --off")

@@ -34,9 +34,9 @@ def keygen(file: Path) -> None:
 
 @command.command("list", operation=SecretList)
 def list_() -> None:
-    """Every secret: whose attribute it is, and which key opens it or what it refers to. Values are never shown.
+    """Every secret: the record of the attribute, and the key that opens it, or its reference. Values are never shown.
 
-    Kind `plain` is what a role declares as secret now, and was stored before: `secret rotate` encrypts it.
+    Kind `plain` is an attribute that a role declares as secret now, and that was stored before: `secret rotate` encrypts it.
     """
     output.things(perform(SecretList()).answer, ("name", "attribute", "kind", "key", "state", "reference"))
 
@@ -44,10 +44,10 @@ def list_() -> None:
 @command.command(operation=SecretRotate)
 @dry_run_option
 def rotate(dry_run: bool) -> None:
-    """Encrypt anew, by the first key of the file, what older keys encrypted; then these may go.
+    """Encrypt secrets of older keys anew, by the first key of the file; then the older keys may go.
 
-    Nothing is outdated by that. It may be stopped and repeated, and ends with 1 where something cannot be opened.
-    What stands in plain text, and roles declare as secret now, is encrypted too; a noderole that sees it is outdated by that.
+    No noderole is outdated by that. It may be stopped and repeated, and exits with 1 if a secret cannot be opened.
+    Plain text that roles declare as secret now is encrypted too; a noderole that sees it is outdated by that.
     """
     performed = perform(SecretRotate(), dry_run=dry_run)
     unopened = performed.answer.unopened

@@ -30,16 +30,14 @@ LOOKED_AT: Final = 1000  # noderoles, whose attributes and runs are looked at
 @click.option(
     "--watch", is_flag=True, help="The states of all noderoles, node by node, as they change; Ctrl-C ends it."
 )
-@click.option(
-    "--deployment", shell_complete=completion.deployments, help="With --watch: only what belongs to this one."
-)
+@click.option("--deployment", shell_complete=completion.deployments, help="With --watch: only noderoles of this one.")
 @selector_option
 def command(watch: bool, deployment: str | None, selector: str | None) -> None:
-    """Everything at a glance: what failed, what moves, who works.
+    """The state of the cluster: failures, moving noderoles, daemons and locks.
 
-    --watch fills a terminal with nodes and their roles, those in ERROR first, and counts what does not fit. In a pipe it
-    prints a line whenever something is new; with -o json an object a line, each with what moved. With -l it follows what the
-    selector means at that time.
+    --watch fills a terminal with nodes and their roles, those in ERROR first, and counts nodes that do not fit. In a pipe it
+    prints a line at each change; with -o json an object a line, each with the noderoles that moved. With -l it follows the
+    noderoles that the selector matches at that time.
     """
     if watch:
         _watch(deployment, selector)

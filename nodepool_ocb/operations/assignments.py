@@ -75,7 +75,7 @@ def _text(text: str) -> str:
 
 
 def login(text: str) -> str:
-    """The name of a login; raises ValueError for what is none.
+    """The name of a login; raises ValueError for any other text.
 
     >>> login("debian")
     'debian'
@@ -86,7 +86,7 @@ def login(text: str) -> str:
 
 
 def host_keys(texts: Iterable[str]) -> tuple[str, ...]:
-    """``TYPE KEY`` each, as ``ssh-keyscan`` prints them; raises ValueError for what is none.
+    """``TYPE KEY`` each, as ``ssh-keyscan`` prints them; raises ValueError for any other text.
 
     >>> host_keys(["ssh-ed25519 AAAAC3Nz"])
     ('ssh-ed25519 AAAAC3Nz',)
@@ -163,7 +163,7 @@ def hints(assignments: Iterable[str]) -> dict[str, Json]:
 
 
 def wrong_hint(name: str, value: Json) -> str | None:
-    """What is wrong with a hint that seed 000 names; the others may be anything.
+    """The fault of a hint that seed 000 names, else None; other hints may have any value.
 
     >>> wrong_hint("admin-mac", "52:54:00:12:34:56"), wrong_hint("admin-v4addr", "192.0.2.7/24"), wrong_hint("x", "")
     (None, None, None)

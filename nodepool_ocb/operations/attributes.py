@@ -30,8 +30,8 @@ def assigned(
 ) -> dict[str, Json]:
     """The blob with the value of each ``KEY=JSON`` at its path; it lies over ``below``.
 
-    What is given for the paths of ``quiet`` is repeated in no message. Raises Invalid, also for a path inside a list or a
-    plain value, and what ``path_of`` raises.
+    No message repeats a value at a path of ``quiet``. Raises Invalid, also for a path inside a list or a plain value, and the
+    errors of ``path_of``.
     """
     changed = dict(blob)
     problems: list[str] = []
@@ -64,9 +64,9 @@ def _no_mapping(blob: Mapping[str, Json], path: str) -> str | None:
 
 
 def unset(blob: Mapping[str, Json], places: Iterable[str]) -> dict[str, Json]:
-    """The blob without what is at these paths, and without the mappings that are empty then.
+    """The blob without the values at these paths, and without the mappings that are empty then.
 
-    Raises NotFound for a path at which it has nothing, and says what it has.
+    Raises NotFound for a path without a value; the message names the paths that have one.
 
     >>> unset({"a": {"b": 1}, "c": {"d": 2, "e": 3}}, ["a/b", "c/d"])
     {'c': {'e': 3}}
@@ -91,7 +91,7 @@ def _without(blob: Mapping[str, Json], steps: Sequence[str]) -> dict[str, Json]:
 
 
 def counting(layers: Mapping[str, Mapping[str, Json]], place: str) -> str:
-    """What counts at a path, as a sentence; ``layers``, the lowest first, by who gives them.
+    """A sentence with the value that counts at a path. ``layers``: the lowest first, by their origin.
 
     >>> counting({"by default": {"a": {"b": 1}}, "from hooks": {"a": {"c": 2}}}, "a/b")
     'a/b is 1 now, by default'

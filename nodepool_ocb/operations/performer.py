@@ -180,7 +180,9 @@ class Performer:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 for transaction in decide():
-                    assert not structure.forgotten(transaction), "what comes or goes raises the structure"
+                    assert not structure.forgotten(transaction), (
+                        "a record that is created or deleted raises the structure"
+                    )
                     if dry_run:
                         self.journal.remember(opened, transaction)
                     else:

@@ -1,7 +1,7 @@
-"""The log of a run, wherever it is: at its annealer's page, in a file of this host, or its end in the record.
+"""The log of a run: from its annealer's page, a file of this host, or its end in the record.
 
-A run that another annealer takes over goes on in that one's log, under another name and with the same bytes: the machine
-keeps the output, and each annealer has it from its first byte on.
+The log of a run that another annealer takes over goes on there, under another name and with the same bytes. The machine keeps
+the output, and each annealer has it from its first byte on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOOK_SECONDS: Final = 5.0  # watches are hints
 
 
 class RunSeen(msgspec.Struct, frozen=True):
-    """What ZooKeeper says of a run."""
+    """A run as ZooKeeper has it."""
 
     run: str
     noderole: NodeRole | None = None  # None: it was deleted
@@ -46,7 +46,7 @@ class RunSeen(msgspec.Struct, frozen=True):
 
     @property
     def annealer(self) -> str:
-        """Who has it, or had it last."""
+        """The annealer that has it, or had it last."""
         if self.claim is not None and self.claim.run == self.run:
             return self.claim.annealer
         return self.record.annealer if self.record else (self.noderole and self.noderole.by) or ""
@@ -95,7 +95,7 @@ class RunLog:
         return self.seen.ended
 
     def look(self) -> bool:
-        """See what is true now, of the run that took it over where one has; False while ZooKeeper is away."""
+        """Read the state again, of the run that took it over if one has; False while ZooKeeper is away."""
         try:
             seen = self._read(self.seen.run)
             while (following := succeeding(seen)) is not None:
@@ -202,9 +202,9 @@ def place(log: RunLog, note: Callable[[str], None]) -> str:
     record = log.seen.record
     file = given.file or (record.log if record else None)
     if not file:
-        raise NotFound(f"nobody knows where the output of run {log.seen.run} is: {given.reason}")
+        raise NotFound(f"the place of the output of run {log.seen.run} is unknown: {given.reason}")
     if not given.whole:
-        note(f"warning: nobody could be asked whether it is there: {given.reason}")
+        note(f"warning: no annealer could be asked for it: {given.reason}")
     return file
 
 

@@ -133,7 +133,7 @@ def test_two_runs_are_compared_in_what_they_were_given(ocb: Ocb, ask: Ask) -> No
     ("line", "exit_code", "said"),
     [
         (["--runs", FIRST, "other"], 3, f"has no run other; it has: {FIRST}, {FAILED}, {LAST}"),
-        (["--runs", FAILED, LAST], 3, f"what {FAILED} was given is not kept: it failed"),
+        (["--runs", FAILED, LAST], 3, f"the inputs of {FAILED} are not kept: it failed"),
         (["--runs", FIRST, LAST, "--changed"], 2, "stands alone"),
         (["--runs", FIRST, LAST, "a/b"], 2, "stands alone"),
         (["--reveal", "--diff", f"base@{N2}"], 2, "leave --diff away"),
@@ -149,7 +149,7 @@ def test_a_run_of_which_it_is_not_known_what_it_was_given_is_told(ran: Session, 
     assert znode is not None
     ran.commit([Set(znode.path, run(given=12, former=Former(given=11, reason="too much")), znode.version)])
     answer = ocb("noderole", "attributes", f"base@{N1}", "--runs", FIRST, LAST)
-    assert (answer.exit_code, f"what {FIRST} was given is not known: too much" in answer.stderr) == (3, True)
+    assert (answer.exit_code, f"the inputs of {FIRST} are not known: too much" in answer.stderr) == (3, True)
 
 
 def test_two_runs_of_one_number_were_given_the_same_though_that_is_not_known(ran: Session, ocb: Ocb) -> None:
@@ -173,4 +173,4 @@ def test_of_two_runs_that_were_taken_over_it_is_not_said_that_they_were_given_th
         ]
     )
     answer = ocb("noderole", "attributes", f"base@{N1}", "--runs", one, other)
-    assert (answer.exit_code, f"what {one} was given is not known" in answer.stderr) == (3, True), answer.output
+    assert (answer.exit_code, f"the inputs of {one} are not known" in answer.stderr) == (3, True), answer.output

@@ -37,7 +37,9 @@ def test_an_import_takes_the_rest_names_what_is_left_out_with_its_line_and_ends_
     assert [role["name"] for role in ask("role", "list")] == ["above", "good"]
     assert f"left out: {slip}:4: roles[bad].retries: must be at least 0, and is -1" in answer.stderr
     assert f"requires bad, which is left out ({slip}:4); until it is mended, this role cannot be bound" in answer.stderr
-    assert answer.stderr.splitlines()[-1].startswith("error: what has a problem was left out, and everything else is")
+    assert answer.stderr.splitlines()[-1].startswith(
+        "error: roles with a problem were left out, and everything else is"
+    )
     assert ocb("node", "create", "n1.example.com").exit_code == 0
     assert "bad" in ocb("node", "bind", "n1.example.com", "above").stderr
 

@@ -206,7 +206,7 @@ def test_what_somebody_holds_by_a_lock_beside_it_is_not_deleted(world: Session, 
     spoil(world, path)
     result = ocb("record", "delete", path, "--yes", "--force")
     assert result.exit_code == 4, result.output
-    assert f"somebody holds {lock}" in result.stderr
+    assert f"a daemon or command holds {lock}" in result.stderr
     if lock == paths.build_lock("jammy"):
         assert ocb("record", "delete", old, "--yes").exit_code == 0  # the newest is the one that is built
     world.commit([Delete(f"{lock}/5f__lock__0000000002", 0)])

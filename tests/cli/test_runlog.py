@@ -96,7 +96,7 @@ def test_pages_on_a_loopback_address_of_another_host_are_not_asked_and_the_recor
     assert f"the end, as recorded; whole output in far:{file}" in answer.stderr
     answer = ocb("noderole", "log", BASE, "--path")
     assert (answer.exit_code, answer.stdout) == (0, f"far:{file}\n")
-    assert "warning: nobody could be asked" in answer.stderr
+    assert "warning: no annealer could be asked" in answer.stderr
 
 
 def test_an_annealer_that_is_gone_leaves_the_end_of_what_was_given_already(
@@ -168,7 +168,7 @@ def test_whoever_stops_following_is_told_that_the_run_goes_on(
     with begun(zk_settings.hosts, "noderole", "log", BASE, "-f") as (following, printed, said):
         assert printed.readline() == "begun\n"
         following.send_signal(signal.SIGINT)
-        assert f"{BASE} goes on; nodepool-ocb noderole cancel {BASE} would end what runs" in said.read()
+        assert f"{BASE} goes on; to end the run: nodepool-ocb noderole cancel {BASE}" in said.read()
     assert following.returncode == 130
 
 

@@ -273,5 +273,5 @@ def test_a_deployment_that_is_committed_is_not_changed_but_for_system_which_alwa
     assert _of_deployment(ask, "disk") == {"disk": {"raid": {"level": 2}}}
     answer = ocb("deployment", "set", "system", "disk", "level=3")
     assert answer.exit_code == 0, answer.output
-    assert "deployment system is always COMMITTED: what runs from now on sees this" in answer.stderr
+    assert "deployment system is always COMMITTED: every run that begins from now on sees this" in answer.stderr
     assert _of_deployment(ask, "disk", "system") == {"disk": {"raid": {"level": 3}}}

@@ -95,7 +95,7 @@ def test_who_sets_something_aside_is_told_what_is_so_until_when_and_how_it_ends(
     world.ensure(paths.builds("jammy"))
     given = (*line.split(), "--reason", "new disk")
     assert what not in ocb(*given, "--dry-run").stderr
-    assert f"{what}, until somebody ends it: nodepool-ocb {lift}\n" in ocb(*given).stderr
+    assert f"{what}, until a command ends it: nodepool-ocb {lift}\n" in ocb(*given).stderr
     said = ocb(*given, *FOR_LONG).stderr
     assert f"{what}, until 2126-02-01 03:00:00; to end it before: nodepool-ocb {lift}\n" in said
 

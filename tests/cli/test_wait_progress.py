@@ -55,7 +55,7 @@ def test_an_interrupted_wait_says_that_the_work_goes_on_and_how_to_look_again(
             assert line, "it says how far it is"
         process.send_signal(signal.SIGINT)
         rest = said.read()
-    assert "what was committed goes on; to look again: nodepool-ocb deployment wait lab" in rest
+    assert "the commit goes on; to look again: nodepool-ocb deployment wait lab" in rest
     assert "Traceback" not in rest
     assert process.returncode == 130
 

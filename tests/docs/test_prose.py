@@ -92,6 +92,27 @@ def test_docstrings_of_modules_classes_and_functions_count(prose: Any, tmp_path:
     assert prose.figures(prose.places(tmp_path)["nodepool_ocb/"]) == (2, 1, 0, 33)
 
 
+def test_messages_are_errors_and_log_lines_or_other_strings(prose: Any, tmp_path: Path) -> None:
+    code = ['"""Who, what and whom."""', "def f():", '    """Who, what and whom."""']
+    code += ["    raise Invalid(f\"{a} is who it is{'; whose is it' if b else ''}\") from whom"]
+    code += [
+        "    log.warning('%s is what', a)",
+        "    failed(log, error, 'nobody is here')",
+        "    return Refused('somebody was here')",
+    ]
+    code += ["    return f'what is {a}', 'who', g('whoever it is')"]
+    write(tmp_path, "builder/a/b.py", "\n".join(code))
+    write(tmp_path, "tools/a.py", "x = 'what it is not'")
+    found = prose.measured(tmp_path)
+    assert (found[prose.ERRORS].nine, found[prose.STRINGS].nine) == (5, 2)
+    assert found[prose.ERRORS].words == 5 + 3 + 3 + 3 + 3
+
+
+def test_a_message_may_have_a_long_sentence_but_not_the_nine_words(prose: Any, tmp_path: Path) -> None:
+    write(tmp_path, "annealer/a.py", f"raise Invalid('{LONG} {'letters' * 23}')\nx = 'who and what and whom'")
+    assert faults(prose, tmp_path) == ["other strings has 3 of the nine words, and may have 1"]
+
+
 @pytest.mark.parametrize(("words", "allowed"), [(10, 1), (400, 1), (600, 2), (1000, 4), (1001, 5), (2000, 9)])
 def test_fewer_than_five_of_the_nine_are_allowed_for_a_thousand_words(prose: Any, words: int, allowed: int) -> None:
     assert prose.limit(words).nine == allowed

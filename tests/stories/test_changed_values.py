@@ -213,7 +213,7 @@ def test_attributes_that_cannot_be_read_outdate_nobody_who_sees_them(site: Lab, 
     site("deployment", "set", "lab", "a3", 'a3-text="new"')
     kazoo.create(paths.user("a3", first), b"{oops")
     assert site.outdated() == site.on_all("a3", "a4") - {f"a3@{first}", f"a4@{first}"}
-    assert "who sees these is not said to be outdated" in site("noderole", "list", "--outdated")
+    assert "noderoles that see these attributes are not reported as outdated" in site("noderole", "list", "--outdated")
 
 
 def test_an_idle_site_writes_nothing_though_much_is_outdated(site: Lab, zk_session: Session) -> None:

@@ -138,7 +138,7 @@ def test_a_cancel_where_nothing_runs_names_the_command_that_fits(
     becomes(TOP, state)
     answer = ocb("noderole", "cancel", TOP)
     assert answer.exit_code == 4, answer.output
-    assert f"{TOP} is {state}; cancel is for what runs; " in answer.stderr
+    assert f"{TOP} is {state}; only running noderoles can be cancelled; " in answer.stderr
     assert f"nodepool-ocb noderole {said} {TOP}" in answer.stderr
 
 
@@ -395,7 +395,7 @@ def test_a_deployment_with_a_rollout_under_way_is_not_deleted(ask: Ask, ocb: Ocb
 def test_a_run_is_cancelled_and_nothing_else_is(ask: Ask, becomes: Callable[..., None], ocb: Ocb) -> None:
     refused = ocb("noderole", "cancel", TOP)
     assert refused.exit_code == 4
-    assert "cancel is for what runs" in refused.stderr
+    assert "only running noderoles can be cancelled" in refused.stderr
     becomes(f"base@{N1}", State.TRANSITION, run="r1", epoch=1, by="a1")
     ask("noderole", "cancel", f"base@{N1}", "--reason", "wrong disk")
     shown = ask("noderole", "show", f"base@{N1}")

@@ -24,7 +24,7 @@ daemons_argument = click.argument(
 def pause(daemons: Sequence[str], reason: str, until: float | None, seconds: float | None, dry_run: bool) -> None:
     """Let daemons begin nothing new: all of that kind on that host, also those that are started later.
 
-    What they do goes on to its end; rollouts and runs of tasks are handed over.
+    Their work goes on to its end. Other daemons take over rollouts and runs of tasks.
     """
     refuse_both(until, seconds)
     operation = DaemonPauseSet(daemons=tuple(daemons), reason=reason, until=until, seconds=seconds)

@@ -22,7 +22,7 @@ names_argument = click.argument(
 @aside_options
 @dry_run_option
 def pause(names: Sequence[str], reason: str, until: float | None, seconds: float | None, dry_run: bool) -> None:
-    """Let nothing new begin in deployments, and all below them; what runs goes on to its end.
+    """Let nothing new begin in deployments, and in all below them; runs go on to their end.
 
     Rollouts and runs of tasks there send nothing, and the time of their phases stands still.
     """

@@ -19,15 +19,15 @@ from nodepool_ocb.operations.nodes.holding import NodeHold, NodesHeld
 @nodes_argument
 @selector_option
 @aside_options
-@click.option("--force", is_flag=True, help="Cancel what runs there; without, it goes on to its end.")
+@click.option("--force", is_flag=True, help="Cancel the runs there; without, they go on to their end.")
 @dry_run_option
 def hold(
     fqdns: Sequence[str], selector: str | None, reason: str, until: float | None, seconds: float | None, force: bool,
     dry_run: bool,
 ) -> None:  # fmt: skip
-    """Set nodes aside: nothing new begins there, and nobody probes them, before `node release` or that time.
+    """Set nodes aside: nothing new begins there, and annealers do not probe them, before `node release` or the given time.
 
-    Their noderoles stay as they are. Refused where somebody else holds one.
+    Their noderoles stay as they are. Refused if another user holds one of them.
     """
     names = nodes_given(fqdns, selector)
     refuse_both(until, seconds)

@@ -1,4 +1,4 @@
-"""What every verb that sets something aside is told: why, and until when."""
+"""The options of the verbs that set something aside: its reason and its end."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def aside_options(command: F) -> F:
 
 
 def say(what: str, until: float | None, lift: str) -> None:
-    """Say what is so now ("node n1 is held: ..."), until when, and the command that ends it."""
-    end = f"until {local(until)}; to end it before" if until is not None else "until somebody ends it"
+    """Print the new state ("node n1 is held: ..."), its end, and the command that ends it."""
+    end = f"until {local(until)}; to end it before" if until is not None else "until a command ends it"
     output.say(f"{what}, {end}: {lift}")
 
 
@@ -38,6 +38,6 @@ def refuse_both(until: float | None, seconds: float | None) -> None:
 
 
 def ends(now: float, until: float | None, seconds: float | None) -> float | None:
-    """When it is over by itself; None where only somebody ends it. Both at once are wrong usage."""
+    """The time of its end; None if only a command ends it. Both options together are a wrong usage."""
     refuse_both(until, seconds)
     return now + seconds if seconds is not None else until

@@ -16,7 +16,7 @@ from nodepool_ocb.operations.deployments.pausing import PauseAll
 def command(reason: str, until: float | None, seconds: float | None, dry_run: bool) -> None:
     """Let annealers begin nothing new anywhere: `deployment pause system`, which is above all others.
 
-    What runs goes on to its end. Builders go on: `daemon pause`, `image pause`.
+    Runs go on to their end. Builders go on: `daemon pause`, `image pause`.
     """
     refuse_both(until, seconds)
     paused(PauseAll(reason=reason, until=until, seconds=seconds), dry_run)

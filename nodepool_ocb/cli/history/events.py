@@ -19,22 +19,22 @@ from nodepool_ocb.views.times import shown as local
 
 @click.command(cls=Verb, operation=EventsChoose)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until somebody ends it.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new entries, until Ctrl-C.")
 @click.option("--after", type=int, metavar="NUMBER", help="Begin with the entries above this number, of those kept.")
 @click.option("--since", metavar="TIME|DURATION", help="Begin with the entries since then: a local time, or 2h.")
 @selector_option
 def command(names: Sequence[str], follow: bool, after: int | None, since: str | None, selector: str | None) -> None:
     """Entries of the journal as they come, and with --follow also changes of states; -o json has one object a line.
 
-    NAME and -l are as of `history`; what -l means is found out once. No entry is left out and none comes twice, also where the
-    connection breaks; who was cut off goes on with --after and the number of the last. Of states only those are seen that last
-    until they are read.
+    NAME and -l are as of `history`; -l is resolved once, at the start. No kept entry is left out and none comes twice, also if
+    the connection breaks; after an interruption, go on with --after and the number of the last entry. A state that changes
+    again before it is read is not shown.
     """
     if after is not None and since is not None:
         raise click.UsageError("give --after or --since, not both")
     if not follow and after is None and since is None:
         raise click.UsageError(
-            "give --follow, or --since or --after for what is in the journal; history has the newest"
+            "give --follow, or --since or --after for entries of the journal; the newest: nodepool-ocb history"
         )
     at, seconds = moment(since)
     operation = EventsChoose(names=tuple(names), selector=selector, since=at, since_seconds=seconds, strict=not follow)

@@ -1,4 +1,4 @@
-"""``nodepool-ocb history``: who did what, from the journal."""
+"""``nodepool-ocb history``: changes by user, time and command, from the journal."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ COLUMNS: Final = ("when", "who", "verb", "what", "reason")
 def command(
     names: Sequence[str], since: str | None, selector: str | None, by: str | None, verb: str | None, limit: int | None
 ) -> None:
-    """Who changed what, when and why; the newest last.
+    """The changes of the cluster, with user, time, command and reason; the newest last.
 
     NAME is a node, ROLE@FQDN, a role, a deployment or an image. For ROLE@FQDN the changes of its deployments are listed
-    too: their states, their rollouts, and the attributes of the role in them. -l asks for the nodes and noderoles that it
-    means now. The newest 5000 entries are kept, each with the changes of one transaction, as far as there is room.
-    `-o json` has all of what they say.
+    too: their states, their rollouts, and the attributes of the role in them. -l stands for the nodes and noderoles that it
+    matches now. The newest 5000 entries are kept, each with the changes of one transaction, as far as there is room.
+    `-o json` has the whole entries.
     """
     shown = limit or (LINES if output.chosen() == "table" else None)
     at, seconds = moment(since)

@@ -1,1 +1,1 @@
-"""What commands share: options, the session, output, times, names, following."""
+"""The parts that commands share: options, the session, output, times, names, following."""

@@ -1,7 +1,7 @@
 """The completion of words: none if ZooKeeper does not answer in two seconds.
 
-Each is a ``shell_complete`` of click: of the names that exist, those that begin with what is typed. A name that ends
-with ``=``, ``/`` or ``@`` goes on. ``operations.completion`` reads the names.
+Each is a ``shell_complete`` of click: of the names that exist, those with the typed beginning. A name that ends with
+``=``, ``/`` or ``@`` goes on. ``operations.completion`` reads the names.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def node_fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[
 
 
 def before(names: Complete, more: Complete) -> Complete:
-    """For words of which the first are names: from the second on, or beside a selector, also what stands after these."""
+    """For words that begin with names: from the second on, or beside a selector, also the words that follow the names."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         if not (ctx.params.get("words") or ctx.params.get("selector")):

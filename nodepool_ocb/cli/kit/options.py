@@ -1,4 +1,4 @@
-"""What every command shares: ``--config``, ``--zookeeper`` and ``-o`` before or after the verb, ``--reason`` of the verbs that
+"""The options that commands share: ``--config``, ``--zookeeper`` and ``-o`` before or after the verb, ``--reason`` of verbs that
 write.
 
 The values are kept in click's ``meta``, which a command and its groups share: the nearest to the end of the line wins.
@@ -65,7 +65,7 @@ def _common() -> list[click.Option]:
             metavar="HOSTS",
             callback=_keep_servers,
             expose_value=False,
-            help="HOST:PORT,.../CHROOT instead of what the configuration says.",
+            help="HOST:PORT,.../CHROOT instead of that of the configuration.",
         ),
     ]
 
@@ -154,7 +154,7 @@ class Noun(click.Group):
 
 
 def asked(name: str, ctx: click.Context | None = None) -> Any:
-    """What was given for ``output``, ``config``, ``zookeeper`` or ``reason``; None where nothing was."""
+    """The value of ``output``, ``config``, ``zookeeper`` or ``reason``; None if it was not given."""
     ctx = ctx or click.get_current_context(silent=True)
     return ctx.meta.get(_META + name) if ctx else None
 
@@ -170,7 +170,7 @@ def confirm(what: str, yes: bool) -> None:
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Print what would change and change nothing; exit 10 if anything would."
+    "--dry-run", is_flag=True, help="Print the changes and write nothing; exit 10 if there are any."
 )
 timeout_option = click.option(
     "--timeout", "timeout_seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer than this."

@@ -1,4 +1,4 @@
-"""What commands print: exactly one document on stdout, in the form that ``-o`` asks for; words for people on stderr.
+"""The output of commands: one document on stdout, in the form of ``-o``; sentences for people on stderr.
 
 Colour appears on a terminal only, never with NO_COLOR, and only beside a word that says the same.
 """
@@ -110,7 +110,7 @@ def chosen() -> str:
 
 
 def say(text: str) -> None:
-    """A sentence for whoever watches, on stderr."""
+    """Print a sentence for people, on stderr."""
     terminal.text(text, err=True)
 
 
@@ -172,7 +172,7 @@ def _write(value: Json, names: Iterable[str]) -> None:
 
 
 def console(file: TextIO | None = None) -> Console:
-    """Rich's console; on what is no terminal as wide as it takes, so that nothing is cut off."""
+    """Rich's console. If stdout is no terminal, it is as wide as its lines, so that none is cut off."""
     from nodepool_ocb.cli.kit.console import Console
 
     file = file or sys.stdout
@@ -181,7 +181,7 @@ def console(file: TextIO | None = None) -> Console:
 
 
 def render(*parts: RenderableType) -> None:
-    """Print tables and text to stdout; what cannot be folded is not cut, and lines run on."""
+    """Print tables and text to stdout; a line that cannot be folded is not cut."""
     writer = console()
     wide = writer.options.update(max_width=UNLIMITED)
     writer.width = max([writer.width, *(writer.measure(part, options=wide).maximum for part in parts if _fixed(part))])

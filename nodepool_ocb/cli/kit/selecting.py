@@ -1,4 +1,4 @@
-"""The nodes or noderoles that a verb is for: names, a list of names on stdin (``-``), or what a selector means (``-l``).
+"""The nodes or noderoles that a verb is for: names, a list of names on stdin (``-``), or the matches of a selector (``-l``).
 
 ``operations.selection`` resolves selectors.
 """

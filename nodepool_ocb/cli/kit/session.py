@@ -35,7 +35,7 @@ def session(
     on_connected: Callable[[], None] | None = None,
     founding: bool = False,
 ) -> AbstractContextManager[Session]:
-    """A session that is closed at the end, and notes in the journal what it commits.
+    """A session that is closed at the end, and notes its commits in the journal.
 
     Raises Unavailable, Denied, Invalid, or NoCluster unless it is ``founding``.
     """
@@ -43,12 +43,12 @@ def session(
 
 
 def load(opened: Session) -> World:
-    """Everything as it is now, and no older than this call; says on stderr what cannot be read."""
+    """The world as it is now, no older than this call; names records that cannot be read on stderr."""
     return performer().load(opened)
 
 
 def decided(opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], dry_run: bool = False) -> list[Change]:
-    """Write what ``decide`` gives, transaction by transaction; gives all changes. Raises Stale after many attempts."""
+    """Write the transactions of ``decide``, one by one; returns all changes. Raises Stale after many attempts."""
     return performer().decided(opened, decide, dry_run)
 
 
@@ -124,7 +124,7 @@ def report_rows(
 
 
 def _summary(rows: Sequence[ChangeRow]) -> str:
-    """How much of what: "3 attributes to change, 20 nodes to create"."""
+    """The number of changes of each kind: "3 attributes to change, 20 nodes to create"."""
     found = sorted(Counter((row.kind, row.change) for row in rows).items())
     return ", ".join(
         f"{counted(count, kind, kind if kind.endswith('s') else None)} to {what}" for (kind, what), count in found

@@ -1,4 +1,4 @@
-"""The door to the terminal: whatever a command prints leaves through here, with its control characters shown.
+"""The output of every command to the terminal, with control characters shown.
 
 Texts come from machines, files and people. ``text`` and ``Printer`` show them; ``document`` and ``yaml_document`` are exact
 all the same, as JSON and YAML can escape. Tables and pictures go through ``cli.kit.output.console``, which does the same.
@@ -46,7 +46,7 @@ def rendered(row: str) -> None:
 
 def raw(data: bytes) -> None:
     """Print bytes as they are; never to a terminal."""
-    assert not sys.stdout.isatty(), "whoever asks for it was refused before"
+    assert not sys.stdout.isatty(), "a caller that asks for it was refused before"
     with _writing():
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -80,7 +80,7 @@ class Printer:
         self._print(self._decoder.decode(data))
 
     def close(self) -> None:
-        """There is no more; what is said next on this terminal begins a line."""
+        """There is no more; the next text on this terminal begins a line."""
         self._print(self._decoder.decode(b"", final=True))
         if self._within_line and sys.stdout.isatty():
             self._print("\n")

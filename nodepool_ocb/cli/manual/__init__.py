@@ -1,1 +1,1 @@
-"""Manual pages, made of what the commands say of themselves."""
+"""Manual pages, made from the help texts of the commands."""

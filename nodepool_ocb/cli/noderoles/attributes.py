@@ -19,16 +19,18 @@ from nodepool_ocb.operations.noderoles.effective import (
 )
 from nodepool_ocb.views.attributes import effective as shown
 
-RUNS: Final = "Where two runs that succeeded were given something else."
+RUNS: Final = "The inputs that differ between two runs that succeeded."
 OPERATIONS: Final = (NoderoleAttributes, NoderoleAttributesChanged, NoderoleAttributesDiff, NoderoleAttributesRuns)
 
 
 @click.command(cls=Verb, operation=OPERATIONS)
 @click.argument("name", metavar="ROLE@FQDN", shell_complete=completion.noderoles)
 @click.argument("places", nargs=-1, metavar="[PATH]...", shell_complete=completion.places)
-@click.option("--explain", is_flag=True, help="Each value with what it hides.")
-@click.option("--diff", "other", metavar="ROLE@FQDN", shell_complete=completion.noderoles, help="Only what differs.")
-@click.option("--changed", is_flag=True, help="What its newest run was given otherwise.")
+@click.option("--explain", is_flag=True, help="Each value with the values that it hides.")
+@click.option(
+    "--diff", "other", metavar="ROLE@FQDN", shell_complete=completion.noderoles, help="Only values that differ."
+)
+@click.option("--changed", is_flag=True, help="Only inputs that changed since its newest run.")
 @click.option("--runs", "two", nargs=2, metavar="RUN RUN", shell_complete=completion.runs, help=RUNS)
 @reveal_option
 def attributes(

@@ -30,16 +30,14 @@ COLUMNS: Final = ("noderole", "drift", "checked", "difference")
 @click.command(cls=Verb, operation=NoderoleCheck)
 @noderoles_argument
 @selector_option
-@click.option(
-    "--wait", is_flag=True, help="Wait for what they find; exit 10 where any has drifted, 1 where one is unknown."
-)
+@click.option("--wait", is_flag=True, help="Wait for the results; exit 10 if any has drifted, 1 if one is unknown.")
 @timeout_option
 @dry_run_option
 def check(names: Sequence[str], selector: str | None, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
     """Ask machines whether they are still as ACTIVE noderoles left them; nothing is changed.
 
-    Each is claimed and run as any other, by its role's check (docs/drift.md). Of what a selector means, those are left out
-    that cannot be checked now.
+    Each check is claimed and run like a run of the role (docs/drift.md). A selector leaves out noderoles that cannot be
+    checked now.
     """
     performed = perform(NoderoleCheck(noderoles=noderoles_given(names, selector), selector=selector), dry_run=dry_run)
     if wait and not dry_run:
@@ -68,7 +66,7 @@ def _wait(asked: Mapping[str, int], timeout_seconds: float | None) -> None:
 
 
 def _tell(rows: list[shown.DriftRow], everything: bool) -> None:
-    """``everything``: the table has what is in sync, too."""
+    """``everything``: the table has noderoles in sync, too."""
     document = shown.asked(rows)
     listed = [row for row in rows if everything or row.drift != Drift.IN_SYNC]
     if output.chosen() == "name":
@@ -78,7 +76,7 @@ def _tell(rows: list[shown.DriftRow], everything: bool) -> None:
     output.say(f"{document.in_sync} in sync, {document.drifted} drifted, {document.unknown} unknown")
     if document.drifted:
         drifted = [row.noderole for row in rows if row.drift == Drift.DRIFTED]
-        output.say(f"to run again what has drifted: nodepool-ocb noderole refresh {some(drifted, NAMED)}")
+        output.say(f"to run the drifted ones again: nodepool-ocb noderole refresh {some(drifted, NAMED)}")
         raise click.exceptions.Exit(DRIFTED_EXIT)
     if document.unknown:
         raise click.exceptions.Exit(UNKNOWN_EXIT)
@@ -87,9 +85,9 @@ def _tell(rows: list[shown.DriftRow], everything: bool) -> None:
 @click.command("drift", cls=Verb, operation=NoderoleDrift)
 @noderoles_argument
 @selector_option
-@click.option("--all", "everything", is_flag=True, help="Also what is in sync, and what was never checked.")
+@click.option("--all", "everything", is_flag=True, help="Also noderoles that are in sync, or were never checked.")
 def list_drift(names: Sequence[str], selector: str | None, everything: bool) -> None:
-    """What the newest checks found: what has drifted, and what could not be told; of one noderole the whole difference."""
+    """The results of the newest checks: drifted and unknown noderoles. For one noderole, the whole difference."""
     every = not names and selector is None
     operation = NoderoleDrift(
         noderoles=() if every else noderoles_given(names, selector), selector=selector, everything=everything

@@ -40,6 +40,6 @@ def redeploy(
 @yes_option
 @dry_run_option
 def unbind(names: Sequence[str], selector: str | None, yes: bool, dry_run: bool) -> None:
-    """Take noderoles away, with those below them that only they hold; what they did on the machines stays done."""
+    """Delete noderoles, with those below them that only they hold; their changes on the machines stay."""
     operation = NoderoleUnbind(noderoles=noderoles_given(names, selector), selector=selector)
     session.report_performed(perform(operation, dry_run=dry_run, yes=yes))

@@ -17,7 +17,7 @@ from nodepool_ocb.operations.noderoles.explaining import NoderoleExplain
 @noderoles_argument
 @selector_option
 def explain(names: Sequence[str], selector: str | None) -> None:
-    """Why a noderole does not run: every reason, what holds it back, since when, and what to do.
+    """Why a noderole does not run: every reason, its cause, since when, and the next step.
 
     Of more than one, each after the other; with -o json and yaml a list.
     """

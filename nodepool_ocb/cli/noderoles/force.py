@@ -4,4 +4,6 @@ from __future__ import annotations
 
 import click
 
-force_option = click.option("--force", is_flag=True, help="Also what a rollout under way commits in its turn.")
+force_option = click.option(
+    "--force", is_flag=True, help="Also noderoles that a rollout under way commits in their turn."
+)

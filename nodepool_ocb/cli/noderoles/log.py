@@ -1,4 +1,4 @@
-"""``noderole log``: what its runs print, from whichever annealer has it."""
+"""``noderole log``: the output of its runs, from the annealer that has it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from nodepool_ocb.operations.noderoles.logs import NoderoleLog
 @logs.raw_option
 @click.option("--path", is_flag=True, help="Only where the whole is: HOST:FILE.")
 def log(name: str, run: str | None, follow: bool, raw: bool, path: bool) -> None:
-    """The output of a noderole's newest run, or of the one that is named, from whichever annealer has it.
+    """The output of a noderole's newest run, or of the named run, from the annealer that has it.
 
-    Where no annealer can be asked: the file, if it is on this host; else the end that is in the record. With -f, of a
-    noderole that waits: what it prints when it runs. With -o json or yaml, the last MiB.
+    If no annealer can be asked: the file, if it is on this host; else the end that is in the record. With -f, if the noderole
+    waits: the output of its next run. With -o json or yaml, the last MiB.
     """
     from nodepool_ocb.operations import runlogs  # here, since http takes long to import
 
@@ -55,5 +55,5 @@ def _interrupted(name: str, follow: bool) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if follow:
-            output.say(f"{name} goes on; nodepool-ocb noderole cancel {name} would end what runs")
+            output.say(f"{name} goes on; to end the run: nodepool-ocb noderole cancel {name}")
         raise

@@ -1,4 +1,4 @@
-"""``nodepool-ocb noderole``: looking at noderoles, and what is done to them."""
+"""``nodepool-ocb noderole``: reading, changing and controlling noderoles."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ name_argument = click.argument("name", metavar="ROLE@FQDN", shell_complete=compl
 @click.option("--node", "fqdn", shell_complete=completion.nodes)
 @click.option("--role", shell_complete=completion.roles)
 @click.option(
-    "--outdated", "only_outdated", is_flag=True, help="ACTIVE ones that would be given something else now, and what."
+    "--outdated",
+    "only_outdated",
+    is_flag=True,
+    help="ACTIVE ones with inputs that changed since their newest run, and the changes.",
 )
 @click.option("--watch", is_flag=True, help="One JSON object a line for each, now and whenever it changes.")
 @selector_option
@@ -140,7 +143,7 @@ def commit(
 @selector_option
 @dry_run_option
 def propose(names: Sequence[str], selector: str | None, dry_run: bool) -> None:
-    """Take noderoles back, to change them; what is below them waits."""
+    """Take noderoles back, to change them; the noderoles below them wait."""
     operation = NoderolePropose(noderoles=noderoles_given(names, selector), selector=selector)
     performed = perform(operation, dry_run=dry_run)
     session.report_performed(performed)
@@ -156,7 +159,7 @@ def propose(names: Sequence[str], selector: str | None, dry_run: bool) -> None:
 def refresh(
     names: Sequence[str], selector: str | None, wait: bool, timeout_seconds: float | None, dry_run: bool
 ) -> None:
-    """Run ACTIVE noderoles again in place; what is below them goes on."""
+    """Run ACTIVE noderoles again in place; the noderoles below them go on."""
     operation = NoderoleRefresh(noderoles=noderoles_given(names, selector), selector=selector)
     waiting.perform_and_wait(operation, wait, timeout_seconds, dry_run)
 
@@ -192,9 +195,9 @@ def retry(
 @command.command(operation=NoderoleCancel)
 @noderoles_argument
 @selector_option
-@click.option("--reason", default="somebody cancelled it", show_default=True, help="What their records are to say.")
+@click.option("--reason", default="cancelled by a person", show_default=True, help="The reason that their records get.")
 @dry_run_option
 def cancel(names: Sequence[str], selector: str | None, reason: str, dry_run: bool) -> None:
-    """End what runs on the machines; the noderoles are then in ERROR, and may be retried."""
+    """End the runs on the machines; the noderoles are then in ERROR, and may be retried."""
     operation = NoderoleCancel(noderoles=noderoles_given(names, selector), selector=selector, reason=reason)
     session.report_performed(perform(operation, dry_run=dry_run))

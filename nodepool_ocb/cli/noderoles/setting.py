@@ -26,9 +26,9 @@ from nodepool_ocb.operations.noderoles.setting import NoderoleSet, NoderoleUnset
 def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """Set attributes of noderoles, as their user: by the attribute's name, or at a path a/b/c.
 
-    What a role's schemas refuse is not written; nor is anything while both a noderole and its deployment are committed.
-    PATH=- asks for a text without echo, or reads it from stdin, and PATH=@FILE from a file: a secret then stands in no shell's
-    history and no list of processes. What the role declares as secret is encrypted before it is written.
+    A value that a schema of the role refuses is not written; nor is anything while both a noderole and its deployment are
+    committed. PATH=- asks for a text without echo, or reads it from stdin, and PATH=@FILE from a file: a secret then stands in
+    no shell's history and no list of processes. An attribute that the role declares as secret is encrypted before it is written.
     PATH=secret:vault:PATH#KEY (or secret:file:/PATH, secret:env:NAME) refers to one that annealers look up when they need it.
     """
     assignments = sealing.read([word for word in words if "=" in word])
@@ -49,7 +49,7 @@ def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
 @selector_option
 @dry_run_option
 def unset(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
-    """Take back what `noderole set` gave, by the attribute's name or its path; what counts then is said."""
+    """Remove attributes that `noderole set` gave, by name or path; prints the values that then count."""
     names = () if selector is not None else tuple(takewhile(_may_be_name, words))
     keys = words[len(names) :]
     if not keys:

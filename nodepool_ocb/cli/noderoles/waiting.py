@@ -52,7 +52,7 @@ def wait(
     ended: OcbError | None = None
     begun = time.monotonic()
     try:
-        with waits.going_on("what was committed", lambda: again or _again(last)):
+        with waits.going_on("the commit", lambda: again or _again(last)):
             for last in _looks(choose, deadline):
                 if last.progress.settled if settled else last.progress.outcome:
                     ended = error(last.progress)
@@ -77,7 +77,7 @@ def _say_next_step(last: WaitStatus, *, settled: bool) -> None:
     if now.moving and not settled:
         output.say(f"{counted(len(now.moving), 'noderole')} may still become ACTIVE; --settled waits for all of them")
     output.say(
-        f"look: nodepool-ocb noderole log {now.failed[0]}; mend the cause, then: nodepool-ocb noderole retry {retry}"
+        f"see: nodepool-ocb noderole log {now.failed[0]}; mend the cause, then: nodepool-ocb noderole retry {retry}"
     )
 
 
@@ -152,7 +152,7 @@ def _tell(
 
 
 def _failed(rows: Sequence[AwaitedRow]) -> list[RenderableType]:
-    """What did not become ACTIVE, what is in ERROR first; the rest is counted."""
+    """The noderoles that did not become ACTIVE, those in ERROR first; beyond MOST they are counted."""
     short = [row for row in rows if row.state is not State.ACTIVE]
     short.sort(key=lambda row: (RANK[row.state] if row.state else -1, row.noderole))
     more = [f"... and {len(short) - MOST:,} more; -o json has all"] if len(short) > MOST else []

@@ -29,9 +29,9 @@ def bind(
     words: Sequence[str], selector: str | None, roles: Sequence[str], deployment: str | None, parents: Sequence[str],
     dry_run: bool,
 ) -> None:  # fmt: skip
-    """Bind a role, and what it needs, to nodes: PROPOSED until it is committed.
+    """Bind a role, and the roles that it requires, to nodes: PROPOSED until it is committed.
 
-    All are bound, or none: what is refused of one node is refused of all. A node that has the role stays as it is.
+    The role is bound to all nodes or to none: a refusal for one node refuses all. A node that has the role stays as it is.
     """
     fqdns, wanted = (words, tuple(roles)) if roles else _divided(words, selector)
     operation = NodeBind(

@@ -1,4 +1,4 @@
-"""``node create``: one node, or many whose names and addresses follow a template."""
+"""``node create``: one node, or many with names and addresses from a template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody says that a node is alive or not: ``node alive`` and ``node dead``."""
+"""Marks of a person that a node is alive or not: ``node alive`` and ``node dead``."""
 
 from __future__ import annotations
 

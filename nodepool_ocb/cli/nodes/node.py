@@ -92,7 +92,7 @@ def _change(operation: NodeChange, dry_run: bool) -> None:
 @selector_option
 @dry_run_option
 def move(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
-    """Move nodes to another deployment: what is bound from now on is bound there; their noderoles stay in theirs."""
+    """Move nodes to another deployment: later binds go there; the present noderoles stay in their deployments."""
     fqdns, deployment = divided(words, selector, "the DEPLOYMENT")
     _change(NodeMove(nodes=nodes_given(fqdns, selector), selector=selector, deployment=deployment), dry_run)
 

@@ -1,1 +1,1 @@
-"""What people look at while something goes on: the matrix of states, how far a wait is; and drawings of graphs."""
+"""Pictures for people: the matrix of states, the progress of a wait, and drawings of graphs."""

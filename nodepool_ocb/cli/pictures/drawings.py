@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def options(command: F) -> F:
-    """Where a drawing goes and as what: ``form`` and ``file``."""
+    """The format and the place of a drawing: ``form`` and ``file``."""
     forms = click.Choice(["dot", "svg", "mermaid", "json"])
     command = click.option(
         "--file", type=click.Path(dir_okay=False, path_type=Path), help="Write it there, not to stdout."
@@ -43,7 +43,7 @@ def checked(form: str | None, file: Path | None) -> None:
 
 
 def whole(form: str | None, boxes: int, single: bool, instead: str) -> bool:
-    """Whether a picture has a box for each; where it has none it is said what a box is ``instead``, in words."""
+    """Whether a picture has a box for each; if not, ``instead`` is printed, which names the content of a box."""
     if single or boxes <= graphviz.MOST:
         return True
     if form == "svg":

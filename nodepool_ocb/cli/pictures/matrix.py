@@ -1,7 +1,7 @@
 """``status --watch``: the states of noderoles, node by node, as they change.
 
-On a terminal a picture that fills it; elsewhere a line whenever it is another, with what failed; with ``-o json`` an object
-a line. Drawn at most some times a second, and only what changed is computed.
+On a terminal a picture that fills it; elsewhere a line at each change, with the failures; with ``-o json`` an object a line.
+It is drawn at most some times a second, and only changed parts are computed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_FAILED: Final = 10  # that are named at once
 
 
 def watch(scope: Scope) -> None:
-    """Show them until somebody interrupts it."""
+    """Show them until an interrupt."""
     match output.chosen():
         case "json":
             _objects(scope)
@@ -45,7 +45,7 @@ def watch(scope: Scope) -> None:
 
 
 def followed(scope: Scope, tick_seconds: float | None = None) -> Iterator[tuple[Matrix, list[Moved]]]:
-    """The matrix at once and after every change, with what moved; at every tick, too."""
+    """The matrix at the start, after every change and at every tick, with the noderoles that moved."""
     matrix = Matrix(scope.has)
     first = True
     for world, touched in following.worlds(performer(), None, tick_seconds):

@@ -15,10 +15,10 @@ from nodepool_ocb.operations.names import deployment_of
 
 
 class Scope:
-    """``has`` says of a noderole whether it is in it, as the world was when somebody looked."""
+    """``has`` tells of a noderole whether it is in the scope, in the world that was read."""
 
     def __init__(self, deployment: str | None, selector: str | None) -> None:
-        """Raises NotFound for what exists nowhere, and Invalid for a wrong selector."""
+        """Raises NotFound for a name that does not exist, and Invalid for a wrong selector."""
         self._deployment = deployment
         self._expression = None if selector is None else selection.parse(selector)
         self._meant: set[str] = set()

@@ -22,7 +22,7 @@ BAR: Final = 24  # its width
 
 
 class Progress:
-    """A context manager: what it shows on a terminal goes at the end."""
+    """A context manager: its picture on a terminal is removed at the end."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -60,7 +60,7 @@ class Progress:
             output.say(line)
 
     def note(self, sentences: Iterable[str]) -> None:
-        """What is to be read in any case; each is said once."""
+        """A sentence that stays visible; each is printed once."""
         for each in sentences:
             if each not in self._noted:
                 self._noted.add(each)
@@ -72,7 +72,7 @@ class Progress:
 
 @contextmanager
 def going_on(what: str, again: Callable[[], str]) -> Iterator[None]:
-    """Whoever interrupts what is done in it is told that ``what`` goes on, and how to look ``again``: a command's words."""
+    """An interrupt prints that ``what`` goes on, and the words of the command that looks ``again``."""
     try:
         yield
     except KeyboardInterrupt:

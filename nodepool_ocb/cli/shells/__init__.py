@@ -1,1 +1,1 @@
-"""Completion in bash, zsh and fish: the script of each shell, and what it is answered."""
+"""Completion in bash, zsh and fish: the script of each shell, and the answers to it."""

@@ -1,6 +1,6 @@
-"""What a shell is answered. It learns nothing of what goes wrong: then there is nothing to offer.
+"""The answers to a shell. After an error there are none, and the shell learns no reason.
 
-A word may hold what shells divide words at (``@``, ``:``, ``=``): the line is divided here, as a shell does it.
+A word may hold the characters at which shells divide words (``@``, ``:``, ``=``): the line is divided here, as a shell does it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def option(self) -> str:
-        """What stands before the value in one word: ``--deployment=``, or nothing."""
+        """The part of a word before its value: ``--deployment=``, or nothing."""
         name, equals, _ = self.incomplete.partition("=")
         return name + equals if equals and name.startswith("--") else ""
 
@@ -76,7 +76,7 @@ class Completing(ShellComplete):
             return ""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        """An option that waits for its value does not hide what stands before it."""
+        """An option that waits for its value does not hide the words before it."""
         waiting = bool(args) and args[-1].startswith("-")
         ctx = _resolve_context(self.cli, self.ctx_args, self.prog_name, args[:-1] if waiting else args)
         parameter, start = _resolve_incomplete(ctx, args, incomplete)

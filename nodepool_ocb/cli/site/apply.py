@@ -24,15 +24,15 @@ from nodepool_ocb.operations.site.applying import ApplySite
     help="A site file; as many as you like.",
 )
 @click.option(
-    "--prune", is_flag=True, help="Also delete what the files do not have, in the deployments that they have."
+    "--prune", is_flag=True, help="Also delete records that are not in the files, in the deployments of the files."
 )
 @yes_option
 @dry_run_option
 def command(files: Sequence[str], prune: bool, yes: bool, dry_run: bool) -> None:
-    """Make the cluster as site files say; what they do not say stays as it is.
+    """Change the cluster to the state in site files; records that are not in the files stay as they are.
 
-    The whole is planned first, and refused where anything of it cannot be. Then the plan is written, and nothing else; after
-    an interruption the same command goes on. docs/site.md has the format.
+    The whole is planned first, and refused if any part is impossible. Then the plan is written, and nothing else. After an
+    interruption the same command goes on. docs/site.md has the format.
     """
     performed = perform(ApplySite(wanted=sources.wanted(files), prune=prune), dry_run=dry_run, yes=yes)
     session.report_performed(performed)

@@ -18,11 +18,11 @@ from nodepool_ocb.operations.site.exporting import ExportSite
 @click.option("--deployment", shell_complete=completion.deployments, help="Only nodes of it, and of those below it.")
 @click.option("--no-roles", is_flag=True, help="Without the definitions of roles: their barclamps are elsewhere.")
 def command(fqdns: Sequence[str], selector: str | None, deployment: str | None, no_roles: bool) -> None:
-    """Print the cluster as a site file, for `apply`: roles, deployments, nodes, what is bound, and what people set.
+    """Print the cluster as a site file, for `apply`: roles, deployments, nodes, noderoles, and attributes that people set.
 
     Without names, -l or --deployment it is the whole cluster.
 
-    Two exports of one state are the same, line for line. docs/site.md says what is in it and what is not.
+    Two exports of one state are the same, line for line. docs/site.md lists its content.
     """
     chosen = bool(fqdns) or selector is not None
     names = selecting.nodes_given(fqdns, selector) if chosen else ()

@@ -1,4 +1,4 @@
-"""The files that people name: one or several, folders of them, and ``-`` for what comes on stdin."""
+"""The files that people name: one or several, folders of them, and ``-`` for stdin."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wanted(sources: Iterable[str]) -> DesiredState:
     if problems:
         raise Invalid(problems)
     if not found:
-        raise Invalid("no document is in these files; nodepool-ocb export prints one")
+        raise Invalid("no document is in these files; to print one: nodepool-ocb export")
     return reading.wanted(found)
 
 
@@ -58,7 +58,7 @@ def _documents(path: Path | None) -> list[Document]:
 
 
 def text(source: str) -> str:
-    """What a file, or stdin, says; raises Invalid where it is too large or no UTF-8."""
+    """The text of a file or of stdin; raises Invalid if it is too large or no UTF-8."""
     if source != STDIN:
         return documents.read(Path(source), reading.MOST.bytes)
     data = sys.stdin.buffer.read(reading.MOST.bytes + 1)

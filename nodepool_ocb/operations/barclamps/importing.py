@@ -113,6 +113,6 @@ def _in_plain_text(before: World, imported: Mapping[str, Role]) -> Steps[list[st
     if not found:
         return []
     return [
-        f"warning: declared as secret now, and stored in plain text: {some(found)}; nodepool-ocb secret rotate encrypts"
-        " it. Change the secret itself, too: ZooKeeper's logs and the journal keep what stood there"
+        f"warning: declared as secret now, and stored in plain text: {some(found)}; to encrypt it:"
+        " nodepool-ocb secret rotate. Change the secret itself, too: ZooKeeper's logs and the journal keep the plain text"
     ]

@@ -38,7 +38,7 @@ def find(world: World, vertices: Iterable[Vertex]) -> Steps[Outdated]:
     vertices = list(vertices)
     read = yield from attributes(vertices)
     for reason in read.unreadable.values():
-        yield Note(f"warning: who sees these is not said to be outdated: {reason}")
+        yield Note(f"warning: noderoles that see these attributes are not reported as outdated: {reason}")
     spoiled = read.unreadable.keys()
     found = inputs.all_outdated(world, (each for each in vertices if not spoiled or _clear(each, spoiled)), read.blobs)
     return Outdated(sorted(found, key=lambda each: (world.depth(each), each.name)), read.blobs)

@@ -60,8 +60,8 @@ class DeploymentPropose(Operation[Explained], frozen=True, kw_only=True):
         yield from reservations.warn(
             after,
             self.name,
-            "what it has sent waits until the deployment is committed, and the time of its phases runs on;"
-            f" nodepool-ocb deployment commit {self.name} --no-noderoles lets annealers in again",
+            "the noderoles that it has sent wait until the deployment is committed, and the time of its phases runs on;"
+            f" to let annealers in again: nodepool-ocb deployment commit {self.name} --no-noderoles",
         )
         return Explained()
 

@@ -64,7 +64,7 @@ class DeploymentAttributesChange(Operation[Explained], frozen=True, kw_only=True
         changed = bool(changes or situation.written)
         after: list[str] = []
         if changed and self.name == deployments.SYSTEM:
-            after.append(f"deployment {self.name} is always COMMITTED: what runs from now on sees this")
+            after.append(f"deployment {self.name} is always COMMITTED: every run that begins from now on sees this")
         if changed and not situation.call.dry_run:
             bound = (self.name, self.role)
             found = yield from outdated.sentences(now, lambda each: (each.record.deployment, each.role) == bound)

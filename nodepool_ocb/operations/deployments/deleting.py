@@ -42,7 +42,7 @@ class DeploymentDelete(Operation[Explained], frozen=True, kw_only=True):
         steps = removal(world, self.name)
         changes = yield from steps
         written += changes
-        then = f"then delete {self.name} once more; nodepool-ocb deployment show {self.name} says what is refused"
+        then = f"then delete {self.name} once more; refusals: nodepool-ocb deployment show {self.name}"
         return Explained(after=hook_sentences(written, then))
 
     def _agreed(self, world: World, situation: Situation) -> Steps[None]:

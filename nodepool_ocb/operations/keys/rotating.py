@@ -41,7 +41,7 @@ class SecretRotate(Operation[SecretsRotated], frozen=True, kw_only=True):
     def decide(self, situation: Situation) -> Steps[SecretsRotated]:  # noqa: ARG002
         world = yield from ReadWorld()
         if not (yield from ReadKeyIds()):
-            raise Conflict("there is no key here: set secrets.key_file; nodepool-ocb secret keygen FILE makes one")
+            raise Conflict("there is no key here: set secrets.key_file; to make a key: nodepool-ocb secret keygen FILE")
         blobs = yield from owners.blobs(world)
         rotated = yield from RotateValues(tuple(_old_values(world, blobs)))
         yield from limits.parts(limits.singly(_changes(world, blobs, rotated)))

@@ -27,8 +27,8 @@ DONE: Final = {Event.COMMIT: frozenset(State) - {State.PROPOSED}, Event.PROPOSE:
 #: The advice for a noderole that does not run, so that it cannot be cancelled.
 INSTEAD_OF_CANCEL: Final = {
     State.PROPOSED: "it was not committed, and does not run before: nodepool-ocb noderole explain {}",
-    State.BLOCKED: "nodepool-ocb noderole propose {} takes back what has not begun",
-    State.TODO: "nodepool-ocb noderole propose {} takes back what has not begun",
+    State.BLOCKED: "to take back a noderole that has not begun: nodepool-ocb noderole propose {}",
+    State.TODO: "to take back a noderole that has not begun: nodepool-ocb noderole propose {}",
     State.ACTIVE: "it is done: nodepool-ocb noderole log {}",
     State.ERROR: "it has ended, and failed: nodepool-ocb noderole explain {}",
 }
@@ -107,7 +107,7 @@ class NoderolePropose(NoderoleAct, frozen=True, kw_only=True):
         again = selection.noderoles_again(after, names, resolved=self.selector is not None)
         sentences: list[str] = []
         for deployment in sorted({vertex.record.deployment for vertex in again}):
-            effect = "a node whose noderoles are taken back while they are sent has failed"
+            effect = "a node fails if its noderoles are taken back while they are sent"
             found = yield from reservations.warnings(after, deployment, effect)
             sentences += found
         return NoderolesChosen(chosen=names, after=tuple(sentences))
@@ -181,8 +181,8 @@ class NoderoleRetry(NoderoleAct, frozen=True, kw_only=True):
         moved_before = committing.moved(situation.written)
         for vertex in chosen if self.selector is None else ():
             if vertex.record.state is not State.ERROR and vertex not in pausing and vertex.name not in moved_before:
-                hint = f"ask: nodepool-ocb noderole explain {vertex.name}"
-                raise Conflict(f"{vertex.name} is {vertex.record.state}; retry is for what failed; {hint}")
+                hint = f"see: nodepool-ocb noderole explain {vertex.name}"
+                raise Conflict(f"{vertex.name} is {vertex.record.state}; only failed noderoles can be retried; {hint}")
         hurried = ((v, replace(v.record, not_before=0.0, by=situation.by)) for v in pausing)
         yield from limits.parts(claim.writes(vertex, record) for vertex, record in hurried)
         broken = [vertex for vertex in chosen if vertex.record.state is State.ERROR]
@@ -201,7 +201,7 @@ class NoderoleCancel(NoderoleAct, frozen=True, kw_only=True):
 
     verb = "cancel"
 
-    reason: str = "somebody cancelled it"  # in their records
+    reason: str = "cancelled by a person"  # in their records
 
     def decide(self, situation: Situation) -> Steps[NoderolesChosen]:
         world = yield from ReadWorld()
@@ -209,7 +209,9 @@ class NoderoleCancel(NoderoleAct, frozen=True, kw_only=True):
         for vertex in chosen if self.selector is None else ():
             if vertex.record.state is not State.TRANSITION:
                 hint = INSTEAD_OF_CANCEL[vertex.record.state].format(vertex.name)
-                raise Conflict(f"{vertex.name} is {vertex.record.state}; cancel is for what runs; {hint}")
+                raise Conflict(
+                    f"{vertex.name} is {vertex.record.state}; only running noderoles can be cancelled; {hint}"
+                )
         reason = f"{self.reason} ({situation.by})"
         yield from commands.apply_to(world, chosen, Event.CANCEL, situation.now, situation.by, reason)
         return NoderolesChosen(chosen=tuple(vertex.name for vertex in chosen))

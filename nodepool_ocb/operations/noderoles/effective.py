@@ -86,7 +86,7 @@ class NoderoleAttributesRuns(Operation[shown.UnlikeDocument], frozen=True, kw_on
             if name not in records:
                 raise NotFound(f"{vertex.name} has no run {name}; it has: {', '.join(records) or 'none'}")
             if records[name].outcome != "succeeded":
-                raise NotFound(f"what {name} was given is not kept: it {records[name].outcome}, and did not succeed")
+                raise NotFound(f"the inputs of {name} are not kept: it {records[name].outcome}, and did not succeed")
         [newest] = yield from ReadRunInputs((paths.given(vertex.role, vertex.node.name),))
         succeeded = sorted((each for each in recorded if each[1].outcome == "succeeded"), reverse=True)
         given = inputs.of_runs(vertex.record, newest, succeeded)
@@ -94,7 +94,7 @@ class NoderoleAttributesRuns(Operation[shown.UnlikeDocument], frozen=True, kw_on
         same = records[one].given == records[other].given not in (0, inputs.UNKNOWN)
         for name in self.runs:
             if given[name].reason and not same:
-                raise NotFound(f"what {name} was given is not known: {given[name].reason}")
+                raise NotFound(f"the inputs of {name} are not known: {given[name].reason}")
         found = [] if same else inputs.between(given[one], given[other])
         document = shown.of_runs(one, other, outdated.concealed(found, concealing.of_world(world)))
         if not document.differences:

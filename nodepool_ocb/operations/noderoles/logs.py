@@ -30,7 +30,7 @@ class NoderoleLog(Operation[RunChosen], frozen=True, kw_only=True):
         running = vertex.record.run if vertex.record.state is State.TRANSITION else None
         wanted = self.run or running or next(reversed(known), None)
         if wanted is None:
-            raise NotFound(f"{vertex.name} has not run yet; nodepool-ocb noderole explain {vertex.name}")
+            raise NotFound(f"{vertex.name} has not run yet; see: nodepool-ocb noderole explain {vertex.name}")
         if wanted not in known and wanted != running:
             raise NotFound(f"{vertex.name} has no run {self.run}; it has: {', '.join(known) or 'none'}")
         role = world.roles.get(vertex.role)

@@ -141,7 +141,7 @@ def _later(vertices: Sequence[Vertex]) -> Iterable[str]:
     committed = [vertex for vertex in vertices if vertex.record.state is not State.PROPOSED]
     for vertex in committed[:SHOWN]:
         commit = f"nodepool-ocb deployment commit {vertex.record.deployment}"
-        yield f"{vertex.name} is {vertex.record.state}: what runs next sees this, and {commit} lets it run"
+        yield f"{vertex.name} is {vertex.record.state}: its next run sees this; to let it run: {commit}"
     if len(committed) > SHOWN:
         yield f"and so for {len(committed) - SHOWN} more"
 

@@ -86,7 +86,7 @@ def agreement(views: Sequence[NodeView]) -> Steps[Agreed]:
     names = [view.name for view in views]
     elsewhere = {name for view in views for name in _elsewhere(view, names)}
     also = ", ".join(sorted(elsewhere))
-    below = f", and what is PROPOSED below them on other nodes ({also})" if also else ""
+    below = f", and the PROPOSED noderoles below them on other nodes ({also})" if also else ""
     details: tuple[str, ...] = ()
     if len(views) == 1:
         [view] = views

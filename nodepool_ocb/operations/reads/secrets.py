@@ -79,7 +79,7 @@ class ReadKeyIds(Lookup[tuple[str, ...]], frozen=True):
 
 
 class OldValue(msgspec.Struct, frozen=True):
-    """Attributes before a rotation. ``plain``: each place whose plain text becomes secret, and its text."""
+    """Attributes before a rotation. ``plain``: each place with plain text that becomes secret, and its text."""
 
     name: str  # of the owner, for people
     value: Json

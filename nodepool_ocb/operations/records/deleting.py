@@ -60,7 +60,10 @@ class RecordDelete(Operation[tuple[Deleted, ...]], frozen=True, kw_only=True):
             gone = {each.path for each in situation.written if isinstance(each, Delete)}
             left = {each for each in agreed.covers if each.partition(" ")[2] not in gone}
             if _marks(found) != left:
-                raise Conflict(f"{line(self.path)} or what is below it was changed meanwhile; look at it again")
+                raise Conflict(
+                    f"{line(self.path)} or a record below it was changed meanwhile;"
+                    f" see: nodepool-ocb record show {line(self.path)}"
+                )
         yield from NameInJournal("delete", "record", names)
         yield from _transactions(world, self.path, found)
         before = (line(each.path) for each in reversed(situation.written) if isinstance(each, Delete))
@@ -80,7 +83,9 @@ class RecordDelete(Operation[tuple[Deleted, ...]], frozen=True, kw_only=True):
             contenders = yield from ReadChildren(lock)
             held += [f"{lock}/{name}" for name in contenders]
         if held:
-            raise Conflict(f"somebody holds {line(held[0])}; wait until that has ended")
+            raise Conflict(
+                f"a daemon or command holds {line(held[0])}; wait until it releases it; see: nodepool-ocb lock list"
+            )
         return below
 
 

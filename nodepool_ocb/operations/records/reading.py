@@ -66,5 +66,5 @@ def at(path: str) -> Steps[FoundZnode]:
     found = yield from ReadZnode(path)
     if found is None:
         yield from RequireCluster()  # a wrong place is the better reason than a wrong path
-        raise NotFound(f"nothing is at {line(path)}; nodepool-ocb status names what cannot be read")
+        raise NotFound(f"nothing is at {line(path)}; unreadable records: nodepool-ocb status")
     return found

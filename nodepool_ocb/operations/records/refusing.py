@@ -1,6 +1,6 @@
 """The refusals of ``record delete``, and the numbers that it keeps of a deleted record. Pure.
 
-A record that cannot be read hides what it counted: the generation that its machine knows, the epoch, the number of a rollout.
+A record that cannot be read hides its numbers: the generation that its machine knows, the epoch, the number of a rollout.
 So ``/ocb/structure`` is raised above all that the record can have had, as far as its neighbours and versions bound it.
 A new record of the same name begins there (decision 016).
 """
@@ -34,13 +34,13 @@ def refuse(world: World, path: str, problem: str | None, force: bool) -> None:
         raise Conflict(f"{path} is no record; name one, as nodepool-ocb status does")
     _refuse_work(world, path, parts)
     if problem is None and not force and not _ghost(world, path):
-        raise Conflict(f"{path} can be read: use the command of what it is; --force deletes it all the same")
+        raise Conflict(f"{path} can be read: use the command of its kind of record; --force deletes it all the same")
     _refuse_dependants(world, parts)
 
 
 def _folder(parts: Sequence[str]) -> bool:
-    """Whether a path is of a znode that only has records below it: daemons cannot make each of these anew, and the
-    numbers of builds and uploads would begin at 0 again.
+    """Whether a path is of a znode that only has records below it. Daemons cannot create each of these again, and the numbers
+    of builds and uploads would begin at 0 again.
 
     >>> _folder(["nodes", "n1.example.com", "noderoles"]), _folder(["image", "jammy", "builds"]), _folder(["roles", "ntp"])
     (True, True, False)
@@ -136,6 +136,6 @@ def raised(
 
 
 def _epoch(view: NodeView | None, record: Structure, version: int) -> int:
-    """Above that of a node's newest claim: no base is above what the structure says."""
+    """Above that of a node's newest claim: no base is above that of the structure."""
     known = view.epoch if view is not None else 0
     return max(known, record.epoch + version) + 1

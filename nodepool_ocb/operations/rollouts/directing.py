@@ -75,7 +75,7 @@ class _Directing(Operation[RolloutDirected], frozen=True, kw_only=True):
         except Conflict as refused:
             if str(key) in str(refused):
                 raise
-            raise Conflict(f"{refused}; look at it: nodepool-ocb rollout show {key}") from None
+            raise Conflict(f"{refused}; see: nodepool-ocb rollout show {key}") from None
 
 
 #: The records of a verb after which a rollout that was over goes on: the noderoles of its run of tasks wait again.

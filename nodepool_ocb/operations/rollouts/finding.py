@@ -41,7 +41,7 @@ def find(written: str | None, deployment: str | None) -> Steps[Key]:
     found = _deployment(known, first or deployment)
     newest = identity.zfill(10) if identity else (yield from ReadNewestRollout(found))
     if newest is None:
-        raise NotFound(f"deployment {found} has no rollout; nodepool-ocb rollout start begins one")
+        raise NotFound(f"deployment {found} has no rollout; to start one: nodepool-ocb rollout start")
     return Key(found, newest)
 
 
@@ -51,7 +51,7 @@ def _deployment(known: Sequence[str], wanted: str | None) -> str:
             raise unknown("rollout of deployment", wanted, known)
         return wanted
     if not known:
-        raise NotFound("there is no rollout; nodepool-ocb rollout start begins one")
+        raise NotFound("there is no rollout; to start one: nodepool-ocb rollout start")
     if len(known) > 1:
         raise Ambiguous(f"several deployments have rollouts: {', '.join(known)}; name one of them")
     return known[0]

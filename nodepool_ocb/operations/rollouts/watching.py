@@ -122,6 +122,6 @@ def error(key: Key, now: RolloutProgress, rollout: Rollout | None) -> OcbError |
         return None
     if now.group is not None:
         return InError(f"rollout {key}: {now.sentence}: {lines.promote(str(key), rollout, now.group)}")
-    assert now.outcome is not None, "what is open has no error"
+    assert now.outcome is not None, "an open rollout has no error"
     sentence = now.sentence if now.sentence.startswith(now.outcome) else f"{now.outcome}: {now.sentence}"
     return InError(f"rollout {key}: {sentence}{f'; {lines.advice(str(key), rollout)}' if rollout.over else ''}")

@@ -78,7 +78,7 @@ def _plan(world: World, situation: Situation, wanted: DesiredState, prune: bool)
 def _warnings(world: World, steps: Sequence[PlanStep]) -> Steps[None]:
     for step in steps:
         if (step.change, step.kind) == ("propose", "deployment"):
-            effect = "what it has sent waits until the deployment is committed"
+            effect = "the noderoles that it has sent wait until the deployment is committed"
             yield from reservations.warn(world, step.name, effect)
 
 

@@ -67,7 +67,7 @@ class Ensemble:
         deadline = time.monotonic() + timeout_seconds
         while (found := self._leading()) is None:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"nobody leads {self.hosts}")
+                raise RuntimeError(f"no server leads {self.hosts}")
             time.sleep(0.02)
         return found
 

@@ -37,7 +37,7 @@ def resume(name: str, rollout: Rollout) -> str:
 
 def instead_of_retry(name: str) -> str:
     """The advice for a rollout that is over without a failure."""
-    return f"look at it: nodepool-ocb rollout show {name}; or begin another: nodepool-ocb rollout start"
+    return f"see: nodepool-ocb rollout show {name}; or begin another: nodepool-ocb rollout start"
 
 
 def accept(name: str, rollout: Rollout, group: str) -> str:

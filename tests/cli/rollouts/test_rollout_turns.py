@@ -64,7 +64,10 @@ def test_a_site_file_moves_nothing_that_a_rollout_sends_and_is_told_what_it_does
     assert (refused.exit_code, f"rollout {FIRST} is under way and sends {OS}" in refused.stderr) == (4, True)
     assert "--force" not in refused.stderr, "apply has no such option"
     wanted.write_text(f"site: 1\ndeployments: {{{LAB}: {{state: PROPOSED}}}}\n")
-    assert f"note: rollout {FIRST} is under way: what it has sent waits" in ocb("apply", "-f", str(wanted)).stderr
+    assert (
+        f"note: rollout {FIRST} is under way: the noderoles that it has sent wait"
+        in ocb("apply", "-f", str(wanted)).stderr
+    )
     assert set(states(site).values()) == {State.PROPOSED}
 
 
@@ -73,7 +76,7 @@ def test_annealers_are_let_in_again_and_the_rest_is_left_to_the_rollout(
 ) -> None:
     ask("rollout", "start", file)
     answer = ocb("deployment", "propose", LAB)
-    assert f"note: rollout {FIRST} is under way: what it has sent waits" in answer.stderr
+    assert f"note: rollout {FIRST} is under way: the noderoles that it has sent wait" in answer.stderr
     assert f"nodepool-ocb deployment commit {LAB} --no-noderoles" in answer.stderr
     assert ocb("deployment", "set", LAB, "work", "x=1").stderr.count(f"rollout {FIRST} is under way") <= 1
     assert ocb("deployment", "commit", LAB, "--no-noderoles").exit_code == 0

@@ -339,7 +339,7 @@ def test_cancel_takes_back_what_has_not_begun(started: Session, ask: Ask, ocb: O
     assert set(states(started).values()) == {State.PROPOSED}
     again = ocb("rollout", "cancel")
     assert again.exit_code == 4
-    assert f"look at it: nodepool-ocb rollout show {FIRST}" in again.stderr
+    assert f"see: nodepool-ocb rollout show {FIRST}" in again.stderr
     assert "the power goes" in ask("rollout", "show")["finish"]
 
 
@@ -357,7 +357,7 @@ def test_resume_goes_on_and_retry_sends_what_failed_again(started: Session, ask:
     ask("rollout", "retry", "--attempt", "2")
     ended = Driver(started).run()
     assert {each.state for each in ended.nodes.values()} == {NodeState.SUCCESS}
-    instead = f"look at it: nodepool-ocb rollout show {FIRST}; or begin another: nodepool-ocb rollout start"
+    instead = f"see: nodepool-ocb rollout show {FIRST}; or begin another: nodepool-ocb rollout start"
     assert ocb("rollout", "retry").stderr == f"error: nothing failed in rollout {FIRST}; {instead}\n"
 
 
@@ -463,8 +463,8 @@ def test_explain_tells_the_turn_that_a_noderole_waits_for(started: Session, ask:
     assert jumping["advice"].startswith("leave it to the rollout; or, out of its turn: nodepool-ocb noderole commit")
     cancelled = ocb("noderole", "cancel", "os@compute11.example.com").stderr
     assert cancelled == (
-        "error: os@compute11.example.com is PROPOSED; cancel is for what runs; it was not committed, and does not run before:"
-        " nodepool-ocb noderole explain os@compute11.example.com\n"
+        "error: os@compute11.example.com is PROPOSED; only running noderoles can be cancelled;"
+        " it was not committed, and does not run before: nodepool-ocb noderole explain os@compute11.example.com\n"
     )
     turn = ask("noderole", "explain", "os@ntp01.example.com")["reasons"][0]["text"]
     assert turn.endswith("group ntp-node waits for its turn: one group is at work at once, now monitoring-nodes")

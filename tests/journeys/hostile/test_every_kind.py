@@ -159,7 +159,7 @@ def test_a_damaged_record_of_each_kind_is_deleted_unless_others_rest_on_it(villa
         if used:
             refused = ask(village, "record", "delete", path, "--yes")
             assert (refused.exit_code, session.get(path) is not None) == (4, True), refused.output
-            assert re.search("somebody holds|works on", refused.output)
+            assert re.search("a daemon or command holds|works on", refused.output)
         for each in HELD if path not in HELD else ():
             session._client.delete(each)
         result = ask(village, "record", "delete", path, "--yes")
