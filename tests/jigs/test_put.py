@@ -169,7 +169,7 @@ def test_an_owner_belongs_to_the_statement_of_a_role(bench: Bench, place: Path) 
     assert facts(place / "f") == (0o640, NOBODY.pw_uid, NOBODY.pw_gid)
     assert bench.check(script) == (0, "")
     os.chown(place / "f", 0, 0)
-    assert f"belongs to 0:0, and is to belong to {NOBODY.pw_uid}:" in bench.check(script).said
+    assert f"belongs to 0:0, and must belong to {NOBODY.pw_uid}:" in bench.check(script).said
 
 
 @as_root
@@ -228,7 +228,7 @@ def test_a_file_of_a_run_that_was_killed_goes_with_the_next(bench: Bench, place:
 def test_a_directory_has_the_mode_that_the_role_says(bench: Bench, place: Path) -> None:
     script = f"{HEAD}put_directory {place}/a/d 700\n"
     assert f"{place}/a/d is not there" in bench.check(script).said
-    assert bench.run(script) == (0, f"made {place}/a/d as it is to be\n")
+    assert bench.run(script) == (0, f"made {place}/a/d as wanted\n")
     assert bench.check(script) == (0, "")
     (place / "a" / "d").chmod(0o2755)
     found = bench.check(script)
@@ -349,7 +349,7 @@ def test_the_rights_of_a_user_are_those_of_the_user(bench: Bench, theirs: Path, 
         (bench.folder / "bin" / "setpriv").chmod(0o755)
     script = f"{HEAD}as nobody put_directory {theirs}/d 700\nlines key | as nobody put {theirs}/d/keys 600\n"
     assert bench.check(script).code == 2
-    assert bench.run(script) == (0, f"made {theirs}/d as it is to be\nwrote {theirs}/d/keys\n")
+    assert bench.run(script) == (0, f"made {theirs}/d as wanted\nwrote {theirs}/d/keys\n")
     mine = (NOBODY.pw_uid, NOBODY.pw_gid)
     assert [facts(theirs / "d"), facts(theirs / "d" / "keys")] == [(0o700, *mine), (0o600, *mine)]
     assert bench.check(script) == (0, "")

@@ -407,7 +407,7 @@ def test_a_run_whose_keeper_is_killed_is_lost_and_is_not_started_again_by_the_sa
     outcome = annealer.begin(machine.order("sleep 300", log=None))
     until(lambda: machine.events("start"))
     os.kill(int((machine.state / "current").read_text().split()[5]), signal.SIGKILL)
-    assert outcome() == Lost("what watched over the run was killed")
+    assert outcome() == Lost("the keeper of the run was killed")
     assert machine.events() == ["start"]
     assert annealer.run(machine.order("echo anew", epoch=2, generation=2, log=None)).tail == "anew\n"
     assert machine.events() == ["start", "ended", "start", "end"]

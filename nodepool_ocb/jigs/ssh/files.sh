@@ -31,7 +31,7 @@ ocb_look() { # sets $ocb_open, $ocb_sticky and, of a setgid directory, $ocb_grou
   fi
 }
 
-ocb_enter() { # PATH MODE: makes what is missing with that mode; with no mode, that is ocb_absent
+ocb_enter() { # PATH MODE: makes missing directories with that mode; without a mode, a missing one is ocb_absent
   ocb_left=${1#/}/ ocb_way= ocb_links=0
   cd -P /
   while [ -n "$ocb_left" ]; do
@@ -89,7 +89,7 @@ ocb_rename() { # NEW NAME
   }
 }
 
-ocb_make() ( # PATH MODE OWNER COMMAND...: makes the file anew in the present directory; COMMAND prints what it holds
+ocb_make() ( # PATH MODE OWNER COMMAND...: makes the file anew in the present directory; COMMAND prints its content
   ocb_path=$1 ocb_name=${1##*/} ocb_mode=$2 ocb_owner=$3
   shift 3
   trap 'exit 143' TERM
@@ -110,13 +110,13 @@ ocb_make() ( # PATH MODE OWNER COMMAND...: makes the file anew in the present di
   trap - EXIT
 )
 
-# -- what is wanted, and what is there --
+# -- comparing and making --
 #
 # KIND is file, link or directory; WANTED is a mode, and the target of a link; OWNER is UID:GID. An empty one means any; behind
 # an OWNER, "?" lets a setgid directory say the group. The content of a file is stdin, and again descriptors 5 and 6.
 #
-# One judge compares what is there with what is wanted: in a check, before it is made and after it was made. It prints a line
-# for each difference.
+# One function, ocb_judge, compares the present with the wanted state: in a check, before the file is made and afterwards. It
+# prints a line for each difference.
 
 ocb_examine() ( # KIND PATH WANTED OWNER: 2, and how it differs, where it does; changes nothing
   ocb_path=$2
@@ -128,7 +128,7 @@ ocb_examine() ( # KIND PATH WANTED OWNER: 2, and how it differs, where it does; 
   ocb_judge "$1" "$2" "$3" show || exit 2
 )
 
-ocb_establish() ( # KIND PATH WANTED OWNER: makes it as is wanted; 3 where it was not
+ocb_establish() ( # KIND PATH WANTED OWNER: makes it as wanted; 3 where it was not so before
   ocb_arrive "$1" "$2" "$4" 755 "${3:-755}"
   [ "$1" != file ] || ocb_unplant "$2"
   if ocb_judge "$1" "$2" "$3" '' >/dev/null; then
@@ -151,7 +151,7 @@ ocb_establish() ( # KIND PATH WANTED OWNER: makes it as is wanted; 3 where it wa
   exit 3
 )
 
-ocb_before() { :; } # what is to be done before anything changes
+ocb_before() { :; } # runs before anything changes
 
 ocb_arrive() { # KIND PATH OWNER MODE OWN_MODE: enters the directory that has it, or that it is; sets $ocb_last and $ocb_owner
   ocb_last=${2##*/} ocb_owner=${3%\?} ocb_diverted= ocb_made=
@@ -167,7 +167,7 @@ ocb_arrive() { # KIND PATH OWNER MODE OWN_MODE: enters the directory that has it
   ocb_go "$5"
 }
 
-ocb_judge() { # KIND PATH WANTED SHOW: whether it is as is wanted
+ocb_judge() { # KIND PATH WANTED SHOW: whether it is as wanted
   ocb_same=1
   case $1 in
     directory)
@@ -224,17 +224,17 @@ ocb_judge_content() { # PATH MODE SHOW: of a file, which is opened once; it must
   ocb_judge_facts "$1" "$2" "$ocb_facts"
 }
 
-ocb_judge_facts() { # PATH MODE "MODE OWNER": what is wanted, and what was found
+ocb_judge_facts() { # PATH MODE "MODE OWNER": the wanted mode, and the present mode and owner
   [ -z "$2" ] || [ "${3% *}" = "$2" ] || ocb_differs "$1 has mode ${3% *}, and is to have $2"
   [ -z "$ocb_owner" ] || [ "${3#* }" = "$ocb_owner" ] ||
-    ocb_differs "$1 belongs to ${3#* }, and is to belong to $ocb_owner"
+    ocb_differs "$1 belongs to ${3#* }, and must belong to $ocb_owner"
 }
 
-ocb_show() { # PATH WANTED_MODE MODE OWNER: how a file differs, unless fewer users may read it than is wanted
+ocb_show() { # PATH WANTED_MODE MODE OWNER: how a file differs, unless fewer users may read it than wanted
   if [ $((0$3 & 04)) -ne 0 ] || { [ "$4" = "$ocb_owner" ] && [ $((0$2 & ~0$3 & 0444)) -eq 0 ]; }; then
     diff -u -L "$1" -L wanted /proc/self/fd/4 - <&5 || true
   else
-    echo "$1 says something else; it is not shown: mode $3 and owner $4 let fewer users read it than is wanted"
+    echo "$1 has other content, which is not shown: mode $3 and owner $4 let fewer users read it than wanted"
   fi
 }
 

@@ -1,17 +1,17 @@
-# What scripts of roles share. A script that wants it begins with: . "$OCB_LIBRARY"
+# Functions for the scripts of roles. A script that uses them begins with: . "$OCB_LIBRARY"
 #
-# Sets $root: what stands before the path of every file that is written, without a slash at its end. It is OCB_ROOT, else the
+# Sets $root: the prefix of the path of every file that is written, without a slash at its end. It is OCB_ROOT, else the
 # attribute ocb/root; empty where that is /, the machine's own files. Needs a POSIX shell, and nothing that the runner does not.
 #
-# A shell sees only the failure of the last command of a pipe, and none inside a word. So what is read goes into a variable
+# A shell sees only the failure of the last command of a pipe, and none inside a word. So a script reads into a variable
 # first, by a command of its own: text=$(read_attribute a/b); lines "$text" | put FILE. Where read_attribute or items feeds put
 # itself and fails, put refuses: the pipe is noted in $OCB_RUN.unread before it is closed.
 
 #
-# In a check a script changes nothing: put and put_for show how a file differs from what it is to say, and note it at once for
-# the runner, which judges a script that ended with 0 by that: no trap, subshell or exec of the script's own loses what was
-# found. What is noted is the absence of a file that the runner made, which needs no room on a disk that is full. What a script
-# does beside them is its own to leave away: it asks `checking`.
+# In a check a script changes nothing: put and put_for show how a file differs from its wanted content, and note that at once for
+# the runner, which judges a script that ended with 0 by the note: no trap, subshell or exec of the script loses a difference.
+# The note is the absence of a file that the runner made, which needs no room on a disk that is full. Other actions of a script
+# must ask `checking`, and do nothing in a check.
 
 root=${OCB_ROOT:-$(read_attribute ocb/root /)}
 root=${root%/}
@@ -30,11 +30,11 @@ ocb_watch() { # in a subshell: if it ends by a failure, its output is noted
   [ "$ocb_pid" = $$ ] || trap '[ $? -eq 0 ] || { readlink /proc/self/fd/9 >>"$OCB_RUN.unread"; } 9>&1' EXIT
 }
 
-ocb_unread() { # whether what feeds stdin has failed
+ocb_unread() { # whether the command that feeds stdin has failed
   [ -e "$OCB_RUN.unread" ] && ocb_pipe=$(readlink /proc/self/fd/0) && grep -qxF "$ocb_pipe" "$OCB_RUN.unread"
 }
 
-ocb_want() { # MODE OWNER: stdin becomes $ocb_wanted; sets $ocb_mode and $ocb_owner to what chmod and chown make of them
+ocb_want() { # MODE OWNER: stdin becomes $ocb_wanted; sets $ocb_mode and $ocb_owner as chmod and chown read them
   ocb_owner=${2:-${ocb_as:+$ocb_as:}}
   read -r ocb_pid _ </proc/self/stat
   ocb_wanted=$OCB_RUN.wanted.$ocb_pid # two may be at work
@@ -45,7 +45,7 @@ ocb_want() { # MODE OWNER: stdin becomes $ocb_wanted; sets $ocb_mode and $ocb_ow
   ocb_mode=${1:+${ocb_facts% *}}
 }
 
-ocb_put() { # KIND PATH WANTED OWNER SAID: what differs is told and noted in a check, and else made as is wanted
+ocb_put() { # KIND PATH WANTED OWNER SAID: in a check prints and notes differences, else makes the file as wanted
   ocb_verb=ocb_establish
   ! checking || ocb_verb=ocb_examine
   if ocb_with "$ocb_verb" "$1" "$2" "$3" "$4" <"$ocb_wanted" 5<"$ocb_wanted" 6<"$ocb_wanted"; then
@@ -80,7 +80,7 @@ ocb_trusted=0
     set -- su -s /bin/sh "$ocb_as" "$@"
   fi
   ocb_code=0
-  ocb_said=$(env -i PATH="$PATH" LC_ALL=C "$@" 2>&1) || ocb_code=$? # no file of ours is its to write to
+  ocb_said=$(env -i PATH="$PATH" LC_ALL=C "$@" 2>&1) || ocb_code=$? # it must not write to a file of ours
   [ -z "$ocb_said" ] || printf '%s\n' "$ocb_said"
   return "$ocb_code"
 }
@@ -96,7 +96,7 @@ ocb_whole() { # PATH: sets $ocb_file to it, from the root
   case $1 in /*) ocb_file=$1 ;; *) ocb_file=$PWD/$1 ;; esac
 }
 
-# put FILE [MODE [OWNER]]: make FILE what stdin says, and say so; left alone where it is so already.
+# put FILE [MODE [OWNER]]: write stdin to FILE, and print that; a FILE that is so already stays.
 #
 # MODE (644) is chmod's, OWNER is chown's (the user of this script, and its group; in a setgid directory the group of that).
 # Content, mode and owner are one statement: a FILE that differs in one of them is replaced by a new one, and a link, too. No
@@ -109,7 +109,7 @@ put() {
 ocb_put_file() { # MODE OWNER
   ocb_want "$1" "$2" || return
   if ocb_unread; then
-    echo "$ocb_file stays as it is: what it is to say could not be read" >&2
+    echo "$ocb_file stays as it is: its new content could not be read" >&2
     return 1
   fi
   ocb_any='?'
@@ -125,7 +125,7 @@ put_directory() {
 
 ocb_put_directory() { # MODE OWNER
   ocb_want "$1" "$2" </dev/null || return
-  ocb_put directory "$ocb_file" "$ocb_mode" "${ocb_owner:+${ocb_facts#* }}" "made $ocb_file as it is to be"
+  ocb_put directory "$ocb_file" "$ocb_mode" "${ocb_owner:+${ocb_facts#* }}" "made $ocb_file as wanted"
 }
 
 # put_link LINK TARGET: make LINK a link to TARGET.
@@ -156,9 +156,9 @@ drifted() {
 
 # put_for SERVICE FILE [VERB]: as put; where that changed FILE, `systemctl VERB SERVICE` (try-restart), not below another root.
 #
-# What is owed to the service stands in /run from before FILE changes until systemctl succeeded, and is done at the next run
-# where it did not. A reboot clears it: the service began with FILE then. A service that failed meanwhile is not running, and
-# VERB without its "try-" is what starts it.
+# The pending VERB of the service stands in /run from before FILE changes until systemctl succeeded. If it did not succeed, the
+# next run does it. A reboot clears it: the service began with FILE then. A service that failed meanwhile is not running, and
+# VERB without its "try-" starts it.
 put_for() {
   if [ -n "$root" ] || ! command -v systemctl >/dev/null; then
     put "$2"
@@ -200,7 +200,7 @@ runs() {
   fi
 }
 
-ocb_unmet() { # SERVICE: it was to start, and a condition of its unit kept it from that
+ocb_unmet() { # SERVICE: it was started, and a condition of its unit prevented that
   ! systemctl show -p ConditionResult -p ConditionTimestampMonotonic "$1" | grep -qx 'ConditionTimestampMonotonic=0' &&
     systemctl show -p ConditionResult "$1" | grep -qx 'ConditionResult=no' && echo "$1 does not start here: a condition of its unit is not met"
 }

@@ -2,7 +2,7 @@
 # read_attribute [--keys] PATH [DEFAULT]: print one attribute of this run.
 #
 # PATH names keys and list places from the top: a/b/0. In a key, "/" is written %2F and "%" is written %25.
-# Text is printed as it is; numbers, true, false and null as JSON has them. --keys lists what is in a map or list.
+# Text is printed as it is; numbers, true, false and null as JSON has them. --keys lists the keys of a map or the places of a list.
 # Exit 1: there is no such attribute, and no DEFAULT; 2: it is a map or a list (or, with --keys, is not).
 set -u
 keys=
@@ -22,7 +22,7 @@ value=${value#?}
 case $kind$keys in
   t) printf '%b\n' "$value" ;;
   j) printf '%s\n' "$value" ;;
-  m | l) echo "read_attribute: $1 is a map or a list; --keys lists what is in it" >&2; exit 2 ;;
+  m | l) echo "read_attribute: $1 is a map or a list; see: read_attribute --keys $1" >&2; exit 2 ;;
   m1 | l1) [ -z "$value" ] || printf '%s\n' "$value" | tr / '\n' ;;
   *) echo "read_attribute: $1 is not a map or a list" >&2; exit 2 ;;
 esac

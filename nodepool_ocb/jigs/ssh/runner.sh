@@ -1,21 +1,22 @@
-# The machine's side of jig script: takes orders on stdin, and sees to it that at most one run acts on this machine.
+# The machine's side of jig script: takes orders on stdin, and lets at most one run act on this machine.
 #
-# Started as: OCB_TOKEN=... sh runner STATE_DIR. Every line that it says begins with a newline and the token, so that it is
-# told from what scripts print. Needs a POSIX shell, coreutils (or busybox) and flock, setsid and /proc; starts few programs,
-# since each costs a millisecond: what looks roundabout below (reading /proc in the shell, two epoch files, chattr) saves one.
+# Started as: OCB_TOKEN=... sh runner STATE_DIR. Every line that it prints begins with a newline and the token, which
+# distinguishes it from the output of scripts. Needs a POSIX shell, coreutils (or busybox) and flock, setsid and /proc; starts
+# few programs, since each costs a millisecond: each indirect way below (reading /proc in the shell, two epoch files, chattr)
+# saves one.
 #
-# In STATE_DIR, for the eyes of its owner only:
+# In STATE_DIR, which its owner alone can read:
 #   epoch.0 epoch.1   "EPOCH ROLE@GENERATION EPOCH", written in turn: the higher one counts, a torn one does not
-#   lock runner.UUID  see "who may decide"
+#   lock runner.UUID  see "one order at a time"
 #   current           the newest run, in the first line: EPOCH ROLE@GENERATION RUN GROUP ITS_START KEEPER ITS_START BOOT
 #   history           one line an event: TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
 #   reserve           room for the result of the run that goes on, given up where the disk is full when it ends
 #   runs/ROLE@GENERATION.*  of a run: script, attributes.json, tree, output, written, unread, result; ending, followed, flooded
-#                     of a check: same, told (see "what a check has found"); of put, while it works: wanted.PROCESS
+#                     of a check: same, told (see "findings of a check"); of put, while it works: wanted.PROCESS
 #
 # An order meets, in this sequence: a lower epoch is refused; a higher one is recorded on disk; a run of the same role and
 # generation that goes on is attached to; one that has finished is adopted; any other is ended, all of it dead, before the
-# new one starts. Who waits for a run may vanish: the run has a process group and a keeper of its own, and ends by its time-out.
+# new one starts. A run outlives the connection that waits for it: it has a process group and a keeper of its own, and a time-out.
 
 set -u
 umask 077
@@ -34,7 +35,7 @@ set -- ${stat##*) }
 boot=$boot.${20-} # with the start of the first process: a container has its kernel's boot id, and numbers processes anew
 read -r up _ </proc/uptime
 [ -e "$here/apart" ] && apart=setsid || apart= # GNU timeout makes a process group of its own, others do not
-base=$(($(date +%s) - ${up%.*})) # of the wall clock in the history; what happened before what is told by the uptime
+base=$(($(date +%s) - ${up%.*})) # of the wall clock in the history; the uptime gives the order of events
 
 say() { printf '\n%s %s\n' "$token" "$*"; }
 
@@ -51,11 +52,11 @@ put() { # WORDS FILE: over its first line; where the disk is full, in the room t
   echo "$1" 1<>"$2"
 } 2>/dev/null
 
-reserve() { # no hole, and nothing that a file system makes small
+reserve() { # random bytes: a file system can make no hole of them, and cannot compress them
   [ -s "$state/reserve" ] || head -c 65536 /dev/urandom >"$state/reserve"
 } 2>/dev/null
 
-shed() { # makes room: the outputs of earlier runs go, their results stay
+shed() { # makes room: removes the outputs of earlier runs, keeps their results
   for old in "$state"/runs/*.output; do [ ! -s "$old" ] || true >"$old"; done
   rm -f "$state/history.1"
 }
@@ -70,12 +71,12 @@ refuse() { # FILE: there is no room to take the order: that is its failure, unle
   say "$word" "cannot write to $1: $(fullness)"
 }
 
-fullness() { # tells people of the disk
+fullness() { # prints how full the disk is
   set -- $(df -P "$state" 2>/dev/null | tail -n 1)
   echo "${6-its disk} is ${5-?} full"
 }
 
-# -- what is alive --
+# -- processes that are alive --
 
 born() { # PID: sets $born to the kernel's start time of the process; false if it is gone, or a zombie
   born=
@@ -98,7 +99,7 @@ group_lives() {
   [ -n "$c_group" ] || return 1
   born "$c_group" && [ "$born" = "$c_group_born" ] && return 0
   kill -s 0 -- "-$c_group" 2>/dev/null || return 1
-  for process in /proc/[0-9]*; do # somebody is left, or is a zombie that nobody collects
+  for process in /proc/[0-9]*; do # a process of the group is left, or a zombie that its parent does not collect
     { IFS= read -r stat <"$process/stat"; } 2>/dev/null || continue
     set -- ${stat##*) }
     case $1 in Z | X) continue ;; esac
@@ -111,7 +112,7 @@ signal_group() { # SIGNAL; before its setsid the leader has no group yet
   kill -s "$1" -- "-$c_group" 2>/dev/null || { born "$c_group" && [ "$born" = "$c_group_born" ] && kill -s "$1" "$c_group"; }
 }
 
-look() { # reads what ran last; what ran before a reboot is not alive
+look() { # reads the newest run; a run from before a reboot is not alive
   c_key= c_run= c_epoch= c_group= c_group_born= c_keeper= c_keeper_born= c_boot=
   [ -s "$state/current" ] || return 0
   read -r c_epoch c_key c_run c_group c_group_born c_keeper c_keeper_born c_boot <"$state/current"
@@ -132,7 +133,7 @@ look_epoch() { # sets $seen and $seen_key, empty if there was none, and $slot, w
   done
 }
 
-admit() { # 75, with a word to whoever asks, if the order is too old; else its epoch is on disk
+admit() { # 75, with an answer, if the order is too old; else its epoch is on disk
   look_epoch
   if [ -n "$seen" ] && [ "$epoch" -lt "$seen" ]; then
     note fence "$epoch" "$key" "$run" - "$seen"
@@ -140,7 +141,7 @@ admit() { # 75, with a word to whoever asks, if the order is too old; else its e
     return 75
   fi
   noted=$key
-  ! forgetful || noted=- # whoever asks once more is to be told the same
+  ! forgetful || noted=- # a repeated order must get the same answer
   [ "$epoch" = "$seen" ] && [ "$noted" = "$seen_key" ] && return 0
   record_epoch && return 0
   refuse "$state/epoch.$slot"
@@ -160,13 +161,13 @@ record_epoch() { # on disk when this returns
   fi
 }
 
-write_through() { # has the kernel put on disk at once what is written to these files; not every file system can
+write_through() { # has the kernel write these files to disk without delay; not every file system can
   chattr +S "$state"/epoch.[01] 2>/dev/null && written_through=1
 }
 
 # -- ending a run --
 
-end_current() { # ends all that lives of the run that was looked at; false, and the reason in $stays, if it cannot
+end_current() { # ends all processes of the run that look found; false, and the reason in $stays, if it cannot
   stays="the run of $c_key, process group $c_group, does not die"
   [ -n "$c_key" ] || return 0
   old=$state/runs/$c_key
@@ -185,14 +186,14 @@ end_current() { # ends all that lives of the run that was looked at; false, and 
   put "$word $epoch" "$old.result"
 }
 
-end_forgotten() { # ends what still runs of this state directory though nothing in it tells of a run: it was removed
+end_forgotten() { # ends the runs that still live although the state directory, which was removed, has no record of them
   forgotten_live || return 0
-  [ -z "$keepers" ] || kill -s KILL $keepers 2>/dev/null # first: what they write down would be taken for another run's
+  [ -z "$keepers" ] || kill -s KILL $keepers 2>/dev/null # first: their results would be taken for those of another run
   kill -s TERM -- $groups 2>/dev/null
   await forgotten_live 'kill -s KILL -- $groups 2>/dev/null'
 }
 
-forgotten_live() { # sets $groups and $keepers to those of every run that lives, but not to what a script left running for good
+forgotten_live() { # sets $groups and $keepers to those of every run that lives, without daemons that a script left running
   groups= keepers=
   for process in $(grep -lsF "OCB_RUN=$state/runs/" /proc/[0-9]*/environ); do
     process=${process%/environ}
@@ -207,7 +208,7 @@ forgotten_live() { # sets $groups and $keepers to those of every run that lives,
   [ -n "$groups" ]
 }
 
-await() { # CONDITION HARDER: waits until it is false; after two seconds does what is harder, after thirty gives up
+await() { # CONDITION HARDER: waits until it is false; after two seconds runs HARDER, after thirty gives up
   tries=0
   while "$1"; do
     [ $tries -eq 40 ] && eval "$2"
@@ -231,7 +232,7 @@ start() {
   keeper=$!
 }
 
-store() { # what came with the order, into the run's files
+store() { # writes the parts of the order into the run's files
   [ "$argument" = - ] || { true >"$files.same" && true >"$files.told"; } || return
   if [ "$payload" = lines ]; then
     printf '%s' "$script" >"$files.script" && printf '%s' "$attributes" >"$files.attributes.json" &&
@@ -253,7 +254,7 @@ keep() { # in a process of its own, which outlives the connection: starts the sc
   wait "$c_group"
   code=$?
   if kill -s KILL -- "-$c_group" 2>/dev/null; then await group_lives true; fi
-  [ -s "$files.ending" ] && exit # whoever ends it writes it down
+  [ -s "$files.ending" ] && exit # the process that ends the run records that
   [ -e "$files.script" ] || exit # the state directory was removed: the run is lost
   [ "$code" -ne 0 ] || judge
   hundredths
@@ -267,10 +268,10 @@ keep() { # in a process of its own, which outlives the connection: starts the sc
   put "$word $code" "$files.result" || { shed; put "$word $code" "$files.result"; }
 }
 
-# -- what a check has found --
+# -- findings of a check --
 #
-# The library takes $files.same away where something differs, and $files.told where it cannot tell, at once and whatever the
-# script does afterwards. A check that ends with 0 counts only where both are left.
+# The library removes $files.same where something differs, and $files.told where it cannot compare. It does so at once, so the
+# script cannot undo it. A check that ends with 0 counts only where both are left.
 
 judge() { # sets $code of a check that ended with 0
   [ "$argument" != - ] || return 0
@@ -295,7 +296,7 @@ watch() { # in a process of its own, as long as the keeper lives: ends a run tha
 act() { # becomes the script; recorded before that, under the lock, so that no run is ever unknown
   myself
   put "$epoch $key $run $me $born $keeper $keeper_born $boot" "$state/current" || exit 71
-  note start "$epoch" "$key" "$run" "$me" - # before the next order may end it: its "ended" is to stand behind
+  note start "$epoch" "$key" "$run" "$me" - # before the next order may end it: its "ended" must stand behind
   unlock
   exec >>"$files.output" 2>&1
   exec 7>&-
@@ -321,7 +322,7 @@ crowded() { # whether there are more than thirty runs
   [ $# -gt 30 ]
 }
 
-prune() { # the newest twenty runs stay, and a megabyte of history; what was left half done goes
+prune() { # the newest twenty runs stay, and a megabyte of history; files that were left half done go
   set --
   for old in $(ls -t "$state/runs" | grep '\.script$' | tail -n +21); do
     [ "$old" = "$key.script" ] || set -- "$@" "$state/runs/${old%script}"*
@@ -338,13 +339,13 @@ prune() { # the newest twenty runs stay, and a megabyte of history; what was lef
 
 # -- orders --
 
-# -- who may decide --
+# -- one order at a time --
 #
-# One order at a time, from its first look until what it started is recorded. As a rule a machine has one runner, so flock
-# is called once for each runner and not for each order. A runner's file runner.UUID says whether it is busy, and is locked
-# (fd 7) as long as it lives, and as long as a child of it that has yet to record a run. A runner says that it is busy
-# and then looks for others: alone, it may decide. If it is not, it is idle again, takes the lock (fd 8) as all the others
-# do, and waits for whoever was busy before it could be seen. Of two that meet, at least one sees the other.
+# An order is handled alone, from its first look until the run that it starts is recorded. As a rule a machine has one runner,
+# so flock is called once for each runner and not for each order. A runner's file runner.UUID says whether it is busy, and is
+# locked (fd 7) as long as it lives, and as long as a child of it that has yet to record a run. A runner says that it is busy
+# and then looks for others: alone, it may decide. If it is not, it is idle again, takes the lock (fd 8) as all the others do,
+# and waits for the runner that was busy before. Of two that meet, at least one sees the other.
 
 lock() {
   [ -e "$mine" ] || enrol || return
@@ -382,7 +383,7 @@ others_idle() {
 
 other_busy() { [ -e "$other" ] && read -r word <"$other" && [ "$word" = busy ]; }
 
-same() { # whether the run of this role and generation was given what this order brings
+same() { # whether the run of this role and generation has the inputs of this order
   if [ "$payload" = lines ]; then
     [ "$(cat "$files.script" && echo .)" = "$script." ] && [ "$(cat "$files.attributes.json" && echo .)" = "$attributes." ]
   else
@@ -392,7 +393,7 @@ same() { # whether the run of this role and generation was given what this order
   fi
 } 2>/dev/null
 
-decide() { # the five steps; sets $how where there is a run to wait for; the lock is still held, maybe by what was started
+decide() { # the five steps; sets $how where there is a run to wait for; the lock is still held, maybe by the run that was started
   how=
   differs=
   lock && admit || return
@@ -428,8 +429,8 @@ lost() { # whether a destructive run of this role and generation may have been s
   [ -z "$seen" ] || [ "$seen" -ge "$before" ] || [ "$seen_key" = "$key" ]
 }
 
-again() { # whether this very order may have started its run before: what it would start now is another attempt
-  gone='what watched over the run was killed'
+again() { # whether this very order may have started its run before: a start now is another attempt
+  gone='the keeper of the run was killed'
   [ "$c_key" = "$key" ] && [ "$c_run" = "$run" ] && return 0
   gone='it may have been started: this machine has no record of an earlier order'
   forgetful
@@ -439,7 +440,7 @@ forgetful() { # whether an order was given before, and this machine lost its mem
   [ -z "$quiet" ] && { [ -z "$seen" ] || { [ "$seen" = "$epoch" ] && [ "$seen_key" = - ]; }; }
 }
 
-attend() { # waits for the run, and gives its result; who waits decides what to do about a run whose keeper was killed
+attend() { # waits for the run, and gives its result; the caller decides about a run with a keeper that was killed
   case $how in
     started)
       [ -n "$quiet" ] || say STARTED "$run"
@@ -456,11 +457,11 @@ attend() { # waits for the run, and gives its result; who waits decides what to 
   case $word in
     finished | timeout | flooded) give ;;
     ended) say FENCED "$code" ;;
-    *) say GONE "what watched over the run was killed" ;;
+    *) say GONE "the keeper of the run was killed" ;;
   esac
 }
 
-await_end() { # whoever ends a run writes its result after its keeper is gone
+await_end() { # the process that ends a run writes its result after its keeper is gone
   tries=0
   while [ -s "$files.ending" ] && [ ! -s "$files.result" ] && [ $tries -lt 100 ]; do
     tries=$((tries + 1))
@@ -468,7 +469,7 @@ await_end() { # whoever ends a run writes its result after its keeper is gone
   done
 }
 
-give() { # the output that is not known yet, what was written, the exit code
+give() { # the output that the other side lacks, the written attributes, the exit code
   size=-
   if [ "$how" != adopted ] && [ -e "$files.followed" ]; then
     size=$(($(wc -c <"$files.output")))
@@ -476,7 +477,7 @@ give() { # the output that is not known yet, what was written, the exit code
     length=$(($(wc -c <"$files.output") - offset))
     [ $length -le "$most" ] || length=$most
     [ $length -ge 0 ] || length=0
-    say OUTPUT "$offset" "$length" # so much is data, also where it looks like words of ours
+    say OUTPUT "$offset" "$length" # so many bytes are data, also where they look like words of this protocol
     if [ "$offset" = 0 ]; then tail -c "$length" "$files.output"; else tail -c "+$((offset + 1))" "$files.output" | head -c "$length"; fi
   fi
   if [ -s "$files.written" ]; then
@@ -508,17 +509,17 @@ order_run() {
     }
   fi
   decide
-  if [ "$how" = started ]; then exec 8>&-; else unlock; fi # what was started unlocks once it is recorded
+  if [ "$how" = started ]; then exec 8>&-; else unlock; fi # the run unlocks once it is recorded
   [ -z "$how" ] || attend
   unlock
   [ "$payload" = lines ] || rm -rf "$incoming"
 }
 
-part() { # BYTES: so many of stdin, and none of what follows: the head of busybox takes more than it prints
+part() { # BYTES: so many of stdin, and no byte more: the head of busybox takes more than it prints
   dd bs=65536 iflag=fullblock,count_bytes count="$1" 2>/dev/null
 }
 
-receive() { # SIZES: what comes with an order, to its end even where the disk is full, for the next order stands behind it
+receive() { # SIZES: the parts of an order, read to their end even where the disk is full, since the next order follows them
   mkdir -p "$incoming" && part "$1" >"$incoming/script" && part "$2" >"$incoming/attributes.json" &&
     part "$3" >"$incoming/tree" && return
   cat >/dev/null
@@ -548,7 +549,7 @@ order_end() {
   unlock
 }
 
-order_follow() { # KEY RUN OFFSET: the output as it grows, once it was started, until the other side says or closes something
+order_follow() { # KEY RUN OFFSET: the output as it grows, once it was started, until the other side sends or closes something
   files=$state/runs/$1 run=$2
   await not_begun : || exit
   if [ ! -e "$files.followed" ]; then watch & fi
@@ -563,7 +564,7 @@ short= # the run of the newest order for which there was no room
 set -f
 say READY
 while IFS= read -r line; do
-  [ -e "$0" ] && [ -d "$state/runs" ] || exit # all was removed: who asks again gets a new runner, and room for its files
+  [ -e "$0" ] && [ -d "$state/runs" ] || exit # all was removed: the next order gets a new runner, and room for its files
   set -- $line
   set +f
   case ${1-} in

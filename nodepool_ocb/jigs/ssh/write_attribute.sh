@@ -1,7 +1,7 @@
 #!/bin/sh
 # write_attribute [--json] PATH [VALUE]: give one attribute back; without VALUE it is read from stdin, kept out of sight of ps.
 #
-# VALUE is text and stays text, whatever it looks like; with --json it is JSON and keeps its type. PATH as in read_attribute;
+# VALUE is text and stays text, also if it looks like a number; with --json it is JSON and keeps its type. PATH as in read_attribute;
 # maps on the way are made, a list takes an existing place or the next. The last of several writes counts.
 set -u
 umask 077

@@ -1,4 +1,4 @@
-# Fetches a directory from an rsync daemon: wants $src $dst $noop, and the functions of place.sh.
+# Fetches a directory from an rsync daemon. Needs $src $dst $noop, and the functions of place.sh.
 
 command -v rsync >/dev/null || refuse "there is no program rsync on this machine; install the package rsync"
 if [ -n "$noop" ]; then

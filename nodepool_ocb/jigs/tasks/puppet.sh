@@ -1,4 +1,4 @@
-# puppet apply on this machine: wants $manifest $modules $cwd $noop, which come before.
+# puppet apply on this machine. Needs $manifest $modules $cwd $noop, which come before.
 
 refuse() {
   printf 'task: %s\n' "$1"

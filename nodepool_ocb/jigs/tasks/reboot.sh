@@ -1,7 +1,7 @@
-# Boots this machine once for one run of a task list: wants $once, the name of that.
+# Boots this machine once for one run of a task list. Needs $once, the name of the run.
 #
-# Which boot it was is on disk before anything is done, so that whoever asks again, under whatever claim, learns that the
-# machine has booted since, and boots it no second time.
+# The id of the boot is on disk before anything is done. So a repeated order, also of a later claim, learns that the machine has
+# booted since, and boots it no second time.
 
 refuse() {
   printf 'task: %s\n' "$1"

@@ -1,11 +1,10 @@
-# Receives a directory that an annealer pushes with rsync: wants $src $dst $noop, and the functions of place.sh.
+# Receives a directory that an annealer pushes with rsync. Needs $src $dst $noop, and the functions of place.sh.
 #
-# Whoever pushes has made two pipes beside this run's files, RUN.push.TOKEN.in and .out, and written its epoch to .call.
-# Here RUN.push.TOKEN.go says that they are open; the first line that comes is the command, the rest is rsync's own.
-# Who calls later, under no lower epoch than any that this machine has seen, takes the place of who called before, and nothing of
-# that transfer lives any more when the next one begins. The end is not rsync's here, but a .verdict: whoever
-# pushed writes how its own rsync ended, and what that said. While there is none, the next one may call. The verdict of one
-# who is not the newest any more does not count.
+# The pushing annealer has made two pipes beside this run's files, RUN.push.TOKEN.in and .out, and written its epoch to .call.
+# Here RUN.push.TOKEN.go marks that they are open. The first line that comes is the command; the rest is the protocol of rsync.
+# A later call replaces the former one, unless its epoch is lower than one that this machine has seen. No process of the former
+# transfer lives when the next one begins. The end of rsync here is not the end: the pushing annealer writes a .verdict with the
+# exit code and the output of its own rsync. Until then the next one may call. Only the verdict of the newest call counts.
 
 push=$OCB_RUN.push
 state=${OCB_RUN%/runs/*}
@@ -19,7 +18,7 @@ newest() { # the highest epoch that this machine has seen
   echo "$highest"
 }
 
-living() { # sets $living to what holds the file that every process of a transfer has open
+living() { # sets $living to the processes that have the file of the transfer open
   living=
   for process in /proc/[0-9]*; do
     [ "$process/fd/9" -ef "$push.alive" ] 2>/dev/null && living="$living ${process#/proc/}"
@@ -82,7 +81,7 @@ while :; do
     [ -s "$call" ] || continue
     read -r asked <"$call"
     rm -f "$call"
-    [ "$asked" -ge "$(newest)" ] || { echo "whoever pushes under epoch $asked comes too late"; continue; }
+    [ "$asked" -ge "$(newest)" ] || { echo "a push under epoch $asked comes too late"; continue; }
     stop
     token=${call%.call} current=${token##*.} epoch=$asked
     serve "$push.$current" &
