@@ -66,7 +66,7 @@ def show(document: View, texts: Mapping[str, Callable[[], str]], form: str | Non
 
 
 def svg(dot: str, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
-    """What Graphviz draws. Raises NotFound without it, TimedOut, and Invalid with what it says of its input."""
+    """The drawing of Graphviz. Raises NotFound without Graphviz, TimedOut, and Invalid with its message about the input."""
     import subprocess  # here, so that the help of a noun does not load it
 
     try:

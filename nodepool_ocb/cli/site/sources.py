@@ -20,7 +20,7 @@ SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
 def wanted(sources: Iterable[str]) -> DesiredState:
-    """What site files say together; raises NotFound, or Invalid with every fault."""
+    """The content of site files together; raises NotFound, or Invalid with every fault."""
     found: list[Document] = []
     problems: list[str] = []
     for source in dict.fromkeys(sources):

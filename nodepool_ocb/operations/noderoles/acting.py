@@ -144,7 +144,7 @@ def refuse_unmeant(chosen: Iterable[Vertex], event: Event) -> None:
     for vertex in chosen:
         state, meant = vertex.record.state, commands.MEANT_FOR[event]
         if not commands.meant_for(vertex.record, event) and state not in DONE.get(event, ()):
-            hint = f"ask: nodepool-ocb noderole explain {vertex.name}"
+            hint = f"see: nodepool-ocb noderole explain {vertex.name}"
             raise Conflict(f"{vertex.name} is {state}; {event.lower()} is for {' or '.join(sorted(meant))}; {hint}")
 
 
