@@ -49,9 +49,9 @@ def command(watch: bool, deployment: str | None, selector: str | None) -> None:
 
 def _watch(deployment: str | None, selector: str | None) -> None:
     from nodepool_ocb.cli.pictures import matrix
-    from nodepool_ocb.cli.pictures.scope import Scope
+    from nodepool_ocb.operations.scope import Scope
 
-    matrix.watch(Scope(deployment, selector))
+    matrix.watch(Scope(performer(), deployment, selector))
 
 
 def _overview() -> None:

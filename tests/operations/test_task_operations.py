@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -298,6 +299,23 @@ def test_a_begin_that_gave_up_is_not_tried_again(
     with pytest.raises(Conflict, match="others begin runs on and on") as refused:
         calm(zk_settings).perform(TasksRun(deployment="lab"))
     assert (type(refused.value), len(tried), runs.list_(lab, ["lab"])) == (Conflict, 1, [])
+
+
+@pytest.mark.parametrize("module", [lists, runs], ids=["lists", "runs"])
+def test_a_read_that_gave_up_is_not_tried_again(
+    lab: Session, zk_settings: ZooKeeperSettings, monkeypatch: pytest.MonkeyPatch, module: ModuleType
+) -> None:
+    calm(zk_settings).perform(TasksRun(deployment="lab"))
+    tried: list[int] = []
+
+    def read(*_: Any) -> None:
+        tried.append(1)
+        raise Stale("it is changed on and on")
+
+    monkeypatch.setattr(module, "read", read)
+    with pytest.raises(Conflict, match="it is changed on and on") as refused:
+        calm(zk_settings).perform(TasksGraph(deployment="lab"))
+    assert (type(refused.value), len(tried), lab.connected) == (Conflict, 1, True)
 
 
 class _Counted(Procedure[int], frozen=True):

@@ -16,9 +16,9 @@ import click
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.live import Screen, lively
 from nodepool_ocb.cli.kit.performing import performer
-from nodepool_ocb.cli.pictures.scope import Scope
 from nodepool_ocb.model.records import Deployment, DeploymentRole, Role, State
 from nodepool_ocb.operations import following
+from nodepool_ocb.operations.scope import Scope
 from nodepool_ocb.views.pictures import layout
 from nodepool_ocb.views.pictures.matrix import Matrix, Moved
 

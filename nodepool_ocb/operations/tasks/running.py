@@ -21,7 +21,7 @@ from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.tasks import planning
 from nodepool_ocb.operations.tasks.choosing import TaskChoice
 from nodepool_ocb.operations.tasks.planning import PlannedTasks, PreparedRun
-from nodepool_ocb.tasks.runs import making, naming, uniting
+from nodepool_ocb.tasks.runs import uniting
 from nodepool_ocb.tasks.runs.records import Tolerance
 from nodepool_ocb.views.tasks import runs as shown
 from nodepool_ocb.views.tasks.runs import RunRow
@@ -81,6 +81,8 @@ def begin(
 
     Raises as ``BeginTaskRun``, and Invalid if nothing would run.
     """
+    from nodepool_ocb.tasks.runs import making, naming  # here, so that a start of the command does not load it
+
     file = yield from _facts_file(prepared, facts_file)
     deployment, choice, rolled = prepared.deployment, prepared.choice, tolerances is not None
     taken = {name for name, view in world.nodes.items() if view.record and _of_others(world, name, deployment)}
