@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim, inputs
 from nodepool_ocb.engine.claim import Grant
-from nodepool_ocb.engine.hooks.noderole import with_hook
+from nodepool_ocb.engine.entering import with_hook
 from nodepool_ocb.engine.noderole import Event, Propagation, after, claimable
 from nodepool_ocb.engine.readiness import runnable
 from nodepool_ocb.engine.world import NodeView, Vertex, World

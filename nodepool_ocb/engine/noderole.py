@@ -29,17 +29,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine.hooks.noderole import with_hook
+from nodepool_ocb.engine.entering import with_hook
+from nodepool_ocb.engine.placed import Placed
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import NodeRole, State
-
-if TYPE_CHECKING:  # the world settles by these rules
-    from nodepool_ocb.engine.world.placed import Placed
 
 
 class Event(StrEnum):
@@ -107,7 +105,7 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
 SETTLING: Final = frozenset({State.BLOCKED, State.TODO, State.ACTIVE, State.ERROR})
 
 
-P = TypeVar("P", bound="Placed")
+P = TypeVar("P", bound=Placed)
 
 
 def satisfied(record: NodeRole) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
 from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import structure, unreadable
@@ -12,8 +11,6 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Delete, Role, Set
-
-TASK: Final = "task"  # the flag of a role that a run of a task list made; only runs bind it
 
 
 def deletion(world: World, names: Collection[str]) -> list[Change]:

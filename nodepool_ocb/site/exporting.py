@@ -14,8 +14,9 @@ import msgspec
 
 from nodepool_ocb.catalogue import rules
 from nodepool_ocb.documents.counting import some
-from nodepool_ocb.engine import deployments, roles, unreadable
+from nodepool_ocb.engine import deployments, unreadable
 from nodepool_ocb.engine.binding import parents
+from nodepool_ocb.engine.binding.refusals import TASK
 from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict
@@ -121,7 +122,7 @@ def _deployments_of(world: World, view: NodeView) -> list[str]:
 
 def _of_task(world: World, role: str) -> bool:
     stored = world.roles.get(role)
-    return stored is None or roles.TASK in stored.record.flags or stored.record.task is not None
+    return stored is None or TASK in stored.record.flags or stored.record.task is not None
 
 
 def _role(record: Role) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -79,6 +79,17 @@ class Relation(msgspec.Struct, frozen=True):
     name: str  # of a task, or /pattern/ of names
     roles: tuple[str, ...] | None = (EVERY,)  # names, /patterns/, "*" or "self"; None: stages, which belong to no node
     policy: Policy = Policy.ALL
+
+
+def relation(raw: Mapping[str, Any], renamed: Mapping[str, str] = {}) -> Relation:
+    """A relation as a document or an expression writes it; ``renamed``: present names of tasks by those in the document."""
+    role = raw.get("role", EVERY)
+    listed = [role] if isinstance(role, str) else role if isinstance(role, list) else []
+    return Relation(
+        renamed.get(raw["name"], raw["name"]),
+        None if role is None else tuple(each for each in listed if isinstance(each, str)),
+        Policy(raw.get("policy", Policy.ALL)),
+    )
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

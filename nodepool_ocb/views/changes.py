@@ -31,14 +31,14 @@ from nodepool_ocb.model.records import (
     Set,
     Structure,
 )
-from nodepool_ocb.views.history import differences
-from nodepool_ocb.views.history.differences import FieldRow
+from nodepool_ocb.views import differences
+from nodepool_ocb.views.differences import FieldRow
 from nodepool_ocb.views.view import View, whole
 
 _OF_CHECK: Final = frozenset({"check", "checked", "mended", "refresh"})
 VERBS: Final = {"Create": "create", "Delete": "delete"}
 _ROWS: Final = {row.record: row for row in KINDS if row.record is not None}
-_TREE: Final = PathTree(row for row in KINDS if row.record in (Build, BuildRequest, DaemonPause, Pause, Upload))
+_TREE: Final = PathTree([row for row in KINDS if row.record in (Build, BuildRequest, DaemonPause, Pause, Upload)])
 
 
 class ChangeRow(View, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nodepool_ocb.engine.roles import TASK
+from nodepool_ocb.engine.binding.refusals import TASK
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Role
 from nodepool_ocb.views.view import View

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import addressing, claim, drift
 from nodepool_ocb.engine.acting.backoff import LONGEST_BACKOFF_SECONDS
+from nodepool_ocb.engine.binding.refusals import TASK
 from nodepool_ocb.engine.liveness import died
 from nodepool_ocb.engine.noderole import Event, apply
-from nodepool_ocb.engine.roles import TASK
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Conflict, OcbError, TooLarge
 from nodepool_ocb.jigs.jig import REASON_CHARACTERS, Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable

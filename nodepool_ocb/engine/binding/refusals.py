@@ -9,11 +9,12 @@ from collections.abc import Collection
 from typing import Final
 
 from nodepool_ocb.documents.cycles import components
-from nodepool_ocb.engine import roles
 from nodepool_ocb.engine.acting import extensions
 from nodepool_ocb.engine.binding.parents import BindDraft
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
+
+TASK: Final = "task"  # the flag of a role that a run of a task list made; only runs bind it
 
 #: The jigs that touch no machine: a virtual node can have these.
 MACHINELESS: Final = frozenset({"noop", "test", "role-provided"})
@@ -25,7 +26,7 @@ def refuse_role(draft: BindDraft, role: str, because: str | None, jigs: Collecti
     """Raises Conflict if the role may not be bound to the node; ``jigs`` are the active ones (None: do not ask)."""
     definition = draft.role(role, because)
     wanted_by = f" (required by {because})" if because else ""
-    if roles.TASK in definition.flags:
+    if TASK in definition.flags:
         raise Conflict(f"role {role}{wanted_by} is a task of a task list; nodepool-ocb tasks run binds it to its nodes")
     if "abstract" in definition.flags:
         able = sorted(name for name, each in draft.world.roles.items() if role in each.record.provides)

@@ -22,7 +22,7 @@ MANY_GENERATIONS: Final = 2  # that one write of a noderole may count, at most
 
 #: Kept beside the kinds of records whose rows say so: other records count on them.
 KEPT: Final = (paths.CLOCK, paths.deployment("system"))
-_KEPT: Final = PathTree(row for row in KINDS if row.kept)
+_KEPT: Final = PathTree([row for row in KINDS if row.kept])
 
 
 def refuse(world: World, path: str, problem: str | None, force: bool) -> None:

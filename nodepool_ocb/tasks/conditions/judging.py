@@ -17,9 +17,8 @@ from nodepool_ocb.tasks.conditions.memory import Memory
 from nodepool_ocb.tasks.conditions.models import Facts, Models
 from nodepool_ocb.tasks.conditions.tree import Verdict, shown
 from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Evaluator, Question, check_fault, scopes
-from nodepool_ocb.tasks.documents.entries import relation
 from nodepool_ocb.tasks.plan import Member, Plan
-from nodepool_ocb.tasks.tasklist import Expression, Language, Relation, Task, TaskList
+from nodepool_ocb.tasks.tasklist import Expression, Language, Relation, Task, TaskList, relation
 
 YAQL: Final = "yaql_exp"  # the only key of a mapping that is replaced by the value of its expression
 

@@ -15,7 +15,7 @@ import msgspec
 from nodepool_ocb.documents.document import Document
 from nodepool_ocb.documents.plainyaml import Key
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.tasklist import EVERY, Expression, Kind, Language, Order, Policy, Relation, Strategy, Task
+from nodepool_ocb.tasks.tasklist import Expression, Kind, Language, Order, Relation, Strategy, Task, relation
 
 #: The keys for the nodes of a task; the first that is there counts.
 WHERE: Final = ("tags", "roles", "role", "groups")
@@ -195,15 +195,6 @@ def _version(text: str) -> tuple[int, int, int]:
 
 def _relations(entry: Entry, fields: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[Relation, ...]:
     return tuple(relation(raw, renamed) for _, raw in entry.relations(*fields))
-
-
-def relation(raw: Mapping[str, Any], renamed: Mapping[str, str] = {}) -> Relation:
-    """A relation as a document writes it."""
-    return Relation(
-        renamed.get(raw["name"], raw["name"]),
-        None if raw.get("role", EVERY) is None else tuple(name for _, name in roles_of({"role": EVERY} | dict(raw))),
-        Policy(raw.get("policy", Policy.ALL)),
-    )
 
 
 def _computed(entry: Entry, fields: tuple[str, ...]) -> tuple[Expression, ...]:

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim, structure
+from nodepool_ocb.engine.binding.refusals import TASK
 from nodepool_ocb.engine.deployments import OF_TASKS
 from nodepool_ocb.engine.noderole import Event, after, bound
 from nodepool_ocb.engine.world import Vertex, World
@@ -20,7 +21,6 @@ from nodepool_ocb.tasks.runs import naming
 from nodepool_ocb.tasks.runs.records import Definition, Running
 from nodepool_ocb.tasks.tasklist import Task
 
-TASK: Final = "task"  # the flag of roles that are a task list's
 BARRIER: Final = "barrier"
 
 

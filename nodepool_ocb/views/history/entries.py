@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.model.journal import Effect, Entry, FieldChange
-from nodepool_ocb.views.history import differences
-from nodepool_ocb.views.history.differences import OF_ATTRIBUTES, FieldRow
+from nodepool_ocb.views import differences
+from nodepool_ocb.views.differences import OF_ATTRIBUTES, FieldRow
 from nodepool_ocb.views.view import View
 
 LISTED = 3  # subjects in a line

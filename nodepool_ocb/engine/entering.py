@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.placed import Placed
 from nodepool_ocb.model.records import NodeRole, State
-
-if TYPE_CHECKING:  # the state machine asks here
-    from nodepool_ocb.engine.world.placed import Placed
 
 #: The hook that a role may have for each state (seeds 000 and 001).
 HOOK_OF: Final[Mapping[State, str]] = {
