@@ -72,6 +72,16 @@ def test_operations_beside_a_pure_folder_are_judged_by_quick_tests_too(judging: 
     assert "tests/store" not in asked
 
 
+def test_the_table_of_operations_judges_the_declarations_of_operations(judging: Any) -> None:
+    test = "tests/operations/test_table_of_operations.py::test_a[NodeBind]"
+    assert judging.judges_declarations(test, "nodepool_ocb/operations/nodes/binding.py")
+    assert not judging.judges_declarations(test, "nodepool_ocb/engine/run/words.py")
+    assert not judging.judges_declarations(
+        "tests/operations/test_performing.py::test_a", "nodepool_ocb/operations/names.py"
+    )
+    assert all((ROOT / tests).is_file() for tests in judging.DECLARED.values())
+
+
 def test_every_place_of_a_test_with_servers_is_there(judging: Any) -> None:
     assert [
         place for folder in judging.SERVED for place in (folder, *judging.SERVED[folder]) if not (ROOT / place).is_dir()

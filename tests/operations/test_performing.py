@@ -118,8 +118,9 @@ def test_it_gives_up_when_others_are_always_faster(
 
     session = world
     mine = calm(zk_settings)
-    with pytest.raises(Stale, match="others keep changing the same things"):
+    with pytest.raises(Stale, match="others keep changing the same things") as given_up:
         mine.perform(Overtaken())
+    assert given_up.value.path == paths.node(N1)
     assert mine.reads == performing.ATTEMPTS
     assert longest == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, *[1.0] * 33], "the pauses grow, and have a bound"
 

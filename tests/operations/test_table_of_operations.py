@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import grimp
+import msgspec
 import pytest
 
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.walking import verbs
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.operations import registry
-from nodepool_ocb.operations.operation import Operation, Right
+from nodepool_ocb.operations.operation import Lookup, Operation, Right
 
 PAGE: Final = Path(__file__).parents[2] / "docs/operations-table.md"
 LISTS: Final = sorted((Path(__file__).parent / "not_yet_moved").glob("*.txt"))
@@ -70,6 +72,21 @@ def test_an_operation_is_named_after_its_noun_and_verb(operation: type[Operation
 def test_an_operation_declares_its_right_and_a_viewer_writes_nothing(operation: type[Operation[Any]]) -> None:
     assert isinstance(operation.right, Right)
     assert (operation.right is Right.VIEWER) == (not operation.writes)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.__name__)
+def test_an_operation_is_a_value_with_named_fields_and_defaults_of_their_types(operation: type[Operation[Any]]) -> None:
+    assert operation.__struct_config__.frozen
+    assert {each.kind for each in inspect.signature(operation).parameters.values()} <= {inspect.Parameter.KEYWORD_ONLY}
+    defaults = {each.name: each for each in msgspec.structs.fields(operation) if each.default is not msgspec.NODEFAULT}
+    for name, field in defaults.items():
+        assert msgspec.convert(field.default, type=field.type) == field.default, name
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.__name__)
+def test_an_operation_declares_lookups_and_kinds_of_records(operation: type[Operation[Any]]) -> None:
+    assert all(issubclass(each, Lookup) for each in operation.reads)
+    assert all(isinstance(each, str) for each in operation.writes)
 
 
 def test_the_command_line_imports_only_operations_views_and_the_ground() -> None:

@@ -22,7 +22,7 @@ from hypothesis import Phase, settings
 from mutation import forks
 from mutation.changed import change
 from mutation.mutant import Mutant
-from mutation.places import is_served, may_judge
+from mutation.places import is_served, judges_declarations, may_judge
 from mutation.tests import First, Reach, Room, quick, ran
 
 Fate: TypeAlias = Literal["killed", "time-out", "survived", "unreached"]
@@ -83,14 +83,18 @@ def _in_turn(reaches: Iterable[Reach]) -> list[Reach]:
 def _reaching(mutant: Mutant, reaches: Sequence[Reach]) -> tuple[list[Reach], bool]:
     """The tests that reach the function, also where it stood in another file when they were watched.
 
-    If none does, the code runs while its module is imported: then the tests that reach the module.
+    If none does, the code runs while its module is imported: then the tests that reach the module, or its declarations.
     """
     if mutant.function:
         for place in (f"{mutant.file}::{mutant.function}", f"::{mutant.function}"):
             found = [reach for reach in reaches if any(each.endswith(place) for each in reach.functions)]
             if found:
                 return found, True
-    return [reach for reach in reaches if any(each.startswith(f"{mutant.file}::") for each in reach.functions)], False
+    return [reach for reach in reaches if _imports(reach, mutant.file)], False
+
+
+def _imports(reach: Reach, file: str) -> bool:
+    return judges_declarations(reach.test, file) or any(each.startswith(f"{file}::") for each in reach.functions)
 
 
 def verdicts(room: Room, questions: Sequence[Question]) -> Iterator[tuple[Mutant, Verdict]]:

@@ -19,6 +19,9 @@ SERVED: Final = {
     "annealer/nodepool_ocb_annealer": ("tests/annealer",),
 }
 
+#: Tests of declarations, by the folder that declares: classes are read there, and no function runs.
+DECLARED: Final = {"nodepool_ocb/operations": "tests/operations/test_table_of_operations.py"}
+
 
 def places(root: Path, folders: Iterable[str]) -> tuple[str, ...]:
     """The tests that judge changes in these folders of the product, for pytest."""
@@ -37,6 +40,11 @@ def is_served(test: str) -> bool:
 def may_judge(test: str, file: str) -> bool:
     """Whether this test, by pytest's id, may judge a change of this file: one that may need servers, only of its own folder."""
     return not is_served(test) or any(_is_in(file, (own,)) and _is_in(test, tests) for own, tests in SERVED.items())
+
+
+def judges_declarations(test: str, file: str) -> bool:
+    """Whether this test reads the declarations of this file, though it may reach no function in it."""
+    return any(_is_in(file, (folder,)) and test.startswith(f"{tests}::") for folder, tests in DECLARED.items())
 
 
 def _is_in(path: str, folders: Iterable[str]) -> bool:
