@@ -15,7 +15,7 @@ import msgspec
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks.conditions.yaql import engine
-from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Question, prepared
+from nodepool_ocb.tasks.conditions.yaql.evaluation import Evaluation, YaqlQuery, prepared
 
 CPU_SECONDS: Final = 0.1  # of an expression
 CPU_SECONDS_A_KIB: Final = 0.01  # more, for each KiB of facts that it is given
@@ -23,7 +23,7 @@ MOST_ANSWER: Final = 512 * 1024  # bytes
 
 
 _encode = msgspec.json.Encoder().encode
-_question = msgspec.json.Decoder(Question).decode
+_question = msgspec.json.Decoder(YaqlQuery).decode
 
 
 def main() -> None:
@@ -47,10 +47,10 @@ def _answer(line: bytes) -> bytes:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
     except Invalid as invalid:
-        return _encode(Answer(fault=str(invalid)))
+        return _encode(Evaluation(fault=str(invalid)))
     except (TypeError, ValueError, RecursionError, MemoryError) as error:  # from encoding a value that is no JSON
-        return _encode(Answer(fault=f"its value is no JSON: {error}"))
-    return answer if len(answer) <= MOST_ANSWER else _encode(Answer(fault="its value has more than 512 KiB"))
+        return _encode(Evaluation(fault=f"its value is no JSON: {error}"))
+    return answer if len(answer) <= MOST_ANSWER else _encode(Evaluation(fault="its value has more than 512 KiB"))
 
 
 def _bound_memory() -> None:

@@ -14,14 +14,14 @@ from typing import IO, Final, Self
 import msgspec
 
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Question
+from nodepool_ocb.tasks.conditions.yaql.evaluation import Evaluation, YaqlQuery
 
 WAIT_SECONDS: Final = 60.0  # for an answer, on a machine that has no time for us
 TOO_LONG: Final = "it takes more CPU time than allowed: 100 ms, and 10 ms more for each KiB of facts"
 COMMAND: Final = (sys.executable, "-P", "-m", "nodepool_ocb.bounded.worker")
 
 _encode = msgspec.json.Encoder().encode
-_answer = msgspec.json.Decoder(Answer).decode
+_answer = msgspec.json.Decoder(Evaluation).decode
 
 
 class Yaql:
@@ -39,7 +39,7 @@ class Yaql:
     ) -> None:
         self.close()
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, question: YaqlQuery) -> Evaluation:
         """The value of an expression, or the reason why it has none: it fails, takes too long or takes too much memory."""
         process = self._process or self._begin()
         self.evaluated += 1
@@ -94,13 +94,13 @@ class Yaql:
                     selector.unregister(process.stdin)
         return answer
 
-    def _ended(self, process: subprocess.Popen[bytes]) -> Answer:
+    def _ended(self, process: subprocess.Popen[bytes]) -> Evaluation:
         status = process.wait()
         self.close()
         if status == -signal.SIGPROF:
-            return Answer(fault=TOO_LONG, hostile=True)
+            return Evaluation(fault=TOO_LONG, hostile=True)
         if status in (-signal.SIGSEGV, -signal.SIGABRT):
-            return Answer(
+            return Evaluation(
                 fault=f"it ended the process that evaluates it, by {signal.Signals(-status).name}", hostile=True
             )
         raise OcbError(f"the process that evaluates YAQL ended with status {status}; its output is above")

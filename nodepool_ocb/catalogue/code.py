@@ -51,7 +51,7 @@ class Hooked:
     role: str = ""  # the role that has this hook
 
 
-class Role:
+class RoleCode:
     """A role without code of its own; override the methods that you need."""
 
     def __init__(self, name: str) -> None:
@@ -75,37 +75,41 @@ class Role:
         return order.attributes  # type: ignore[no-any-return]
 
 
-def overridden(kind: type[Role]) -> tuple[str, ...]:
+#: The name for packages.
+Role = RoleCode
+
+
+def overridden(kind: type[RoleCode]) -> tuple[str, ...]:
     """The hooks that a class has of its own, by the names of seed 000.
 
-    >>> overridden(Role)
+    >>> overridden(RoleCode)
     ()
     """
-    own = {ALIASES.get(name, name) for name in dir(kind) if getattr(kind, name) is not getattr(Role, name, None)}
+    own = {ALIASES.get(name, name) for name in dir(kind) if getattr(kind, name) is not getattr(RoleCode, name, None)}
     return tuple(hook for hook in HOOKS if hook in own)
 
 
-def methods(kind: type[Role], hook: str) -> tuple[str, ...]:
+def methods(kind: type[RoleCode], hook: str) -> tuple[str, ...]:
     """The methods of a class that a hook calls: those of its own, under either name.
 
-    >>> methods(type("Dhcp", (Role,), {"on_node_update": print}), "on_node_change")
+    >>> methods(type("Dhcp", (RoleCode,), {"on_node_update": print}), "on_node_change")
     ('on_node_update',)
     """
     names = (hook, *(alias for alias, meant in ALIASES.items() if meant == hook))
-    return tuple(name for name in names if getattr(kind, name) is not getattr(Role, name))
+    return tuple(name for name in names if getattr(kind, name) is not getattr(RoleCode, name))
 
 
 @lru_cache(maxsize=1)
-def _found() -> extensions.Found[type[Role]]:
+def _found() -> extensions.Found[type[RoleCode]]:
     """Every class that entry points name, checked."""
     return extensions.load(KIND, GROUP, _checked, object)
 
 
-def _checked(kind: Any) -> type[Role]:
-    """Raises TypeError for a class that is no Role, or has a hook that cannot be called as a hook. Makes no instance."""
-    if not (isinstance(kind, type) and issubclass(kind, Role)):
+def _checked(kind: Any) -> type[RoleCode]:
+    """Raises TypeError for a class that is no RoleCode, or has a hook that cannot be called as a hook. Makes no instance."""
+    if not (isinstance(kind, type) and issubclass(kind, RoleCode)):
         raise TypeError("it is no subclass of nodepool_ocb.catalogue.code.Role")
-    if fault := next(extensions.faults(object.__new__(kind), Role), None):
+    if fault := next(extensions.faults(object.__new__(kind), RoleCode), None):
         raise TypeError(fault)
     return kind
 
@@ -126,7 +130,7 @@ def look_again() -> None:
     _found.cache_clear()
 
 
-def find(name: str, barclamp: str) -> Role | None:
+def find(name: str, barclamp: str) -> RoleCode | None:
     """The installed code for a role: its own, else that of its barclamp; None if there is none.
 
     Raises Invalid if that code is left out, or cannot be made for the role.
@@ -142,7 +146,7 @@ def find(name: str, barclamp: str) -> Role | None:
 
 
 @lru_cache(maxsize=1024)
-def _made(kind: type[Role], name: str) -> Role:
+def _made(kind: type[RoleCode], name: str) -> RoleCode:
     try:
         return kind(name)
     except Exception as error:

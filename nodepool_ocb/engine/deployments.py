@@ -122,7 +122,7 @@ def changeable(world: World, vertex: Vertex) -> Check:
 # -- rollouts and runs of tasks in a deployment --
 
 
-class ExecutionKind(NamedTuple):
+class GuardedExecution(NamedTuple):
     """A kind of work that annealers drive in a deployment, as the guards below see it."""
 
     name: str
@@ -131,10 +131,10 @@ class ExecutionKind(NamedTuple):
     end: str  # the command that ends it; {} is the deployment
 
 
-ROLLOUT: Final = ExecutionKind(
+ROLLOUT: Final = GuardedExecution(
     "rollout", lambda world: cast("Any", world.rollouts), paths.rollouts, "nodepool-ocb rollout cancel {}"
 )
-TASKS: Final = ExecutionKind(
+TASKS: Final = GuardedExecution(
     "tasks run", lambda world: cast("Any", world.task_runs), paths.task_runs, "nodepool-ocb tasks stop {}"
 )
 DRIVERS: Final = (ROLLOUT, TASKS)
@@ -181,14 +181,14 @@ def _live(pointer: Pointer) -> set[str | None]:
     return live - {None}
 
 
-def _under_way(driver: ExecutionKind, deployment: str, pointer: Pointer) -> str:
+def _under_way(driver: GuardedExecution, deployment: str, pointer: Pointer) -> str:
     prepared = getattr(pointer, "preparing", None)
     if prepared is not None:
         return f"{driver.name} {deployment}/{prepared} is being prepared"
     return f"{driver.name} {deployment}/{pointer.newest} is under way"
 
 
-def _ways(driver: ExecutionKind, deployment: str) -> str:
+def _ways(driver: GuardedExecution, deployment: str) -> str:
     return f"wait until it is over, or first: {driver.end.format(deployment)}"
 
 

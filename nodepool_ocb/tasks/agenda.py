@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.plan import Plan
+from nodepool_ocb.tasks.plan import TaskPlan
 from nodepool_ocb.tasks.tasklist import ORDER_ONLY, Task, TaskList
 
 STEP: Final = 100  # from one priority to the next
@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def agendas(
-    plan: Plan, tasks: TaskList, uids: Mapping[str, str], parameters_of: Callable[[Task], Mapping[str, Json]]
+    plan: TaskPlan, tasks: TaskList, uids: Mapping[str, str], parameters_of: Callable[[Task], Mapping[str, Json]]
 ) -> dict[str, list[Json]]:
     """Node → its tasks that run, by priority and id. ``parameters_of``: a task's parameters, the same on every node."""
     depth = depths(plan.parents)
@@ -41,7 +41,7 @@ def agendas(
 
 def _agenda(
     row: Sequence[tuple[int, str, int]],
-    plan: Plan,
+    plan: TaskPlan,
     tasks: TaskList,
     uid: str,
     shared: Mapping[str, Mapping[str, Json]],

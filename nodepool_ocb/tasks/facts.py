@@ -14,7 +14,7 @@ import msgspec
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json, Node
-from nodepool_ocb.tasks.conditions.models import Facts, Models
+from nodepool_ocb.tasks.conditions.models import Models, NodeFacts
 from nodepool_ocb.tasks.plan import Member
 from nodepool_ocb.tasks.yamltext import dumped
 
@@ -107,10 +107,10 @@ def of_node(member: Member, addresses: Mapping[str, Mapping[str, str]]) -> dict[
 
 def given(
     common: Mapping[str, Json], members: Iterable[Member], addresses: Mapping[str, Mapping[str, str]]
-) -> Callable[[Member | None], Facts]:
+) -> Callable[[Member | None], NodeFacts]:
     """The facts that conditions see of each of these members, with their roles in this run; for None those of all nodes."""
     own = {member.name: of_node(member, addresses) for member in members}
-    return lambda member: Facts(common=common, node=own[member.name] if member else {})
+    return lambda member: NodeFacts(common=common, node=own[member.name] if member else {})
 
 
 def with_tasks(node: Mapping[str, Json], tasks: Sequence[Json]) -> dict[str, Json]:
@@ -119,9 +119,9 @@ def with_tasks(node: Mapping[str, Json], tasks: Sequence[Json]) -> dict[str, Jso
     return _checked(facts, NODE_BYTES, f"the facts of {node['fqdn']}", "run fewer tasks at once, with --tasks or --end")
 
 
-def remembered(common: Mapping[str, Json], node: Mapping[str, Json]) -> Facts:
+def remembered(common: Mapping[str, Json], node: Mapping[str, Json]) -> NodeFacts:
     """The facts of a run before, as conditions compare them."""
-    return Facts(common=common, node={name: value for name, value in node.items() if name != TASKS})
+    return NodeFacts(common=common, node={name: value for name, value in node.items() if name != TASKS})
 
 
 def as_yaml(facts: Mapping[str, Json]) -> str:

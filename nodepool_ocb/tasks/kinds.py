@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.tasks.tasklist import TaskKind
 
 #: Kind → the jig of its roles. A kind that is not here has nothing to run: its jig is noop.
-JIGS: Final[Mapping[Kind, str]] = MappingProxyType(
+JIGS: Final[Mapping[TaskKind, str]] = MappingProxyType(
     {
-        Kind.SHELL: "task-shell",
-        Kind.MASTER_SHELL: "task-shell",
-        Kind.PUPPET: "task-puppet",
-        Kind.UPLOAD_FILE: "task-upload",
-        Kind.UPLOAD_FILES: "task-upload",
-        Kind.COPY_FILES: "task-copy",
-        Kind.SYNC: "task-sync",
-        Kind.REBOOT: "task-reboot",
+        TaskKind.SHELL: "task-shell",
+        TaskKind.MASTER_SHELL: "task-shell",
+        TaskKind.PUPPET: "task-puppet",
+        TaskKind.UPLOAD_FILE: "task-upload",
+        TaskKind.UPLOAD_FILES: "task-upload",
+        TaskKind.COPY_FILES: "task-copy",
+        TaskKind.SYNC: "task-sync",
+        TaskKind.REBOOT: "task-reboot",
     }
 )

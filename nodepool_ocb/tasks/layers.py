@@ -7,10 +7,10 @@ from pathlib import PurePath
 
 import msgspec
 
-from nodepool_ocb.tasks.documents.entries import Entry
+from nodepool_ocb.tasks.documents.entries import TaskEntry
 
 
-class Layer(msgspec.Struct, frozen=True):
+class TaskListLayer(msgspec.Struct, frozen=True):
     """One list: its files by the names that messages have for them."""
 
     texts: Mapping[str, str]
@@ -26,9 +26,9 @@ def named(root: str, texts: Mapping[str, str]) -> dict[str, str]:
     return {str(PurePath(root, name)): text for name, text in texts.items()}
 
 
-def merged(layers: Sequence[Sequence[Entry]]) -> list[Entry]:
+def merged(layers: Sequence[Sequence[TaskEntry]]) -> list[TaskEntry]:
     """The entries of all layers, the lowest first. An entry replaces a lower one of the same id, in its place; others follow."""
-    found: dict[str, Entry] = {}
+    found: dict[str, TaskEntry] = {}
     for layer in layers:
         for entry in layer:
             found[entry.id] = entry

@@ -2,7 +2,7 @@
 
 An outfit is made before the plan, for the conditions by which it is compiled, and dresses each node after it::
 
-    outfit = Outfit(deployment, tasks, settings, everyone, nodes)
+    outfit = RunInputs(deployment, tasks, settings, everyone, nodes)
     judge = Judge(outfit.tasks, outfit.sources(status, members, evaluator=evaluator, old_facts_of=...), force=force)
     plan = compile(outfit.tasks, members, everyone, judge=judge, amount_of=judge.amount)
     plan = computed(plan, judge, outfit.tasks, members)
@@ -23,11 +23,11 @@ from nodepool_ocb.model.records import Json, Node
 from nodepool_ocb.tasks import facts
 from nodepool_ocb.tasks.agenda import agendas
 from nodepool_ocb.tasks.compiling.election import elected
-from nodepool_ocb.tasks.conditions.judging import OldFactsOf, Sources, no_old_facts
+from nodepool_ocb.tasks.conditions.judging import ConditionInputs, OldFactsOf, no_old_facts
 from nodepool_ocb.tasks.conditions.yaql.evaluation import Evaluator
 from nodepool_ocb.tasks.facts import ClusterStatus
 from nodepool_ocb.tasks.parameters import completed
-from nodepool_ocb.tasks.plan import Member, Plan
+from nodepool_ocb.tasks.plan import Member, TaskPlan
 from nodepool_ocb.tasks.substitution import substituted
 from nodepool_ocb.tasks.tasklist import TaskList
 
@@ -35,7 +35,7 @@ COMMON: Final = "common"  # in the place of a node's name: the facts of all node
 NODE_BYTES: Final = 480 * 1024  # of a node's facts and computed parameters, as JSON
 
 
-class Outfit:
+class RunInputs:
     """The inputs that a run gives to its nodes.
 
     ``tasks`` is the list with the facts that are the same everywhere in its texts. ``members`` are all nodes of the deployment,
@@ -68,21 +68,21 @@ class Outfit:
         *,
         old_facts_of: OldFactsOf = no_old_facts,
         evaluator: Evaluator | None = None,
-    ) -> Sources:
+    ) -> ConditionInputs:
         """The facts for the conditions of a run on these members. A primary has its plain role, too, as ``api`` sees it."""
         names = {member.name for member in of_run}
         both = [
             replace(member, roles=tuple(dict.fromkeys((*self._own_roles[member.name], *member.roles))))
             for member in self.members
         ]
-        return Sources(
+        return ConditionInputs(
             facts.models(self._settings, status, [each for each in both if each.name in names], both),
             facts.given(self.common, self.members, self._addresses),
             old_facts_of,
             evaluator,
         )
 
-    def attributes(self, plan: Plan) -> dict[str, dict[str, Json]]:
+    def attributes(self, plan: TaskPlan) -> dict[str, dict[str, Json]]:
         """Node, or ``COMMON`` → ``astute``, its facts, and ``parameters``, which differ on it: task → parameters.
 
         Raises Invalid if they are too large.

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.tasklist import Kind, Task
+from nodepool_ocb.tasks.tasklist import Task, TaskKind
 
 _FILE: Final[Mapping[str, Json]] = {
     "permissions": "0644",
@@ -24,16 +24,16 @@ _SHELL: Final[Mapping[str, Json]] = {"cwd": "/", "timeout": 300, "retries": 2, "
 _UPLOAD: Final[Mapping[str, Json]] = {**_FILE, "timeout": 60, "retries": 3, "interval": 2}
 
 #: Kind → its default parameters.
-DEFAULTS: Final[Mapping[Kind, Mapping[str, Json]]] = MappingProxyType(
+DEFAULTS: Final[Mapping[TaskKind, Mapping[str, Json]]] = MappingProxyType(
     {
-        Kind.SHELL: _SHELL,
-        Kind.MASTER_SHELL: _SHELL,
-        Kind.PUPPET: {"cwd": "/", "timeout": 5400, "retries": 2, "interval": 2},
-        Kind.UPLOAD_FILE: _UPLOAD,
-        Kind.UPLOAD_FILES: _UPLOAD,
-        Kind.COPY_FILES: {**_UPLOAD, "timeout": 300},
-        Kind.SYNC: {"timeout": 300, "retries": 10, "interval": 2},
-        Kind.REBOOT: {"timeout": 900, "retries": 0, "interval": 2},
+        TaskKind.SHELL: _SHELL,
+        TaskKind.MASTER_SHELL: _SHELL,
+        TaskKind.PUPPET: {"cwd": "/", "timeout": 5400, "retries": 2, "interval": 2},
+        TaskKind.UPLOAD_FILE: _UPLOAD,
+        TaskKind.UPLOAD_FILES: _UPLOAD,
+        TaskKind.COPY_FILES: {**_UPLOAD, "timeout": 300},
+        TaskKind.SYNC: {"timeout": 300, "retries": 10, "interval": 2},
+        TaskKind.REBOOT: {"timeout": 900, "retries": 0, "interval": 2},
     }
 )
 
@@ -46,7 +46,7 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 def completed(task: Task) -> dict[str, Json]:
     """A task's parameters with the defaults of its kind; ``nodes`` of upload_files is a mapping, uid → files.
 
-    >>> completed(Task(id="a", kind=Kind.SHELL, parameters={"cmd": "true", "retries": 5}))
+    >>> completed(Task(id="a", kind=TaskKind.SHELL, parameters={"cmd": "true", "retries": 5}))
     {'cwd': '/', 'timeout': 300, 'retries': 5, 'interval': 2, 'cmd': 'true'}
     """
     own = {OTHER_NAMES.get(name, name): value for name, value in task.parameters.items()}

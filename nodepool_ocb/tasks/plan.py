@@ -35,7 +35,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     admin: bool = False  # role "master"
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The plan of a run. ``parents[v]`` are the vertices before v, each once, in no order."""
 
     nodes: tuple[str, ...]

@@ -23,10 +23,10 @@ from nodepool_ocb.documents.plainyaml import Fault, kind_of
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.tasks import layers
 from nodepool_ocb.tasks.documents import entries
-from nodepool_ocb.tasks.documents.entries import Entry
+from nodepool_ocb.tasks.documents.entries import TaskEntry
 from nodepool_ocb.tasks.documents.notes import Notes
-from nodepool_ocb.tasks.layers import Layer
-from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
+from nodepool_ocb.tasks.layers import TaskListLayer
+from nodepool_ocb.tasks.tasklist import Task, TaskKind, TaskList
 
 FILE: Final = "tasks.yaml"
 FILES: Final = 1_000
@@ -42,7 +42,7 @@ class Files(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()  # files that were left out
 
 
-class Reading(msgspec.Struct, frozen=True):
+class CheckedTaskList(msgspec.Struct, frozen=True):
     """A list without faults."""
 
     tasks: TaskList
@@ -116,24 +116,24 @@ def _bounded(source: Path, texts: dict[str, str]) -> dict[str, str]:
     return texts
 
 
-def read_files(sources: Iterable[Path], *, lenient: bool = False, compat_prefix: bool = False) -> Reading:
+def read_files(sources: Iterable[Path], *, lenient: bool = False, compat_prefix: bool = False) -> CheckedTaskList:
     """The one list that directories and files hold; raises as ``files`` and ``read`` do."""
     found = [files(source) for source in sources]
     texts: dict[str, str] = {}
     for source, each in zip(sources, found, strict=True):
         texts |= layers.named(each.root, each.texts) if Path(source).is_dir() else {str(source): each.texts[FILE]}
-    reading = read([Layer(texts)], lenient=lenient, compat_prefix=compat_prefix)
+    reading = read([TaskListLayer(texts)], lenient=lenient, compat_prefix=compat_prefix)
     return replace(reading, warnings=(*(warning for each in found for warning in each.warnings), *reading.warnings))
 
 
 def read_texts(
     texts: Mapping[str, str], origin: str = "", *, lenient: bool = False, compat_prefix: bool = False
-) -> Reading:
+) -> CheckedTaskList:
     """The list that texts hold, by the names of their files; raises Invalid with every fault."""
-    return read([Layer(texts, origin)], lenient=lenient, compat_prefix=compat_prefix)
+    return read([TaskListLayer(texts, origin)], lenient=lenient, compat_prefix=compat_prefix)
 
 
-def read(listed: Sequence[Layer], *, lenient: bool = False, compat_prefix: bool = False) -> Reading:
+def read(listed: Sequence[TaskListLayer], *, lenient: bool = False, compat_prefix: bool = False) -> CheckedTaskList:
     """The list that layers make together, the lowest first; raises Invalid with every fault of all of them."""
     from nodepool_ocb.tasks.documents import circles, references  # here, since jsonschema takes long to import
 
@@ -153,13 +153,13 @@ def read(listed: Sequence[Layer], *, lenient: bool = False, compat_prefix: bool 
         raise Invalid(_sorted(notes.faults))
     own = references.by_own_id(merged)
     tasks = [_placed(entries.task(entry, resolved.renamed, lenient=lenient), own) for entry in merged]
-    tasks += [Task(id=name, kind=Kind.STAGE) for name in resolved.added]
-    return Reading(TaskList(tuple(tasks), compat_prefix), (*notes.read_so, *_sorted(notes.warnings)))
+    tasks += [Task(id=name, kind=TaskKind.STAGE) for name in resolved.added]
+    return CheckedTaskList(TaskList(tuple(tasks), compat_prefix), (*notes.read_so, *_sorted(notes.warnings)))
 
 
-def _entries(layer: Layer, notes: Notes) -> tuple[list[Entry], bool]:
+def _entries(layer: TaskListLayer, notes: Notes) -> tuple[list[TaskEntry], bool]:
     """The entries of one list that have an id of their own; and whether all of its files could be read to their ends."""
-    found: dict[str, Entry] = {}
+    found: dict[str, TaskEntry] = {}
     complete = True
     for name, text in layer.texts.items():
         for document, wrong in documents.load_all_that_can_be_read(text, name, last=notes.lenient):
@@ -178,7 +178,7 @@ def _of_its_task(fault: Fault, document: Document) -> Fault:
     return replace(fault, path=f"{document.path(fault.key[:1])}{fault.path.removeprefix(f'[{fault.key[0]}]')}")
 
 
-def _of_document(document: Document, origin: str, notes: Notes) -> Iterator[Entry]:
+def _of_document(document: Document, origin: str, notes: Notes) -> Iterator[TaskEntry]:
     if not isinstance(document.value, list | None):
         text = f"must be a list of tasks, each begun with `- id:`, and is {kind_of(document.value)}"
         notes.faults.append((document.name, Fault(1, text)))
@@ -186,13 +186,13 @@ def _of_document(document: Document, origin: str, notes: Notes) -> Iterator[Entr
     for index, value in enumerate(document.value or ()):
         key = (index,)
         if isinstance(value, dict):
-            yield Entry(document, key, origin)
+            yield TaskEntry(document, key, origin)
         else:
             text = f"must be a task, a mapping with id and type, and is {kind_of(value)}"
             notes.faults.append((document.name, Fault(document.line(key), text, document.path(key), key)))
 
 
-def _add(entry: Entry, found: dict[str, Entry], notes: Notes) -> None:
+def _add(entry: TaskEntry, found: dict[str, TaskEntry], notes: Notes) -> None:
     from nodepool_ocb.tasks.documents import faults
 
     faults.check(entry, notes)

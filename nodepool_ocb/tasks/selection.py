@@ -55,7 +55,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
 def unselected(selection: Selection, board: Board) -> dict[int, str]:
     """Vertex → why it is not run. Raises Invalid with every name, node and range that means nothing in this plan."""
-    names = _Names(board)
+    names = _VertexNames(board)
     wanted = {
         "start": names.vertices(selection.start, entering=True),
         "end": names.vertices(selection.end, entering=False),
@@ -119,7 +119,7 @@ def _mark_above(board: Board, ends: Iterable[int], marks: list[int]) -> None:
                 marks[each] |= ABOVE
 
 
-class _Names:
+class _VertexNames:
     """Finds the vertices that names mean, and notes each name without a meaning."""
 
     def __init__(self, board: Board) -> None:

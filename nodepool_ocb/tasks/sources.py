@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.tasks.tasklist import TaskKind
 
 
-def sources(kind: Kind, parameters: Mapping[str, Json]) -> Iterator[str]:
+def sources(kind: TaskKind, parameters: Mapping[str, Json]) -> Iterator[str]:
     """Those that a task of this kind reads; a source that its machine fetches from an rsync daemon is none.
 
-    >>> list(sources(Kind.COPY_FILES, {"files": [{"src": "/a", "dst": "/b"}, "odd"]}))
+    >>> list(sources(TaskKind.COPY_FILES, {"files": [{"src": "/a", "dst": "/b"}, "odd"]}))
     ['/a']
-    >>> list(sources(Kind.SYNC, {"src": "/a/"})), list(sources(Kind.SYNC, {"src": "rsync://h/a/"}))
+    >>> list(sources(TaskKind.SYNC, {"src": "/a/"})), list(sources(TaskKind.SYNC, {"src": "rsync://h/a/"}))
     (['/a/'], [])
     """
-    if kind is Kind.COPY_FILES:
+    if kind is TaskKind.COPY_FILES:
         listed = parameters.get("files")
         pairs = listed if isinstance(listed, list | tuple) else ()
         yield from (src for pair in pairs if isinstance(pair, Mapping) and isinstance(src := pair.get("src"), str))
-    if kind is Kind.SYNC and isinstance(src := parameters.get("src"), str) and not fetched(src):
+    if kind is TaskKind.SYNC and isinstance(src := parameters.get("src"), str) and not fetched(src):
         yield src
 
 

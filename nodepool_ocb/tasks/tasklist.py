@@ -16,7 +16,7 @@ MASTER: Final = "master"  # of selectors: the admin node alone
 SELF: Final = "self"  # of relations: this node
 
 
-class Kind(StrEnum):
+class TaskKind(StrEnum):
     """The action of a task."""
 
     GROUP = "group"  # nothing: it names nodes, and in which order they are done
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 #: The kinds that have nothing to run.
-ORDER_ONLY: Final = frozenset({Kind.GROUP, Kind.STAGE, Kind.SKIPPED})
+ORDER_ONLY: Final = frozenset({TaskKind.GROUP, TaskKind.STAGE, TaskKind.SKIPPED})
 
 
 class Policy(StrEnum):
@@ -51,7 +51,7 @@ class Language(StrEnum):
     YAQL = "yaql"  # ``{yaql_exp: ...}``
 
 
-class Order(StrEnum):
+class StrategyType(StrEnum):
     """How a group's nodes, or the instances of one task, follow one another."""
 
     ONE_BY_ONE = "one_by_one"
@@ -66,10 +66,10 @@ class Expression(msgspec.Struct, frozen=True):
     strict: bool = True  # of the settings language: a path that leads nowhere is an error, else it is null
 
 
-class Strategy(msgspec.Struct, frozen=True):
+class TaskStrategy(msgspec.Struct, frozen=True):
     """``amount``: of a group the size of its chunks, of a task how many instances run at once; None: all."""
 
-    order: Order
+    order: StrategyType
     amount: int | Expression | None = None
 
 
@@ -96,7 +96,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of a list, of any kind."""
 
     id: str
-    kind: Kind
+    kind: TaskKind
     version: tuple[int, int, int] = (1, 0, 0)
     roles: tuple[str, ...] = ()  # where it runs: roles and groups by name, /patterns/, "*", "master"
     requires: tuple[str, ...] = ()  # names, or /patterns/
@@ -109,7 +109,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parameters: Mapping[str, Json] = {}
     tasks: tuple[str, ...] = ()  # of a group: these run on its nodes, too
     stage: str | None = None  # of old plugins: STAGE or STAGE/NUMBER
-    strategy: Strategy | None = None
+    strategy: TaskStrategy | None = None
     fault_tolerance: str | None = None  # of a group: "2", "10%", "-3"; None: unlimited
     trigger_rule: str = "all_success"  # of a stage: all_success, or all_done
     fail_on_error: bool = True  # false: a failure counts as skipped
@@ -129,5 +129,5 @@ class TaskList(msgspec.Struct, frozen=True, dict=True):
     def by_id(self) -> Mapping[str, Task]:
         return {task.id: task for task in self.tasks}
 
-    def of_kind(self, kind: Kind) -> Iterator[Task]:
+    def of_kind(self, kind: TaskKind) -> Iterator[Task]:
         return (task for task in self.tasks if task.kind is kind)

@@ -16,7 +16,7 @@ from nodepool_ocb.model.records import Json
 _PLAIN: Final = re.compile(r"(?!(y|n|yes|no|on|off|true|false|null|inf|nan)\Z)[a-z_][a-z0-9_-]*\Z", re.IGNORECASE)
 
 
-class _Dumper(yaml.SafeDumper):
+class _TaskListDumper(yaml.SafeDumper):
     def ignore_aliases(self, _data: Json) -> bool:
         return True
 
@@ -33,8 +33,8 @@ def _mapping(dumper: yaml.SafeDumper, value: dict[str, Json]) -> yaml.Node:
     return node
 
 
-_Dumper.add_representer(str, _text)
-_Dumper.add_representer(dict, _mapping)
+_TaskListDumper.add_representer(str, _text)
+_TaskListDumper.add_representer(dict, _mapping)
 
 
 def dumped(value: Json) -> str:
@@ -48,5 +48,5 @@ def dumped(value: Json) -> str:
     timeout: 30
     """
     return yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False, width=float("inf")
+        value, Dumper=_TaskListDumper, default_flow_style=False, allow_unicode=True, sort_keys=False, width=float("inf")
     )

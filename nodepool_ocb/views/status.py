@@ -21,7 +21,7 @@ from nodepool_ocb.model.journal import Webhook, WebhookFailure
 from nodepool_ocb.model.records import DaemonPause, State
 from nodepool_ocb.rollout.records import OVER, RolloutState
 from nodepool_ocb.tasks.runs.records import OVER as OVER_RUNS
-from nodepool_ocb.tasks.runs.records import RunState
+from nodepool_ocb.tasks.runs.records import TaskRunState
 from nodepool_ocb.views import daemons, deployments, images, locks, noderoles, nodes
 from nodepool_ocb.views.daemons import DaemonRow
 from nodepool_ocb.views.deployments import DeploymentRow
@@ -279,8 +279,8 @@ def _of_task_runs(rows: Sequence[RunRow]) -> TaskRunTotals:
         newest.setdefault(row.run.partition("/")[0], row)
     return TaskRunTotals(
         all=len(rows),
-        failed=tuple(row for row in newest.values() if row.state == RunState.FAILED),
-        stopped=tuple(row for row in newest.values() if row.state == RunState.STOPPED),
+        failed=tuple(row for row in newest.values() if row.state == TaskRunState.FAILED),
+        stopped=tuple(row for row in newest.values() if row.state == TaskRunState.STOPPED),
         under_way=tuple(row for row in newest.values() if row.state not in OVER_RUNS),
     )
 

@@ -16,7 +16,7 @@ from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store import acls, journal
 from nodepool_ocb.store.client.access import Acls
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.tasks.runs.records import RunState
+from nodepool_ocb.tasks.runs.records import TaskRunState
 from nodepool_ocb.testing.zookeeper.guarded import Guarded
 from tests.annealer.tasks.task_staging import begin, build, finished
 from tests.annealer.webhook.posters import Receiver, write
@@ -67,7 +67,7 @@ def test_an_annealer_with_a_user_of_its_own_makes_a_node_ready_and_may_write_no_
     assert [run.outcome for run in fleet.runs(above).values()] == ["succeeded"]
     build(fleet.session, {"t1": ["a"]})
     tasks = begin(fleet.session, "- {id: first, type: shell, role: [a], parameters: {cmd: x}}", {"t1": ["a"]})
-    assert finished(fleet.session, tasks).state is RunState.SUCCESSFUL
+    assert finished(fleet.session, tasks).state is TaskRunState.SUCCESSFUL
     assert fleet.differing() == []
     refuses(fleet, node)
     annealer.close(60.0)

@@ -40,7 +40,7 @@ from nodepool_ocb.store.subtree import removal_as_judged, subtree
 from nodepool_ocb.store.tasks import beginning, lists, runs
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs import records, roles
-from nodepool_ocb.tasks.runs.records import Running, RunState, Table, TaskRun
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Table, TaskRun, TaskRunState
 from tests.fixtures.commands import Ocb
 from tests.fixtures.deletions import deletion_of_deployment, deletion_of_node
 
@@ -76,7 +76,7 @@ def spare(world: Session, ocb: Ocb, tmp_path: Path) -> Session:
 def _run_of_tasks(session: Session, deployment: str) -> None:
     """With its role, and its virtual node."""
     path = paths.task_run(deployment, "0000000000")
-    head = TaskRun(state=RunState.SUCCESSFUL, virtual=OF_LAB, parts={Table.LIST: 3})
+    head = TaskRun(state=TaskRunState.SUCCESSFUL, virtual=OF_LAB, parts={Table.LIST: 3})
     task = Role(barclamp=roles.barclamp(deployment), jig="noop", flags=("task",))
     node = Node(deployment=deployment, virtual=True, alive=True, labels={OF_TASKS: deployment})
     bound = NodeRole(state=State.PROPOSED, since=1.0, deployment=deployment, task_run="0000000000")
@@ -275,8 +275,8 @@ def test_a_run_of_tasks_is_not_reserved_in_a_deployment_whose_deletion_began_mea
         return real(*arguments)
 
     monkeypatch.setattr(pointers, "next_id", slow)
-    head = TaskRun(state=RunState.RUNNING, virtual=OF_LAB)
-    running = Running("spare", "", head, records.plan_of((), ()), (), {})
+    head = TaskRun(state=TaskRunState.RUNNING, virtual=OF_LAB)
+    running = LoadedTaskRun("spare", "", head, records.plan_of((), ()), (), {})
     me = LockOwner(daemon="test", host="here", pid=1, purpose="begins a run of tasks", since=1.0)
     with pytest.raises(Conflict, match="deployment spare is being deleted"):
         beginning.begin(spare, beginning.Wanted(running=running, roles={}, facts={}), me)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodepool_ocb.cli.pictures.waits import Progress
+from nodepool_ocb.cli.pictures.waits import LiveProgress
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model.records import Json, State
 from nodepool_ocb.store.client.session import Session
@@ -21,7 +21,7 @@ N1 = "n1.example.com"
 
 
 def test_in_a_pipe_many_changes_make_few_lines_and_a_note_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress() as progress:
+    with LiveProgress() as progress:
         for number in range(1000):
             progress.tell(Tally("ACTIVE", {"ACTIVE": number, "running": 1000 - number}))
             progress.note(["base@n1 is in ERROR"])
@@ -33,7 +33,7 @@ def test_in_a_pipe_nothing_is_said_twice_and_the_longer_it_lasts_the_rarer(
 ) -> None:
     clock = [1000.0]
     monkeypatch.setattr("nodepool_ocb.cli.pictures.waits.time", SimpleNamespace(monotonic=lambda: clock[0]))
-    with Progress() as progress:
+    with LiveProgress() as progress:
         for number in (0, 0, 0, 1):
             progress.tell(Tally("ACTIVE", {"ACTIVE": number, "TODO": 9 - number}))
             clock[0] += 10.0

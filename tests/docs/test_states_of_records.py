@@ -114,11 +114,11 @@ def test_a_state_that_is_shown_or_compared_is_no_fault(states: Any, line: str) -
 
 
 def test_an_event_of_the_tables_cannot_be_given_a_state() -> None:
-    from nodepool_ocb.tasks.runs.records import RunState, TaskRun
+    from nodepool_ocb.tasks.runs.records import TaskRun, TaskRunState
     from nodepool_ocb.tasks.runs.states import TaskRunEvent, task_run_after
 
-    head = TaskRun(state=RunState.COMMITTING, virtual="v")
-    fields: dict[str, Any] = dict.fromkeys(["state"], RunState.FAILED)
+    head = TaskRun(state=TaskRunState.COMMITTING, virtual="v")
+    fields: dict[str, Any] = dict.fromkeys(["state"], TaskRunState.FAILED)
     with pytest.raises(TypeError, match="multiple values"):
         task_run_after(head, TaskRunEvent.COMMIT, **fields)
 

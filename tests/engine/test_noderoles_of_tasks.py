@@ -16,7 +16,7 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Check, Deployment, Node, NodeRole, Role, Set, State, Structure, TaskRunPointer
 from nodepool_ocb.tasks.runs import records, roles
-from nodepool_ocb.tasks.runs.records import Definition, Running, RunState, TaskRun
+from nodepool_ocb.tasks.runs.records import Definition, LoadedTaskRun, TaskRun, TaskRunState
 from tests.engine.worlds import put, world
 
 N1, RUN = "n1.example.com", "0000000003"
@@ -172,8 +172,8 @@ def test_no_task_is_bound_to_a_node_that_is_being_deleted() -> None:
     made.put(Stored(Structure(), 0))
     made.put_node(N1, Node(alive=True, deleting=True), 8)
     plan = records.plan_of([("step", N1, 1, ())], ())
-    head = TaskRun(state=RunState.COMMITTING, virtual="t.internal")
+    head = TaskRun(state=TaskRunState.COMMITTING, virtual="t.internal")
     step = Definition(id="step", role="step", kind="shell")
-    running = Running("system", LIVE, head, plan, (), {"step": step})
+    running = LoadedTaskRun("system", LIVE, head, plan, (), {"step": step})
     with pytest.raises(Conflict, match=r"n1\.example\.com is being deleted; run the tasks again without it"):
         list(roles.of_noderoles(made, running, 9.0, "ann"))

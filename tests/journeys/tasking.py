@@ -22,7 +22,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven.pointers import KEPT
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs.records import Running, RunState
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun, TaskRunState
 from nodepool_ocb.testing.storm import Mend
 from nodepool_ocb.testing.troubles import Trouble
 from nodepool_ocb_annealer.runs.tidying import RUNS_KEPT
@@ -127,7 +127,7 @@ def odd(fleet: Fleet, machine: int, code: str) -> Mend:
 class Note(NamedTuple):
     """A run that is over."""
 
-    running: Running
+    running: LoadedTaskRun
     generations: Mapping[str, int]  # noderole on a machine → that in which this run committed it
 
 
@@ -176,7 +176,7 @@ def faults(notes: Iterable[Note], entries: Sequence[Entry]) -> list[str]:
             begun.setdefault(key, entry)
     found = []
     for note in notes:
-        successful = note.running.head.state is RunState.SUCCESSFUL
+        successful = note.running.head.state is TaskRunState.SUCCESSFUL
         for noderole, generation in note.generations.items():
             count = len(done[noderole, generation])
             if count > 1 or (successful and not count):
@@ -191,7 +191,7 @@ def faults(notes: Iterable[Note], entries: Sequence[Entry]) -> list[str]:
     return found
 
 
-def machine_edges(running: Running) -> Iterator[tuple[str, str]]:
+def machine_edges(running: LoadedTaskRun) -> Iterator[tuple[str, str]]:
     """Each noderole on a machine, with the nearest ones on machines that it waits for, also over stages."""
     plan = running.plan
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodepool_ocb.tasks.plan import VIRTUAL, Plan
-from nodepool_ocb.tasks.runs.records import Definition, Running, RunState, TaskRun
+from nodepool_ocb.tasks.plan import VIRTUAL, TaskPlan
+from nodepool_ocb.tasks.runs.records import Definition, LoadedTaskRun, TaskRun, TaskRunState
 from tests.journeys.history import Entry, Event
 from tests.journeys.tasking import Note, faults, machine_edges
 
 #: one@m0, a stage behind it, and two@m1 behind the stage.
-PLAN = Plan(
+PLAN = TaskPlan(
     nodes=("m0", "m1", VIRTUAL),
     tasks=("one", "stage", "two"),
     task_of=[0, 1, 2],
@@ -24,9 +24,11 @@ FIRST, SECOND = "lab.one@m0", "lab.two@m1"
 GENERATIONS = {FIRST: 7, SECOND: 7}
 
 
-def note(state: RunState = RunState.SUCCESSFUL) -> Note:
+def note(state: TaskRunState = TaskRunState.SUCCESSFUL) -> Note:
     definitions = {name: Definition(name, f"lab.{name}", "shell") for name in PLAN.tasks}
-    return Note(Running("lab", "0000000000", TaskRun(state=state, virtual="v"), PLAN, [], definitions), GENERATIONS)
+    return Note(
+        LoadedTaskRun("lab", "0000000000", TaskRun(state=state, virtual="v"), PLAN, [], definitions), GENERATIONS
+    )
 
 
 def did(time: float, noderole: str, event: Event = Event.ENDED, generation: int = 7) -> Entry:
@@ -44,17 +46,17 @@ GOOD = [did(1, FIRST, Event.STARTED), did(2, FIRST), did(3, SECOND, Event.STARTE
 @pytest.mark.parametrize(
     ("state", "entries", "said"),
     [
-        (RunState.SUCCESSFUL, GOOD, ()),
-        (RunState.SUCCESSFUL, [*GOOD, did(5, FIRST)], (f"{FIRST} was done 2 times",)),
-        (RunState.FAILED, [*GOOD, did(5, SECOND)], (f"{SECOND} was done 2 times",)),
-        (RunState.SUCCESSFUL, GOOD[:3], (f"{SECOND} was done 0 times",)),
-        (RunState.STOPPED, GOOD[:3], ()),
-        (RunState.STOPPED, [GOOD[0], GOOD[2]], (f"{SECOND} began before {FIRST} was done",)),
-        (RunState.STOPPED, [did(0.5, SECOND, Event.STARTED), *GOOD], (f"{SECOND} began before {FIRST} was done",)),
-        (RunState.STOPPED, [did(0.5, SECOND, Event.STARTED, 6), *GOOD], ()),
+        (TaskRunState.SUCCESSFUL, GOOD, ()),
+        (TaskRunState.SUCCESSFUL, [*GOOD, did(5, FIRST)], (f"{FIRST} was done 2 times",)),
+        (TaskRunState.FAILED, [*GOOD, did(5, SECOND)], (f"{SECOND} was done 2 times",)),
+        (TaskRunState.SUCCESSFUL, GOOD[:3], (f"{SECOND} was done 0 times",)),
+        (TaskRunState.STOPPED, GOOD[:3], ()),
+        (TaskRunState.STOPPED, [GOOD[0], GOOD[2]], (f"{SECOND} began before {FIRST} was done",)),
+        (TaskRunState.STOPPED, [did(0.5, SECOND, Event.STARTED), *GOOD], (f"{SECOND} began before {FIRST} was done",)),
+        (TaskRunState.STOPPED, [did(0.5, SECOND, Event.STARTED, 6), *GOOD], ()),
     ],
 )
 def test_what_machines_noted_is_held_against_a_run(
-    state: RunState, entries: Sequence[Entry], said: Sequence[str]
+    state: TaskRunState, entries: Sequence[Entry], said: Sequence[str]
 ) -> None:
     assert faults([note(state)], entries) == [f"tasks run lab/0000000000: {each}" for each in said]

@@ -20,7 +20,7 @@ from nodepool_ocb.rollout.records import GroupRecord, GroupState, NodeState, Pro
 from nodepool_ocb.rollout.states import groups, members, rollouts
 from nodepool_ocb.rollout.strategy import Group, Strategy
 from nodepool_ocb.tasks.runs import states as tasks
-from nodepool_ocb.tasks.runs.records import RunState, TaskRun
+from nodepool_ocb.tasks.runs.records import TaskRun, TaskRunState
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -122,9 +122,9 @@ def test_the_table_has_these_pairs_and_refuses_all_others(machine: StateMachine[
 
 
 @pytest.mark.parametrize("event", tasks.TaskRunEvent)
-@pytest.mark.parametrize("state", RunState)
+@pytest.mark.parametrize("state", TaskRunState)
 def test_an_event_changes_the_state_of_a_run_of_tasks_and_the_given_fields(
-    state: RunState, event: tasks.TaskRunEvent
+    state: TaskRunState, event: tasks.TaskRunEvent
 ) -> None:
     before = TaskRun(state=state, virtual="v", reason="before", unknown={"later": 1})
     if (state, event) in tasks.TASK_RUNS.after:

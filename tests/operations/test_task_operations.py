@@ -37,9 +37,9 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import beginning, lists, runs
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.facts import ClusterStatus
-from nodepool_ocb.tasks.plan import Plan
-from nodepool_ocb.tasks.runs.records import RunState, TaskRun
-from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
+from nodepool_ocb.tasks.plan import TaskPlan
+from nodepool_ocb.tasks.runs.records import TaskRun, TaskRunState
+from nodepool_ocb.tasks.tasklist import Task, TaskKind, TaskList
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.fixtures.lossy_proxy import lost_answer
 from tests.operations.performing import calm, faster_writer
@@ -358,7 +358,7 @@ def test_a_dry_run_carries_out_no_procedure(zk_settings: ZooKeeperSettings) -> N
 # -- decisions, without a server --
 
 
-def head(state: RunState, **more: Any) -> TaskRun:
+def head(state: TaskRunState, **more: Any) -> TaskRun:
     return TaskRun(state=state, virtual="tasks-lab.internal", **more)
 
 
@@ -367,16 +367,16 @@ def earlier(*heads: TaskRun) -> EarlierRuns:
 
 
 def test_a_retry_goes_on_with_the_newest_run_that_changed_machines_and_did_not_succeed() -> None:
-    failed, noop = head(RunState.FAILED), head(RunState.FAILED, noop=True)
+    failed, noop = head(TaskRunState.FAILED), head(TaskRunState.FAILED, noop=True)
     assert earlier(noop, failed).retried.id == "1"
     for heads, said in (
         ((noop,), "no run of tasks that could be gone on with"),
-        ((head(RunState.RUNNING), failed), "lab/0 is under way"),
-        ((head(RunState.SUCCESSFUL), failed), "nothing failed in tasks run lab/0"),
+        ((head(TaskRunState.RUNNING), failed), "lab/0 is under way"),
+        ((head(TaskRunState.SUCCESSFUL), failed), "nothing failed in tasks run lab/0"),
     ):
         with pytest.raises(Conflict, match=said):
             assert earlier(*heads).retried
-    assert earlier(head(RunState.RUNNING), noop, failed).over == ("2",)
+    assert earlier(head(TaskRunState.RUNNING), noop, failed).over == ("2",)
     assert [earlier(*heads).status for heads in ((), (noop,), (noop, failed))] == [
         ClusterStatus.NEW,
         ClusterStatus.NEW,
@@ -390,11 +390,11 @@ def test_the_files_that_a_plan_names_are_those_of_each_node_that_runs_the_task()
 
     tasks = TaskList(
         (
-            Task(id="a", kind=Kind.COPY_FILES, parameters=copied("/plain"), place="l:1"),
-            Task(id="b", kind=Kind.COPY_FILES, parameters=copied("/skipped"), place="l:2"),
+            Task(id="a", kind=TaskKind.COPY_FILES, parameters=copied("/plain"), place="l:1"),
+            Task(id="b", kind=TaskKind.COPY_FILES, parameters=copied("/skipped"), place="l:2"),
         )
     )
-    plan = Plan(
+    plan = TaskPlan(
         nodes=("n1", "n2", "n3", "n4", ""),
         tasks=("a", "b", "barrier.1"),
         task_of=(0, 0, 0, 0, 1, 2),

@@ -16,7 +16,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.driven.executions import TASK_RUNS
 from nodepool_ocb.store.driven.pointers import ATTEMPTS, again
-from nodepool_ocb.tasks.runs.records import RunState, TaskRun
+from nodepool_ocb.tasks.runs.records import TaskRun, TaskRunState
 
 ID = "0000000003"
 
@@ -77,7 +77,7 @@ def test_the_versions_after_a_write_are_those_that_a_reader_finds(kind: Any, poi
     before = Versions(type(pointer)(), 4, {"": 1, "nodes/0000": 2, "nodes/0001": 5})
     changes = [
         Set(kind.pointer_path("lab"), pointer, 4),
-        Set(kind.path("lab", ID), TaskRun(state=RunState.RUNNING, virtual="v"), 1),
+        Set(kind.path("lab", ID), TaskRun(state=TaskRunState.RUNNING, virtual="v"), 1),
         Set(kind.path("lab", ID, "nodes/0000"), part, 2),
         Set(kind.path("lab", "0000000004", "nodes/0001"), part, 5),  # another's
         Check(kind.path("lab", ID, "nodes/0001"), 5),
@@ -92,7 +92,7 @@ def test_only_executions_that_were_begun_and_can_be_read_are_listed(zk_session: 
     session = zk_session
     assert (TASK_RUNS.listed(session), TASK_RUNS.head(session, "lab", ID)) == ([], None)
     assert TASK_RUNS.pointer(session, "lab") == (TaskRunPointer(), -1)
-    head = TaskRun(state=RunState.RUNNING, virtual="v")
+    head = TaskRun(state=TaskRunState.RUNNING, virtual="v")
     for deployment, znodes in (
         ("lab", {ID: head, "0000000002": head, "0000000004": None, "lock": head}),
         ("a", {ID: head}),

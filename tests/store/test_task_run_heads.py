@@ -10,7 +10,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Set
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import runs
-from nodepool_ocb.tasks.runs.records import RunState, Table, TaskRun
+from nodepool_ocb.tasks.runs.records import Table, TaskRun, TaskRunState
 from tests.annealer.tasks.task_staging import LAB, begin, build
 
 NODES = {"n1": ["controller"]}
@@ -67,7 +67,7 @@ def test_a_stopped_run_notes_its_reason_and_is_written_once(zk_session: Session,
 
 
 def test_a_run_that_is_over_is_not_stopped(zk_session: Session, run: str) -> None:
-    write(zk_session, run, state=RunState.FAILED)
+    write(zk_session, run, state=TaskRunState.FAILED)
     assert isinstance(runs.list_(zk_session)[0].head, TaskRun)
     with pytest.raises(Conflict, match=f"tasks run lab/{run} is over: failed"):
         runs.stopping(zk_session, LAB, run, "ann", now=False)

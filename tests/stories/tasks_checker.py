@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
-from nodepool_ocb.tasks.plan import Plan
-from nodepool_ocb.tasks.runs.history import Row
+from nodepool_ocb.tasks.plan import TaskPlan
+from nodepool_ocb.tasks.runs.history import HistoryRow
 
 
 class Span(NamedTuple):
@@ -27,7 +27,7 @@ class Span(NamedTuple):
 class Checker:
     """A history. ``rows``: by TASK@NODE or the name of a stage; ``plan``: that of the run, whose nodes are FQDNs."""
 
-    def __init__(self, rows: Mapping[str, Row], plan: Plan) -> None:
+    def __init__(self, rows: Mapping[str, HistoryRow], plan: TaskPlan) -> None:
         self.rows = rows
         self._plan = plan
 

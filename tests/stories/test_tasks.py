@@ -13,8 +13,8 @@ import yaml
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.tasks.plan import Plan
-from nodepool_ocb.tasks.runs.history import Row
+from nodepool_ocb.tasks.plan import TaskPlan
+from nodepool_ocb.tasks.runs.history import HistoryRow
 from nodepool_ocb.tasks.runs.records import TaskRun
 from nodepool_ocb.tasks.selection import Selection
 from nodepool_ocb.testing.processes import DaemonProcess
@@ -128,7 +128,7 @@ def test_tasks(story: Story, lab: Lab) -> None:
     expects(found, head, behind)
 
 
-def of_tasks(rows: dict[str, Row]) -> dict[str, Row]:
+def of_tasks(rows: dict[str, HistoryRow]) -> dict[str, HistoryRow]:
     """Without barriers, which stand in no list."""
     return {name: row for name, row in rows.items() if "." not in row.task}
 
@@ -136,13 +136,13 @@ def of_tasks(rows: dict[str, Row]) -> dict[str, Row]:
 # -- the checker --
 
 
-def history(**times: tuple[float, float]) -> dict[str, Row]:
+def history(**times: tuple[float, float]) -> dict[str, HistoryRow]:
     """Each TASK_NODE with its times."""
     rows = ((name.rpartition("_"), time) for name, time in times.items())
-    return {f"{t}@{n}": Row(t, n, "successful", started=time[0], ended=time[1]) for (t, _, n), time in rows}
+    return {f"{t}@{n}": HistoryRow(t, n, "successful", started=time[0], ended=time[1]) for (t, _, n), time in rows}
 
 
-NO_PLAN = Plan(
+NO_PLAN = TaskPlan(
     nodes=("n1.x", "n2.x", ""),
     tasks=("a", "b"),
     task_of=(0, 1, 1),

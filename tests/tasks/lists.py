@@ -7,15 +7,15 @@ from typing import Any
 
 import networkx as nx
 
-from nodepool_ocb.tasks.plan import Member, Plan
-from nodepool_ocb.tasks.tasklist import Kind, Order, Relation, Strategy, Task, TaskList
+from nodepool_ocb.tasks.plan import Member, TaskPlan
+from nodepool_ocb.tasks.tasklist import Relation, StrategyType, Task, TaskKind, TaskList, TaskStrategy
 
-ONE_BY_ONE = Strategy(Order.ONE_BY_ONE)
-AT_ONCE = Strategy(Order.PARALLEL)
+ONE_BY_ONE = TaskStrategy(StrategyType.ONE_BY_ONE)
+AT_ONCE = TaskStrategy(StrategyType.PARALLEL)
 
 
-def by(amount: int) -> Strategy:
-    return Strategy(Order.PARALLEL, amount)
+def by(amount: int) -> TaskStrategy:
+    return TaskStrategy(StrategyType.PARALLEL, amount)
 
 
 def task(name: str, kind: str = "shell", **fields: Any) -> Task:
@@ -24,7 +24,7 @@ def task(name: str, kind: str = "shell", **fields: Any) -> Task:
     for key in ("roles", "requires", "required_for", "tasks"):
         if isinstance(fields.get(key), str):
             fields[key] = tuple(fields[key].split())
-    return Task(id=name, kind=Kind(kind), **{"place": f"tasks.yaml:{name}", **fields})
+    return Task(id=name, kind=TaskKind(kind), **{"place": f"tasks.yaml:{name}", **fields})
 
 
 def stage(name: str, **fields: Any) -> Task:
@@ -51,7 +51,7 @@ def nodes(**roles: str) -> list[Member]:
     ]
 
 
-def graph(plan: Plan) -> nx.DiGraph[str]:
+def graph(plan: TaskPlan) -> nx.DiGraph[str]:
     """A plan as a graph of names."""
     found: nx.DiGraph[str] = nx.DiGraph()
     found.add_nodes_from(plan.name(vertex) for vertex in range(len(plan)))
@@ -59,12 +59,12 @@ def graph(plan: Plan) -> nx.DiGraph[str]:
     return found
 
 
-def works(plan: Plan) -> list[str]:
+def works(plan: TaskPlan) -> list[str]:
     """The names of what runs: no stages, no barriers."""
     return [plan.name(vertex) for vertex in range(len(plan)) if plan.nodes[plan.node_of[vertex]]]
 
 
-def waves(plan: Plan) -> list[set[str]]:
+def waves(plan: TaskPlan) -> list[set[str]]:
     """What runs, in waves: each as early as it may."""
     found: list[set[str]] = []
     depth: dict[str, int] = {}
@@ -77,7 +77,7 @@ def waves(plan: Plan) -> list[set[str]]:
     return found
 
 
-def order(plan: Plan, among: Iterable[str] | None = None) -> set[tuple[str, str]]:
+def order(plan: TaskPlan, among: Iterable[str] | None = None) -> set[tuple[str, str]]:
     """Every pair (before, after) of what runs, whatever is between."""
     kept = set(works(plan) if among is None else among)
     return closure(graph(plan), kept)
@@ -90,7 +90,7 @@ def closure(whole: nx.DiGraph[str], kept: set[str]) -> set[tuple[str, str]]:
     return {(name, each) for name in kept & set(whole) for each in below[name] & kept if each != name}
 
 
-def on(plan: Plan, before: str, after: str) -> bool:
+def on(plan: TaskPlan, before: str, after: str) -> bool:
     """Whether one is before the other."""
     return nx.has_path(graph(plan), before, after)
 

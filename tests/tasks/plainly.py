@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import networkx as nx
 
 from nodepool_ocb.tasks.plan import Member
-from nodepool_ocb.tasks.tasklist import EVERY, MASTER, SELF, Kind, Order, Relation, Task, TaskList
+from nodepool_ocb.tasks.tasklist import EVERY, MASTER, SELF, Relation, StrategyType, Task, TaskKind, TaskList
 
 
 class Plainly:
@@ -17,13 +17,13 @@ class Plainly:
     def __init__(self, tasks: TaskList, members: Sequence[Member]) -> None:
         self.tasks = tasks
         self.members = members
-        self.groups = [task for task in tasks.tasks if task.kind is Kind.GROUP]
+        self.groups = [task for task in tasks.tasks if task.kind is TaskKind.GROUP]
         self.on = {task.id: [node for node in members if self.runs(task, node)] for task in tasks.tasks}
         self.graph: nx.DiGraph[str] = nx.DiGraph()
         self.instances = {
             f"{task.id}@{node.name}"
             for task in tasks.tasks
-            if task.kind not in (Kind.GROUP, Kind.STAGE)
+            if task.kind not in (TaskKind.GROUP, TaskKind.STAGE)
             for node in self.on[task.id]
         }
         self.graph.add_nodes_from(self.instances)
@@ -59,9 +59,9 @@ class Plainly:
 
     def ends(self, task: Task, leaving: bool, nodes: Sequence[Member]) -> list[str]:
         """The vertices of a task, a stage or a group, where a relation leaves it or comes to it."""
-        if task.kind is Kind.STAGE:
+        if task.kind is TaskKind.STAGE:
             return [task.id]
-        if task.kind is Kind.GROUP:
+        if task.kind is TaskKind.GROUP:
             return [f"{task.id}.end" if leaving else f"{task.id}.start"]
         return [f"{task.id}@{node.name}" for node in self.on[task.id] if node in nodes]
 
@@ -76,7 +76,7 @@ class Plainly:
         }
         old = not self.groups and all(task.version < (2, 0, 0) for task in self.tasks.tasks)
         for before, after in plain.values():
-            apart = {before.kind, after.kind} & {Kind.STAGE, Kind.GROUP}
+            apart = {before.kind, after.kind} & {TaskKind.STAGE, TaskKind.GROUP}
             for two in self.ends(after, False, self.members):
                 here = [node for node in self.members if two.endswith(f"@{node.name}")]
                 ones = self.ends(before, True, self.members if apart else here)
@@ -136,7 +136,7 @@ class Plainly:
         if group.strategy is not None:
             amount = group.strategy.amount
             assert amount is None or isinstance(amount, int)
-            size = 1 if group.strategy.order is Order.ONE_BY_ONE else amount or size
+            size = 1 if group.strategy.order is StrategyType.ONE_BY_ONE else amount or size
         return {name: number // size for number, name in enumerate(nodes)}
 
     def belongs(self, task: Task, group: Task) -> bool:

@@ -13,8 +13,8 @@ from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks import reading
 from nodepool_ocb.tasks.compiling import compile, contracted
 from nodepool_ocb.tasks.compiling.draft import MOST_PARENTS
-from nodepool_ocb.tasks.conditions import Judge, Models, Sources
-from nodepool_ocb.tasks.plan import Plan
+from nodepool_ocb.tasks.conditions import ConditionInputs, Judge, Models
+from nodepool_ocb.tasks.plan import TaskPlan
 from nodepool_ocb.tasks.selection import Selection
 from nodepool_ocb.tasks.tasklist import Expression, Language, TaskList
 from tests.fixtures.corpora import CORPORA, needs
@@ -45,7 +45,7 @@ def tasks(release: str) -> TaskList:
     return reading.read_files([CORPORA / "fuel" / release], lenient=True).tasks
 
 
-def plan(release: str, cluster: str) -> Plan:
+def plan(release: str, cluster: str) -> TaskPlan:
     return compile(tasks(release), members(CLUSTERS[cluster] | ADMIN))
 
 
@@ -93,7 +93,7 @@ def test_the_conditions_of_release_9_are_judged_on_settings_that_lack_what_they_
     """They read the serialised facts: ``settings:ceilometer.enabled``."""
     settings: dict[str, Json] = {"ceilometer": {"enabled": True}}
     conditions = [t for t in tasks("9.0").tasks if isinstance(c := t.condition, Expression) and c.language is SETTINGS]
-    judge = Judge(TaskList(tuple(conditions)), Sources(Models(settings=settings)))
+    judge = Judge(TaskList(tuple(conditions)), ConditionInputs(Models(settings=settings)))
     skipped = [each.id for each in conditions if judge(each, None) is not None]
     judge.check()
     assert 0 < len(skipped) < len(conditions)

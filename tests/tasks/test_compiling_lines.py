@@ -11,7 +11,7 @@ from nodepool_ocb.tasks.compiling import compile, contracted
 from nodepool_ocb.tasks.compiling.draft import MOST_PARENTS
 from nodepool_ocb.tasks.compiling.election import Selectors
 from nodepool_ocb.tasks.compiling.placement import Placement, Relations
-from nodepool_ocb.tasks.tasklist import Expression, Language, Order, Strategy
+from nodepool_ocb.tasks.tasklist import Expression, Language, StrategyType, TaskStrategy
 from tests.tasks.lists import (
     AT_ONCE,
     ONE_BY_ONE,
@@ -189,7 +189,7 @@ def test_a_strategy_follows_what_is_in_order_anyway() -> None:
 @pytest.mark.parametrize("kind", ["group", "shell"])
 def test_amounts_are_numbers_above_0_or_are_evaluated(kind: str) -> None:
     def one(amount: int | Expression) -> object:
-        return task("web", kind, roles="web", strategy=Strategy(Order.PARALLEL, amount))
+        return task("web", kind, roles="web", strategy=TaskStrategy(StrategyType.PARALLEL, amount))
 
     work = task("work", roles="web", version=(2, 0, 0))
     with pytest.raises(Invalid, match=r"tasks.yaml:web: web: the amount is 0; give 1 or more"):

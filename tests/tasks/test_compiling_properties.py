@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks.compiling import compile, contracted
 from nodepool_ocb.tasks.compiling.draft import MOST_PARENTS
-from nodepool_ocb.tasks.plan import Member, Plan
+from nodepool_ocb.tasks.plan import Member, TaskPlan
 from nodepool_ocb.tasks.selection import Selection
-from nodepool_ocb.tasks.tasklist import EVERY, SELF, Kind, Order, Relation, Strategy, Task, TaskList
+from nodepool_ocb.tasks.tasklist import EVERY, SELF, Relation, StrategyType, Task, TaskKind, TaskList, TaskStrategy
 from tests.tasks.lists import closure, graph, listing, nodes, order, task, works
 from tests.tasks.plainly import Plainly
 
@@ -25,7 +25,11 @@ GROUPS = ("g0", "g1", "g2")
 
 FAR = ((EVERY,), (SELF,), None, ("web",), ("db", "log"), ("/w.*/",), ("g0", SELF))
 SELECTORS = (*ROLES, "g0", EVERY, "/.*b/")
-STRATEGIES = (None, Strategy(Order.ONE_BY_ONE), *(Strategy(Order.PARALLEL, amount) for amount in (None, 1, 2)))
+STRATEGIES = (
+    None,
+    TaskStrategy(StrategyType.ONE_BY_ONE),
+    *(TaskStrategy(StrategyType.PARALLEL, amount) for amount in (None, 1, 2)),
+)
 
 
 def some(draw: Random, of: Sequence[str], most: int, least: int = 0) -> tuple[str, ...]:
@@ -48,8 +52,8 @@ def a_list(draw: Random, *, plain: bool = False) -> TaskList:
 def an_entry(draw: Random, name: str, names: Sequence[str], version: tuple[int, int, int]) -> Task:
     at = names.index(name)
     earlier, later = names[:at], names[at + 1 :]
-    kind = {"t": Kind.SHELL, "s": Kind.STAGE, "g": Kind.GROUP}[name[0]]
-    grouped, a_stage = kind is Kind.GROUP, kind is Kind.STAGE
+    kind = {"t": TaskKind.SHELL, "s": TaskKind.STAGE, "g": TaskKind.GROUP}[name[0]]
+    grouped, a_stage = kind is TaskKind.GROUP, kind is TaskKind.STAGE
     far = [Relation(each, draw.choice(FAR)) for each in some(draw, earlier, 1)]
     wrong = draw.random() < 0.02
     return Task(
@@ -60,7 +64,7 @@ def an_entry(draw: Random, name: str, names: Sequence[str], version: tuple[int, 
         requires=(*some(draw, earlier, 2), *(later[:1] if wrong else ())),
         required_for=some(draw, later, 1),
         cross_depends=() if grouped else tuple(far),
-        cross_depended_by=(Relation(later[-1]),) if later and draw.random() < 0.1 and kind is Kind.SHELL else (),
+        cross_depended_by=(Relation(later[-1]),) if later and draw.random() < 0.1 and kind is TaskKind.SHELL else (),
         tasks=some(draw, TASKS, 1) if grouped else (),
         strategy=draw.choice(STRATEGIES) if grouped else None,
     )
@@ -77,7 +81,7 @@ worlds = st.integers(0, 2**32).map(Random).map(lambda draw: (a_list(draw), a_clu
 plain_worlds = st.integers(0, 2**32).map(Random).map(lambda draw: (a_list(draw, plain=True), a_cluster(draw)))
 
 
-def tried(tasks: TaskList, members: Sequence[Member]) -> Plan | None:
+def tried(tasks: TaskList, members: Sequence[Member]) -> TaskPlan | None:
     try:
         return compile(tasks, members)
     except Invalid:
@@ -162,9 +166,9 @@ def test_no_more_instances_of_a_task_than_its_strategy_says_run_at_once(
     count: int, amount: int, world: tuple[TaskList, list[Member]]
 ) -> None:
     tasks = listing(
-        task("slow", roles="*", requires="base", strategy=Strategy(Order.PARALLEL, amount)),
-        task("base", roles="web db", strategy=Strategy(Order.ONE_BY_ONE)),
-        task("other", roles="*", requires="slow", strategy=Strategy(Order.PARALLEL, 1), version=(2, 0, 0)),
+        task("slow", roles="*", requires="base", strategy=TaskStrategy(StrategyType.PARALLEL, amount)),
+        task("base", roles="web db", strategy=TaskStrategy(StrategyType.ONE_BY_ONE)),
+        task("other", roles="*", requires="slow", strategy=TaskStrategy(StrategyType.PARALLEL, 1), version=(2, 0, 0)),
     )
     members = [*world[1], *nodes(**{f"m{number}": "" for number in range(count)})]
     found = order(compile(tasks, members))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.tasks.conditions import Models, Verdict, evaluate, parse
+from nodepool_ocb.tasks.conditions import ConditionResult, Models, evaluate, parse
 from nodepool_ocb.tasks.tasklist import Expression, Language
 
 MODELS = Models(
@@ -20,7 +20,7 @@ MODELS = Models(
 )
 
 
-def judged(text: str) -> Verdict:
+def judged(text: str) -> ConditionResult:
     return evaluate(parse(Expression(Language.API, text)), MODELS)
 
 

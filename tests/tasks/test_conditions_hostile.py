@@ -16,13 +16,13 @@ from nodepool_ocb.bounded import worker
 from nodepool_ocb.bounded.yaql import TOO_LONG, Yaql
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.conditions import Facts, Models, evaluate, parse
-from nodepool_ocb.tasks.conditions.yaql.evaluation import Question
+from nodepool_ocb.tasks.conditions import Models, NodeFacts, evaluate, parse
+from nodepool_ocb.tasks.conditions.yaql.evaluation import YaqlQuery
 from nodepool_ocb.tasks.tasklist import Expression, Language
 
 LIMIT_SECONDS: Final = 0.1  # of CPU time
 NOISE: Final = 5  # times as much on a machine that is busy
-FACTS: Final = Facts(common={"a": {"b": [1, 2, 3]}, "text": "a" * 60 + "!", "secret": "hunter2"}, node={"uid": "1"})
+FACTS: Final = NodeFacts(common={"a": {"b": [1, 2, 3]}, "text": "a" * 60 + "!", "secret": "hunter2"}, node={"uid": "1"})
 
 #: Refused as they are read, in the settings language.
 SETTINGS: Final = (
@@ -170,7 +170,7 @@ HARMLESS: Final[dict[str, Json]] = {
 @pytest.fixture(scope="module")
 def yaql() -> Iterator[Yaql]:
     with Yaql() as evaluator:
-        evaluator(Question("1"))
+        evaluator(YaqlQuery("1"))
         yield evaluator
 
 
@@ -199,21 +199,21 @@ def test_a_hostile_expression_of_yaql_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ENDLESS, ids=range(len(ENDLESS)))
 def test_an_expression_of_yaql_that_would_not_end_is_ended(yaql: Yaql, text: str) -> None:
-    yaql(Question("1"))  # the worker is there
+    yaql(YaqlQuery("1"))  # the worker is there
     before = children_seconds() + worker_seconds(yaql)
-    answer = yaql(Question(text, FACTS))
+    answer = yaql(YaqlQuery(text, FACTS))
     taken = children_seconds() + worker_seconds(yaql) - before
     assert answer.fault is not None
     assert answer.value is None
     assert "hunter2" not in answer.fault
     assert answer.hostile == (answer.fault == TOO_LONG)
     assert taken < LIMIT_SECONDS * NOISE
-    assert yaql(Question("$.uid", FACTS)).value == "1", "the next expression is evaluated as ever"
+    assert yaql(YaqlQuery("$.uid", FACTS)).value == "1", "the next expression is evaluated as ever"
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_an_expression_that_only_looks_hostile_is_evaluated(yaql: Yaql, text: str) -> None:
-    assert yaql(Question(text, FACTS)).value == HARMLESS[text]
+    assert yaql(YaqlQuery(text, FACTS)).value == HARMLESS[text]
 
 
 def test_an_expression_may_walk_over_a_thousand_nodes(yaql: Yaql) -> None:
@@ -223,8 +223,8 @@ def test_an_expression_may_walk_over_a_thousand_nodes(yaql: Yaql) -> None:
         "role": "compute",
         "internal_address": "10.20.30.40",
     }
-    facts = Facts(common={"nodes": [{**entry, "uid": str(number)} for number in range(1000)]})
-    found = yaql(Question("$.nodes.where($.role = compute).len()", facts))
+    facts = NodeFacts(common={"nodes": [{**entry, "uid": str(number)} for number in range(1000)]})
+    found = yaql(YaqlQuery("$.nodes.where($.role = compute).len()", facts))
     assert found.fault is None
     assert found.value == 1000
 
@@ -236,21 +236,21 @@ def test_an_expression_has_a_tenth_of_a_second_and_more_for_many_facts() -> None
 
 @pytest.mark.parametrize("text", ["shiftBitsLeft(1, 2400000000) = 0", "'a' * 200000000 = ''"])
 def test_an_expression_has_a_hundred_mebibytes(yaql: Yaql, text: str) -> None:
-    fault = yaql(Question(text)).fault
+    fault = yaql(YaqlQuery(text)).fault
     assert fault in ("it takes more memory than it may", "Expression consumed too much memory")
 
 
 def test_the_package_counts_memory_before_it_is_taken(yaql: Yaql) -> None:
-    assert yaql(Question("'a' * 1000000000")).fault == "Expression consumed too much memory"
+    assert yaql(YaqlQuery("'a' * 1000000000")).fault == "Expression consumed too much memory"
 
 
 def test_between_expressions_the_worker_has_all_the_time_it_needs(yaql: Yaql) -> None:
-    assert yaql(Question("1")).value == 1
+    assert yaql(YaqlQuery("1")).value == 1
     process = yaql._process
     before = worker_seconds(yaql)
     while worker_seconds(yaql) - before < 3 * LIMIT_SECONDS:
-        assert yaql(Question("(" * 2000)).fault, "it cannot be read, so it is not evaluated"
-    assert yaql(Question("1")).value == 1
+        assert yaql(YaqlQuery("(" * 2000)).fault, "it cannot be read, so it is not evaluated"
+    assert yaql(YaqlQuery("1")).value == 1
     assert yaql._process is process
 
 
@@ -258,50 +258,50 @@ def test_every_worker_gives_the_same_answer() -> None:
     answers = set()
     for _ in range(3):
         with Yaql() as evaluator:
-            answers.add(tuple(evaluator(Question("set(a, b, c, d, e, f, g, h, i, j, k).toList()")).value))
+            answers.add(tuple(evaluator(YaqlQuery("set(a, b, c, d, e, f, g, h, i, j, k).toList()")).value))
     assert len(answers) == 1
 
 
 def test_a_worker_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = Facts(common={"text": "x" * 300_000})
+    large = NodeFacts(common={"text": "x" * 300_000})
     with Yaql() as evaluator:
-        assert evaluator(Question("$.text.len()", large)).value == 300_000
+        assert evaluator(YaqlQuery("$.text.len()", large)).value == 300_000
         process = evaluator._process
         assert process is not None
         process.send_signal(signal.SIGSTOP)
         monkeypatch.setattr("nodepool_ocb.bounded.yaql.WAIT_SECONDS", 0.2)
         with pytest.raises(OcbError, match="YAQL gave no answer"):
-            evaluator(Question("$.text.len()", large))
+            evaluator(YaqlQuery("$.text.len()", large))
         assert process.returncode is not None
         monkeypatch.undo()
-        assert evaluator(Question("$.text.len()", large)).value == 300_000
+        assert evaluator(YaqlQuery("$.text.len()", large)).value == 300_000
 
 
 def test_a_worker_that_somebody_ended_is_said(yaql: Yaql) -> None:
-    yaql(Question("1"))
+    yaql(YaqlQuery("1"))
     process = yaql._process
     assert process is not None
     process.terminate()
     process.wait()
     with pytest.raises(OcbError, match="ended with status -15"):
-        yaql(Question("1"))
-    assert yaql(Question("1")).value == 1
+        yaql(YaqlQuery("1"))
+    assert yaql(YaqlQuery("1")).value == 1
 
 
 def test_an_interrupt_at_the_terminal_does_not_reach_the_worker(yaql: Yaql) -> None:
-    yaql(Question("1"))
+    yaql(YaqlQuery("1"))
     assert yaql._process is not None
     assert os.getsid(yaql._process.pid) != os.getsid(0)
 
 
 def test_the_worker_ends_with_who_began_it() -> None:
     evaluator = Yaql()
-    assert evaluator(Question("1 + 1")).value == 2
+    assert evaluator(YaqlQuery("1 + 1")).value == 2
     process = evaluator._process
     assert process is not None
     evaluator.close()
     assert process.returncode is not None
-    assert evaluator(Question("1 + 1")).value == 2, "and is begun again when it is wanted"
+    assert evaluator(YaqlQuery("1 + 1")).value == 2, "and is begun again when it is wanted"
     evaluator.close()
 
 

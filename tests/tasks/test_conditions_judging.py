@@ -10,9 +10,9 @@ from nodepool_ocb.bounded.yaql import Yaql
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.compiling import compile
-from nodepool_ocb.tasks.conditions import Facts, Judge, Models, Sources, computed
-from nodepool_ocb.tasks.plan import Member, Plan
-from nodepool_ocb.tasks.tasklist import Expression, Kind, Language, Order, Strategy, Task, TaskList
+from nodepool_ocb.tasks.conditions import ConditionInputs, Judge, Models, NodeFacts, computed
+from nodepool_ocb.tasks.plan import Member, TaskPlan
+from nodepool_ocb.tasks.tasklist import Expression, Language, StrategyType, Task, TaskKind, TaskList, TaskStrategy
 from tests.tasks.lists import nodes, order
 
 MODELS = Models(settings={"ceph": True, "horizon": False}, cluster={"status": "new"}, nodes_count=3)
@@ -26,17 +26,17 @@ def yaql() -> Iterator[Yaql]:
         yield evaluator
 
 
-def facts_of(member: Member | None) -> Facts:
-    return Facts(common=COMMON, node={"uid": member.uid, "roles": list(member.roles)} if member else {})
+def facts_of(member: Member | None) -> NodeFacts:
+    return NodeFacts(common=COMMON, node={"uid": member.uid, "roles": list(member.roles)} if member else {})
 
 
 def task(name: str, condition: str | bool = True, language: Language = Language.SETTINGS, **others: Json) -> Task:
     expression = condition if isinstance(condition, bool) else Expression(language, condition)
-    return Task(id=name, kind=Kind.SHELL, condition=expression, place=f"tasks.yaml:{len(name)}", **others)
+    return Task(id=name, kind=TaskKind.SHELL, condition=expression, place=f"tasks.yaml:{len(name)}", **others)
 
 
-def judge(*tasks: Task, yaql: Yaql | None = None, old: Facts | None = None, force: bool = False) -> Judge:
-    sources = Sources(MODELS, facts_of, lambda _task, _member: old, yaql)
+def judge(*tasks: Task, yaql: Yaql | None = None, old: NodeFacts | None = None, force: bool = False) -> Judge:
+    sources = ConditionInputs(MODELS, facts_of, lambda _task, _member: old, yaql)
     return Judge(TaskList(tasks), sources, force=force)
 
 
@@ -53,7 +53,7 @@ def test_a_task_runs_or_says_why_it_is_skipped() -> None:
 
 def test_a_setting_that_is_not_there_is_null_for_a_condition_that_is_not_strict_and_is_named() -> None:
     loose = [
-        Task(id=name, kind=Kind.SHELL, condition=Expression(Language.SETTINGS, text, strict=False))
+        Task(id=name, kind=TaskKind.SHELL, condition=Expression(Language.SETTINGS, text, strict=False))
         for name, text in (
             ("a", "settings:aodh.enabled"),
             ("b", "not settings:x.y"),
@@ -106,7 +106,7 @@ def test_why_yaql_is_false_shows_what_it_read_and_of_what_is_large_only_its_size
 
 def test_what_is_old_counts_unless_the_run_is_forced(yaql: Yaql) -> None:
     changed = task("a", "changed($.plugins)", Language.YAQL)
-    old = Facts(common=COMMON)
+    old = NodeFacts(common=COMMON)
     assert judge(changed, yaql=yaql)(changed, NODES[0]) is None, "nothing ran before"
     assert judge(changed, yaql=yaql, old=old)(changed, NODES[0]) is not None
     assert judge(changed, yaql=yaql, old=old, force=True)(changed, NODES[0]) is None
@@ -118,7 +118,7 @@ def test_expressions_that_cannot_be_read_are_refused_at_once_and_together() -> N
             task("a", "settings:x ="),
             task("bb", "api.nodes()", Language.API),
             task("ccc", parameters={"data": [{"deep": {"yaql_exp": "wher($)"}}]}),
-            task("dddd", strategy=Strategy(Order.PARALLEL, Expression(Language.YAQL, "len("))),
+            task("dddd", strategy=TaskStrategy(StrategyType.PARALLEL, Expression(Language.YAQL, "len("))),
         )
     first, second, third, fourth = caught.value.problems
     assert first.startswith("tasks.yaml:1: a: condition: at character 12: ")
@@ -172,7 +172,7 @@ def test_parameters_are_computed_for_each_node_wherever_an_expression_stands_in_
 
 def test_a_plan_gets_the_computed_parameters_of_what_runs(yaql: Yaql) -> None:
     tasks = (task("a", parameters={"cmd": "x", "data": {"yaql_exp": "$.uid"}}), task("b", parameters={"cmd": "y"}))
-    plan = Plan(
+    plan = TaskPlan(
         nodes=("n1.example.com", "n2.example.com", ""),
         tasks=("a", "b"),
         task_of=[0, 0, 1],
@@ -190,7 +190,10 @@ def test_a_plan_gets_the_computed_parameters_of_what_runs(yaql: Yaql) -> None:
 
 def test_the_amount_of_a_strategy_may_be_computed(yaql: Yaql) -> None:
     amounts = [Expression(Language.YAQL, text) for text in ("1 + len($.plugins)", "'7'", "0", "$.plugins")]
-    tasks = [task(f"t{number}", strategy=Strategy(Order.PARALLEL, amount)) for number, amount in enumerate(amounts)]
+    tasks = [
+        task(f"t{number}", strategy=TaskStrategy(StrategyType.PARALLEL, amount))
+        for number, amount in enumerate(amounts)
+    ]
     asked = judge(*tasks, yaql=yaql)
     assert [asked.amount(each, amount) for each, amount in zip(tasks, amounts, strict=True)] == [2, 7, 1, 1]
     with pytest.raises(Invalid) as caught:
@@ -204,13 +207,17 @@ def test_computed_relations_are_evaluated_on_each_node_for_itself(yaql: Yaql) ->
     here = "[{name => 'net', role => 'self'}]"
     tasks = TaskList(
         (
-            Task(id="vips", kind=Kind.SHELL, roles=("db",), version=(2, 0, 0)),
-            Task(id="net", kind=Kind.SHELL, roles=("db", "web"), computed_depends=(Expression(Language.YAQL, far),)),
-            Task(id="early", kind=Kind.SHELL, roles=("web",), computed_depended_by=(Expression(Language.YAQL, here),)),
+            Task(id="vips", kind=TaskKind.SHELL, roles=("db",), version=(2, 0, 0)),
+            Task(
+                id="net", kind=TaskKind.SHELL, roles=("db", "web"), computed_depends=(Expression(Language.YAQL, far),)
+            ),
+            Task(
+                id="early", kind=TaskKind.SHELL, roles=("web",), computed_depended_by=(Expression(Language.YAQL, here),)
+            ),
         )
     )
     members = nodes(n1="db", n2="web", n3="web")
-    asked = Judge(tasks, Sources(MODELS, facts_of, evaluator=yaql))
+    asked = Judge(tasks, ConditionInputs(MODELS, facts_of, evaluator=yaql))
     found = order(compile(tasks, members, relations_of=asked.relations))
     asked.check()
     assert found == {
@@ -220,8 +227,8 @@ def test_computed_relations_are_evaluated_on_each_node_for_itself(yaql: Yaql) ->
 
 
 def test_computed_relations_that_are_none_are_a_fault_of_the_plan(yaql: Yaql) -> None:
-    odd = Task(id="a", kind=Kind.SHELL, roles=("web",), computed_depends=(Expression(Language.YAQL, "[1]"),))
-    asked = Judge(TaskList((odd,)), Sources(MODELS, facts_of, evaluator=yaql))
+    odd = Task(id="a", kind=TaskKind.SHELL, roles=("web",), computed_depends=(Expression(Language.YAQL, "[1]"),))
+    asked = Judge(TaskList((odd,)), ConditionInputs(MODELS, facts_of, evaluator=yaql))
     compile(TaskList((odd,)), nodes(n1="web"), relations_of=asked.relations)
     with pytest.raises(Invalid, match="a list of relations is needed"):
         asked.check()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.tasks.conditions import Models, Verdict, evaluate, parse
+from nodepool_ocb.tasks.conditions import ConditionResult, Models, evaluate, parse
 from nodepool_ocb.tasks.tasklist import Expression, Language
 
 MODELS = Models(
@@ -22,7 +22,7 @@ MODELS = Models(
 )
 
 
-def judged(text: str, *, strict: bool = True) -> Verdict:
+def judged(text: str, *, strict: bool = True) -> ConditionResult:
     return evaluate(parse(Expression(Language.SETTINGS, text, strict=strict)), MODELS)
 
 

@@ -11,14 +11,14 @@ import pytest
 from nodepool_ocb.bounded.yaql import Yaql
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.conditions import Facts, parse
-from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Members, Question
+from nodepool_ocb.tasks.conditions import NodeFacts, parse
+from nodepool_ocb.tasks.conditions.yaql.evaluation import Evaluation, Members, YaqlQuery
 from nodepool_ocb.tasks.tasklist import Expression, Language
 
-NEW = Facts(
+NEW = NodeFacts(
     common={"plugins": ["a", "b"], "storage": {"ceph": True, "size": 3}}, node={"uid": "1", "roles": ["compute"]}
 )
-OLD = Facts(common={"plugins": ["b", "c"], "storage": {"ceph": True}}, node={"uid": "1"})
+OLD = NodeFacts(common={"plugins": ["b", "c"], "storage": {"ceph": True}}, node={"uid": "1"})
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,12 @@ def yaql() -> Iterator[Yaql]:
         yield evaluator
 
 
-def answer(yaql: Yaql, text: str, old: Facts = OLD) -> Answer:
+def answer(yaql: Yaql, text: str, old: NodeFacts = OLD) -> Evaluation:
     parse(Expression(Language.YAQL, text))
-    return yaql(Question(text, NEW, old))
+    return yaql(YaqlQuery(text, NEW, old))
 
 
-def value(yaql: Yaql, text: str, old: Facts = OLD) -> Json:
+def value(yaql: Yaql, text: str, old: NodeFacts = OLD) -> Json:
     found = answer(yaql, text, old)
     assert found.fault is None
     return found.value
@@ -79,10 +79,10 @@ def test_an_expression_is_worth_what_it_says(yaql: Yaql, text: str, expected: Js
 
 
 def test_without_a_run_before_everything_counts_as_changed(yaql: Yaql) -> None:
-    assert value(yaql, "changed($.storage.ceph)", Facts()) is True
-    assert value(yaql, "changed()", Facts()) is True
-    assert value(yaql, "added($.plugins)", Facts()) == ["a", "b"]
-    assert value(yaql, "old($.plugins).isUndef()", Facts()) is True
+    assert value(yaql, "changed($.storage.ceph)", NodeFacts()) is True
+    assert value(yaql, "changed()", NodeFacts()) is True
+    assert value(yaql, "added($.plugins)", NodeFacts()) == ["a", "b"]
+    assert value(yaql, "old($.plugins).isUndef()", NodeFacts()) is True
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_an_expression_that_fails_on_its_facts_says_why(yaql: Yaql, text: str, s
 
 
 def test_a_fault_tells_nothing_of_the_facts(yaql: Yaql) -> None:
-    fault = yaql(Question("$.secrets.toUpper()", Facts(common={"secrets": {"password": "hunter2"}}))).fault
+    fault = yaql(YaqlQuery("$.secrets.toUpper()", NodeFacts(common={"secrets": {"password": "hunter2"}}))).fault
     assert fault is not None
     assert "hunter2" not in fault
 
@@ -184,10 +184,10 @@ def test_without_the_package_only_yaql_is_refused_naming_the_command() -> None:
 
 IMPORTED = """
 import sys
-from nodepool_ocb.tasks.conditions import Judge, Models, Sources
-from nodepool_ocb.tasks.tasklist import Expression, Language, Task, TaskList, Kind
-task = Task(id="a", kind=Kind.SHELL, condition=Expression(Language.SETTINGS, "1 == 1"))
-assert Judge(TaskList((task,)), Sources(Models()))(task, None) is None
+from nodepool_ocb.tasks.conditions import ConditionInputs, Judge, Models
+from nodepool_ocb.tasks.tasklist import Expression, Language, Task, TaskKind, TaskList
+task = Task(id="a", kind=TaskKind.SHELL, condition=Expression(Language.SETTINGS, "1 == 1"))
+assert Judge(TaskList((task,)), ConditionInputs(Models()))(task, None) is None
 print("yaql" in sys.modules)
 """
 

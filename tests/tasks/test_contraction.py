@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from nodepool_ocb.tasks.compiling import compile, contracted
 from nodepool_ocb.tasks.compiling.draft import MOST_PARENTS
-from nodepool_ocb.tasks.plan import VIRTUAL, Plan
+from nodepool_ocb.tasks.plan import VIRTUAL, TaskPlan
 from nodepool_ocb.tasks.selection import Selection
 from tests.tasks.lists import closure, graph, listing, nodes, on, order, stage, task, works
 
 
-def made(edges: set[tuple[int, int]], size: int, barriers: set[int], skipped: set[int]) -> Plan:
+def made(edges: set[tuple[int, int]], size: int, barriers: set[int], skipped: set[int]) -> TaskPlan:
     """A plan of one node from edges (before, after)."""
-    return Plan(
+    return TaskPlan(
         nodes=("n1", VIRTUAL),
         tasks=tuple(f"t{vertex}" for vertex in range(size)),
         task_of=range(size),
@@ -29,7 +29,7 @@ def made(edges: set[tuple[int, int]], size: int, barriers: set[int], skipped: se
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
+def plans(draw: st.DrawFn) -> TaskPlan:
     size = draw(st.integers(1, 14))
     numbers = st.permutations(range(size))
     places = draw(numbers)
@@ -40,7 +40,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 @given(plans())
-def test_the_order_of_the_rest_is_the_same(plan: Plan) -> None:
+def test_the_order_of_the_rest_is_the_same(plan: TaskPlan) -> None:
     rest = {plan.name(v) for v in range(len(plan)) if v not in plan.skipped and plan.task_of[v] not in plan.barriers}
     small = contracted(plan)
     left = graph(small)

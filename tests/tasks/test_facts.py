@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks import facts
 from nodepool_ocb.tasks.agenda import agendas
-from nodepool_ocb.tasks.conditions import Facts, evaluate, parse
+from nodepool_ocb.tasks.conditions import NodeFacts, evaluate, parse
 from nodepool_ocb.tasks.facts import ClusterStatus
 from nodepool_ocb.tasks.parameters import completed
-from nodepool_ocb.tasks.plan import Member, Plan
-from nodepool_ocb.tasks.tasklist import Expression, Kind, Language, Task, TaskList
+from nodepool_ocb.tasks.plan import Member, TaskPlan
+from nodepool_ocb.tasks.tasklist import Expression, Language, Task, TaskKind, TaskList
 from nodepool_ocb.tasks.yamltext import dumped
 
 MEMBERS = (
@@ -82,7 +82,7 @@ def test_what_a_node_is_given_alone_goes_before_settings_of_the_same_name() -> N
         "internal_address": "10.0.0.1",
         "public_address": "192.0.2.1",
     }
-    assert Facts(common=common, node=node).whole["uid"] == "1"
+    assert NodeFacts(common=common, node=node).whole["uid"] == "1"
 
 
 def test_settings_say_what_the_deployment_is_called_and_where_the_master_is() -> None:
@@ -117,20 +117,20 @@ def test_a_task_list_of_a_node_that_is_too_large_is_refused() -> None:
         facts.with_tasks(node, ["x" * 1000] * 500)
 
 
-def plan_of_two_nodes() -> tuple[TaskList, Plan]:
+def plan_of_two_nodes() -> tuple[TaskList, TaskPlan]:
     """a before b and c on each; c of n1 before d of n2 through a stage; e is skipped on n1."""
     tasks = TaskList(
         (
-            Task(id="a", kind=Kind.PUPPET, parameters={"puppet_manifest": "/a.pp", "puppet_modules": "/m"}),
-            Task(id="b", kind=Kind.SHELL, parameters={"cmd": "b", "timeout": 360}),
-            Task(id="c", kind=Kind.UPLOAD_FILE, parameters={"path": "/c", "data": "x" * 5000}),
-            Task(id="deploy", kind=Kind.STAGE),
-            Task(id="d", kind=Kind.SHELL, parameters={"cmd": "d"}),
-            Task(id="e", kind=Kind.SHELL, parameters={"cmd": "e"}),
+            Task(id="a", kind=TaskKind.PUPPET, parameters={"puppet_manifest": "/a.pp", "puppet_modules": "/m"}),
+            Task(id="b", kind=TaskKind.SHELL, parameters={"cmd": "b", "timeout": 360}),
+            Task(id="c", kind=TaskKind.UPLOAD_FILE, parameters={"path": "/c", "data": "x" * 5000}),
+            Task(id="deploy", kind=TaskKind.STAGE),
+            Task(id="d", kind=TaskKind.SHELL, parameters={"cmd": "d"}),
+            Task(id="e", kind=TaskKind.SHELL, parameters={"cmd": "e"}),
         )
     )
     vertices = [(0, 0), (1, 0), (2, 0), (3, 2), (4, 1), (5, 0), (0, 1), (6, 2)]
-    plan = Plan(
+    plan = TaskPlan(
         nodes=("n1", "n2", ""),
         tasks=("a", "b", "c", "deploy", "d", "e", "barrier.0"),
         task_of=[task for task, _ in vertices],
@@ -209,7 +209,7 @@ def test_conditions_see_each_node_with_its_roles_and_never_its_task_list() -> No
     common = facts.common("lab", SETTINGS, MEMBERS, ADDRESSES)
     seen = facts.given(common, MEMBERS, ADDRESSES)
     assert seen(MEMBERS[1]).whole["roles"] == ["compute"]
-    assert seen(None) == Facts(common=common)
+    assert seen(None) == NodeFacts(common=common)
     stored = facts.with_tasks(facts.of_node(MEMBERS[1], ADDRESSES), [{"id": "a"}])
     assert facts.remembered(common, stored) == seen(MEMBERS[1]), "or everything would count as changed"
 

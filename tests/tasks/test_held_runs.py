@@ -14,8 +14,8 @@ from nodepool_ocb.model.records import RolloutPointer, State
 from nodepool_ocb.site.course import advance
 from nodepool_ocb.store.tasks import rolled
 from nodepool_ocb.tasks.runs import history
-from nodepool_ocb.tasks.runs.records import RunState, Tolerance
-from nodepool_ocb.tasks.runs.standing import Look
+from nodepool_ocb.tasks.runs.records import TaskRunState, Tolerance
+from nodepool_ocb.tasks.runs.standing import RunStatus
 from tests.tasks.test_run_simulation import LAB, Simulated, outcomes, plan_of, two_nodes_and_a_stage
 
 ROLLOUT = "0000000007"
@@ -52,7 +52,7 @@ def states(there: Simulated) -> dict[str, State]:
 
 
 def rows(there: Simulated) -> dict[str, str]:
-    return outcomes(list(history.rows(Look(there.world, there.running, there.now), {})))
+    return outcomes(list(history.rows(RunStatus(there.world, there.running, there.now), {})))
 
 
 def test_only_stages_are_committed_and_the_run_waits_for_its_rollout() -> None:
@@ -62,7 +62,7 @@ def test_only_stages_are_committed_and_the_run_waits_for_its_rollout() -> None:
         found = states(there)
         assert found.pop("t2") is State.BLOCKED
         assert set(found.values()) == {State.PROPOSED}
-        assert there.running.head.state is RunState.RUNNING
+        assert there.running.head.state is TaskRunState.RUNNING
         assert set(rows(there).values()) == {"pending"}
 
 
@@ -72,13 +72,13 @@ def test_what_waits_on_a_node_that_failed_is_left_to_the_rollout_which_may_retry
     send(there, "lab.t0@n0.x.y", "lab.t1@n0.x.y")
     settle(there)
     assert states(there) == {"t0": State.ERROR, "t1": State.BLOCKED}
-    assert there.running.head.state is RunState.RUNNING
+    assert there.running.head.state is TaskRunState.RUNNING
     there.failing = {}
     del there.started["lab.t0@n0.x.y"]
     send(there, "lab.t0@n0.x.y", event=Event.RETRY)
     settle(there)
     assert set(states(there).values()) == {State.ACTIVE}
-    assert there.running.head.state is RunState.RUNNING, "until its rollout is over"
+    assert there.running.head.state is TaskRunState.RUNNING, "until its rollout is over"
 
 
 def test_a_run_ends_with_its_rollout_and_says_what_was_not_sent() -> None:
@@ -88,8 +88,8 @@ def test_a_run_ends_with_its_rollout_and_says_what_was_not_sent() -> None:
     settle(there)
     held(there, over=True)
     settle(there)
-    assert there.running.head.state is RunState.ENDING
-    found = {row.task: row for row in history.rows(Look(there.world, there.running, there.now), {})}
+    assert there.running.head.state is TaskRunState.ENDING
+    found = {row.task: row for row in history.rows(RunStatus(there.world, there.running, there.now), {})}
     assert (found["t0"].outcome, found["t1"].outcome, found["t2"].outcome) == ("failed", "not run", "not run")
     assert found["t1"].reason == f"rollout lab/{ROLLOUT} did not send it"
 
@@ -97,7 +97,7 @@ def test_a_run_ends_with_its_rollout_and_says_what_was_not_sent() -> None:
 def test_another_rollout_is_not_its_own() -> None:
     there = held(Simulated(plan_of(1, [[]], [0])), "0000000006")
     settle(there)
-    assert there.running.head.state is RunState.ENDING
+    assert there.running.head.state is TaskRunState.ENDING
 
 
 def test_a_stage_goes_on_without_nodes_that_the_criteria_bear_and_the_run_does_not_end_where_they_do_not() -> None:
@@ -108,7 +108,7 @@ def test_a_stage_goes_on_without_nodes_that_the_criteria_bear_and_the_run_does_n
         send(there, "lab.t0@n0.x.y", "lab.t1@n1.x.y", "lab.t4@n1.x.y")
         settle(there)
         assert states(there)["t2"] is wanted
-        assert there.running.head.state is RunState.RUNNING
+        assert there.running.head.state is TaskRunState.RUNNING
 
 
 def test_a_run_that_goes_on_waits_again_for_what_the_plan_says() -> None:
@@ -126,7 +126,7 @@ def test_a_run_that_goes_on_waits_again_for_what_the_plan_says() -> None:
     stage = there.world.vertex(there.running.noderole(2))
     assert stage is not None
     assert stage.record.parents == ("lab.t0@n0.x.y", "lab.t1@n1.x.y")
-    again = replace(there.running.head, state=RunState.COMMITTING)
+    again = replace(there.running.head, state=TaskRunState.COMMITTING)
     there.running, there.failing = replace(there.running, head=again), {}
     held(there)
     del there.started["lab.t0@n0.x.y"]
@@ -161,15 +161,15 @@ def test_a_run_does_not_end_while_the_record_of_a_task_cannot_be_read() -> None:
     there.world.drop_noderole("n0.x.y", "lab.t1")
     there.world.unreadable[path] = "it is garbage"
     settle(there)
-    assert there.running.head.state is RunState.RUNNING
+    assert there.running.head.state is TaskRunState.RUNNING
     del there.world.unreadable[path]
     there.world.put_noderole("n0.x.y", "lab.t1", record, version)
     settle(there)
-    assert there.running.head.state is RunState.ENDING
+    assert there.running.head.state is TaskRunState.ENDING
     assert there.decide().record
     assert set(rows(there).values()) == {"successful"}
 
 
 def settle_until_running(there: Simulated) -> None:
-    while there.running.head.state is RunState.COMMITTING:
+    while there.running.head.state is TaskRunState.COMMITTING:
         there.decide()

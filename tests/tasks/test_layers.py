@@ -6,7 +6,7 @@ import pytest
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks import layers, reading
-from nodepool_ocb.tasks.layers import Layer
+from nodepool_ocb.tasks.layers import TaskListLayer
 
 RELEASE = """
 - {id: hiera, type: shell, role: [x], requires: [start], parameters: {cmd: hiera}, fail_on_error: false}
@@ -15,9 +15,9 @@ RELEASE = """
 """
 
 
-def read(own: str, release: str = RELEASE) -> reading.Reading:
-    below = Layer(layers.named("9.0", {"net/tasks.yaml": release}), "release 9.0")
-    return reading.read([below, Layer(layers.named("lab", {"tasks.yaml": own}), "deployment lab")])
+def read(own: str, release: str = RELEASE) -> reading.CheckedTaskList:
+    below = TaskListLayer(layers.named("9.0", {"net/tasks.yaml": release}), "release 9.0")
+    return reading.read([below, TaskListLayer(layers.named("lab", {"tasks.yaml": own}), "deployment lab")])
 
 
 def test_an_entry_replaces_the_whole_one_of_its_id_in_its_place_and_others_follow() -> None:

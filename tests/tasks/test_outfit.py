@@ -12,11 +12,11 @@ from nodepool_ocb.bounded.yaql import Yaql
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.tasks.compiling import compile
-from nodepool_ocb.tasks.conditions import Facts, Judge, computed
+from nodepool_ocb.tasks.conditions import Judge, NodeFacts, computed
 from nodepool_ocb.tasks.facts import ClusterStatus, remembered
-from nodepool_ocb.tasks.outfit import COMMON, Outfit
-from nodepool_ocb.tasks.plan import Member, Plan
-from nodepool_ocb.tasks.tasklist import Expression, Kind, Language, Task, TaskList
+from nodepool_ocb.tasks.outfit import COMMON, RunInputs
+from nodepool_ocb.tasks.plan import Member, TaskPlan
+from nodepool_ocb.tasks.tasklist import Expression, Language, Task, TaskKind, TaskList
 
 NODES = {f"n{number}.example.com": Node(addresses=(f"10.0.0.{number}",)) for number in (1, 2, 3)}
 MEMBERS = tuple(
@@ -26,17 +26,22 @@ MEMBERS = tuple(
 SETTINGS = {"plugins": ["a"], "horizon": False, "deployment_id": 7}
 TASKS = TaskList(
     (
-        Task(id="first", kind=Kind.SHELL, roles=("primary-controller",), parameters={"cmd": "init {CLUSTER_ID} {uid}"}),
+        Task(
+            id="first",
+            kind=TaskKind.SHELL,
+            roles=("primary-controller",),
+            parameters={"cmd": "init {CLUSTER_ID} {uid}"},
+        ),
         Task(
             id="write",
-            kind=Kind.UPLOAD_FILE,
+            kind=TaskKind.UPLOAD_FILE,
             roles=("*",),
             requires=("first",),
             parameters={"path": "/roles", "data": {"yaql_exp": "$.roles.toYaml()"}},
         ),
         Task(
             id="plugins",
-            kind=Kind.SHELL,
+            kind=TaskKind.SHELL,
             roles=("*",),
             requires=("write",),
             condition=Expression(Language.YAQL, "changed($.plugins)"),
@@ -44,14 +49,14 @@ TASKS = TaskList(
         ),
         Task(
             id="horizon",
-            kind=Kind.SHELL,
+            kind=TaskKind.SHELL,
             roles=("/(primary-)?controller/",),
             condition=Expression(Language.SETTINGS, "settings:horizon == true"),
             parameters={"cmd": "horizon"},
         ),
         Task(
             id="alone",
-            kind=Kind.SHELL,
+            kind=TaskKind.SHELL,
             roles=("compute",),
             condition=Expression(Language.API, "api.role_in_deployment('controller')"),
             parameters={"cmd": "alone"},
@@ -66,8 +71,8 @@ def yaql() -> Iterator[Yaql]:
         yield evaluator
 
 
-def planned(yaql: Yaql, old: Facts | None = None) -> tuple[Outfit, Plan]:
-    outfit = Outfit("lab", TASKS, SETTINGS, MEMBERS, NODES)
+def planned(yaql: Yaql, old: NodeFacts | None = None) -> tuple[RunInputs, TaskPlan]:
+    outfit = RunInputs("lab", TASKS, SETTINGS, MEMBERS, NODES)
     sources = outfit.sources(ClusterStatus.NEW, MEMBERS, evaluator=yaql, old_facts_of=lambda _task, _member: old)
     judge = Judge(outfit.tasks, sources)
     plan = compile(outfit.tasks, MEMBERS, MEMBERS, judge=judge, amount_of=judge.amount)
@@ -76,7 +81,7 @@ def planned(yaql: Yaql, old: Facts | None = None) -> tuple[Outfit, Plan]:
     return outfit, plan
 
 
-def skipped(plan: Plan) -> dict[str, str]:
+def skipped(plan: TaskPlan) -> dict[str, str]:
     return {plan.name(vertex): why for vertex, why in plan.skipped.items()}
 
 
@@ -112,7 +117,7 @@ def test_conditions_of_all_three_languages_are_judged(yaql: Yaql) -> None:
 
 
 def test_a_primary_counts_as_what_it_was_elected_from() -> None:
-    outfit = Outfit("lab", TASKS, SETTINGS, MEMBERS[1:], NODES)
+    outfit = RunInputs("lab", TASKS, SETTINGS, MEMBERS[1:], NODES)
     assert [member.roles for member in outfit.members] == [("primary-controller",), ("compute",)]
     models = outfit.sources(ClusterStatus.NEW, MEMBERS[1:2]).models
     assert models.roles_of_run == {"controller", "primary-controller"}

@@ -10,7 +10,17 @@ import pytest
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.tasks import patterns, reading
 from nodepool_ocb.tasks.documents import circles
-from nodepool_ocb.tasks.tasklist import Expression, Kind, Language, Order, Policy, Relation, Strategy, Task, TaskList
+from nodepool_ocb.tasks.tasklist import (
+    Expression,
+    Language,
+    Policy,
+    Relation,
+    StrategyType,
+    Task,
+    TaskKind,
+    TaskList,
+    TaskStrategy,
+)
 
 SHELL = "type: shell, role: [x], parameters: {cmd: 'true'}"
 
@@ -67,7 +77,7 @@ def test_every_field_of_a_task_is_read() -> None:
     ceph, netconfig, stage = tasks(text).tasks
     assert ceph == Task(
         id="ceph-mon",
-        kind=Kind.PUPPET,
+        kind=TaskKind.PUPPET,
         version=(2, 1, 0),
         roles=("primary-controller", "controller"),
         requires=("netconfig",),
@@ -81,14 +91,14 @@ def test_every_field_of_a_task_is_read() -> None:
         cross_depended_by=(Relation("netconfig", ("*",)),),
         condition=Expression(Language.SETTINGS, "settings:storage.objects_ceph.value == true"),
         parameters={"puppet_manifest": "/etc/puppet/ceph.pp", "timeout": 3600},
-        strategy=Strategy(Order.PARALLEL, 3),
+        strategy=TaskStrategy(StrategyType.PARALLEL, 3),
         fail_on_error=False,
         reexecute_on=("deploy_changes",),
         refresh_on=("*",),
         place="f.yaml:2",
     )
     assert (netconfig.roles, netconfig.version, netconfig.condition) == (("*",), (1, 0, 0), True)
-    assert (stage.kind, stage.trigger_rule) == (Kind.STAGE, "all_done")
+    assert (stage.kind, stage.trigger_rule) == (TaskKind.STAGE, "all_done")
 
 
 def test_a_group_has_its_nodes_tasks_strategy_and_tolerance() -> None:
@@ -102,7 +112,7 @@ def test_a_group_has_its_nodes_tasks_strategy_and_tolerance() -> None:
 - {id: a, type: shell, parameters: {cmd: 'true'}}
 """
     compute, osd, a = tasks(text).tasks
-    assert compute.strategy == Strategy(Order.PARALLEL, Expression(Language.YAQL, "$.n"))
+    assert compute.strategy == TaskStrategy(StrategyType.PARALLEL, Expression(Language.YAQL, "$.n"))
     assert (compute.tasks, compute.fault_tolerance, compute.parameters) == (("a",), "10%", {})
     assert osd.fault_tolerance == "-3"
     assert a.roles == ()  # it runs where its group does
@@ -220,15 +230,15 @@ def test_a_slip_by_which_nothing_is_lost_is_a_warning(text: str, warning: str) -
 
 def test_kind_readings_have_their_effect() -> None:
     rsync = only("- {id: t, type: rsync, role: x, parameters: {src: /a, dst: /b}, strategy: {type: one_by_one}}")
-    assert (rsync.kind, rsync.strategy) == (Kind.SYNC, Strategy(Order.ONE_BY_ONE))
+    assert (rsync.kind, rsync.strategy) == (TaskKind.SYNC, TaskStrategy(StrategyType.ONE_BY_ONE))
     upload, _ = tasks("- {id: t, type: upload_file, role: x, required_for: [deploy]}").tasks
-    assert upload.kind is Kind.SKIPPED
+    assert upload.kind is TaskKind.SKIPPED
     own = only("- {id: controller, type: shell, parameters: {cmd: a}}")
     assert own.roles == ("controller",)
     t, stage = tasks(f"- {{id: t, {SHELL}, required_for: [deploy]}}\n- {{id: deploy_end, type: stage}}").tasks
     assert t.required_for == (stage.id,) == ("deploy_end",)
     _, added = tasks(f"- {{id: t, {SHELL}, required_for: [deploy]}}").tasks
-    assert (added.id, added.kind) == ("deploy", Kind.STAGE)
+    assert (added.id, added.kind) == ("deploy", TaskKind.STAGE)
 
 
 # -- slips that are refused --

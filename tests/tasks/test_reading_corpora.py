@@ -8,7 +8,7 @@ import pytest
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks import reading
-from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.tasks.tasklist import TaskKind
 from tests.fixtures.corpora import CORPORA, needs
 
 FUEL = CORPORA / "fuel"
@@ -79,4 +79,4 @@ def test_every_key_of_a_release_reaches_a_task(release: str) -> None:
         re.findall(r"^  cross-depends:", text, re.MULTILINE)
     )
     assert sum(1 for task in tasks.tasks if task.requires) <= len(re.findall(r"^  requires:", text, re.MULTILINE))
-    assert all(task.roles for task in tasks.tasks if task.kind is not Kind.STAGE)
+    assert all(task.roles for task in tasks.tasks if task.kind is not TaskKind.STAGE)

@@ -18,22 +18,22 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.records import Daemon, Deployment, DeploymentState, Node, Role, Set, State
 from nodepool_ocb.store.world.paths import parse
-from nodepool_ocb.tasks.plan import VIRTUAL, Plan
+from nodepool_ocb.tasks.plan import VIRTUAL, TaskPlan
 from nodepool_ocb.tasks.runs import history, roles
-from nodepool_ocb.tasks.runs.deciding import Decision, decide
-from nodepool_ocb.tasks.runs.history import Row
-from nodepool_ocb.tasks.runs.records import Outcome, Running, RunState, TaskRun, Tolerance
-from nodepool_ocb.tasks.runs.standing import Look
+from nodepool_ocb.tasks.runs.deciding import TaskRunDecision, decide
+from nodepool_ocb.tasks.runs.history import HistoryRow
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Outcome, TaskRun, TaskRunState, Tolerance
+from nodepool_ocb.tasks.runs.standing import RunStatus
 
 LAB, RUN, BARRIERS = "lab", "0000000000", "tasks-lab.internal"
 
 
-def plan_of(nodes: int, edges: Sequence[Sequence[int]], places: Sequence[int]) -> Plan:
+def plan_of(nodes: int, edges: Sequence[Sequence[int]], places: Sequence[int]) -> TaskPlan:
     """Vertex v is task ``tv`` on node ``places[v]``, or a barrier where that is ``nodes``."""
     names = (*(f"n{number}.x.y" for number in range(nodes)), VIRTUAL)
     barriers = frozenset(at for at, place in enumerate(places) if place == nodes)
     count = len(places)
-    return Plan(
+    return TaskPlan(
         nodes=names,
         tasks=tuple(f"t{at}" for at in range(count)),
         task_of=list(range(count)),
@@ -45,7 +45,7 @@ def plan_of(nodes: int, edges: Sequence[Sequence[int]], places: Sequence[int]) -
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
+def plans(draw: st.DrawFn) -> TaskPlan:
     nodes = draw(st.integers(1, 4))
     count = draw(st.integers(1, 12))
     places = [draw(st.integers(0, nodes)) for _ in range(count)]
@@ -57,10 +57,10 @@ def plans(draw: st.DrawFn) -> Plan:
 class Simulated:
     """A run, its world, and annealers that do one thing at a time."""
 
-    def __init__(self, plan: Plan, failing: Mapping[int, int] | None = None, **head: object) -> None:
+    def __init__(self, plan: TaskPlan, failing: Mapping[int, int] | None = None, **head: object) -> None:
         definitions = roles.definitions(plan, {}, LAB)
-        record = TaskRun(state=RunState.COMMITTING, virtual=BARRIERS, **head)  # type: ignore[arg-type]
-        self.running = Running(LAB, RUN, record, plan, (), definitions)
+        record = TaskRun(state=TaskRunState.COMMITTING, virtual=BARRIERS, **head)  # type: ignore[arg-type]
+        self.running = LoadedTaskRun(LAB, RUN, record, plan, (), definitions)
         self.world, self.failing, self.now = World(), failing or {}, 100.0
         self.log: list[str] = []
         self.started: dict[str, float] = {}
@@ -84,7 +84,7 @@ class Simulated:
                 version = change.version + 1 if isinstance(change, Set) else 0
                 self.world.put_noderole(at.name, at.below, record, version)
 
-    def decide(self) -> Decision:
+    def decide(self) -> TaskRunDecision:
         """What a driver that has just taken over decides, written."""
         decision = decide(self.world, self.running, self.now)
         for move in decision.moves:
@@ -124,7 +124,7 @@ class Simulated:
             self.world.put_noderole(moved.node.name, moved.role, record, moved.version + 1)
         return True
 
-    def to_the_end(self, seed: int, stop_after: int | None = None) -> list[Row]:
+    def to_the_end(self, seed: int, stop_after: int | None = None) -> list[HistoryRow]:
         chance = Random(seed)
         for step in range(10_000):
             if stop_after == step:
@@ -136,29 +136,29 @@ class Simulated:
                     break
                 if decision.head == before and not decision.moves and not decision.rewritten and not self.work(chance):
                     raise AssertionError(f"it is stuck: {[(v.name, v.record.state) for v in self.world.vertices()]}")
-        look = Look(self.world, self.running, self.now)
+        look = RunStatus(self.world, self.running, self.now)
         rows = list(history.rows(look, {}))
         self.running = replace(self.running, head=history.ended(self.running, look, rows, self.now))
         return rows
 
 
-def outcomes(rows: Sequence[Row]) -> dict[str, str]:
+def outcomes(rows: Sequence[HistoryRow]) -> dict[str, str]:
     return {row.task: row.outcome for row in rows}
 
 
 @given(plans(), st.integers(0, 2**30))
-def test_whatever_annealers_and_drivers_do_first_everything_ends_well(plan: Plan, seed: int) -> None:
+def test_whatever_annealers_and_drivers_do_first_everything_ends_well(plan: TaskPlan, seed: int) -> None:
     there = Simulated(plan)
     rows = there.to_the_end(seed)
     assert set(outcomes(rows).values()) == {Outcome.SUCCESSFUL}
-    assert there.running.head.state is RunState.SUCCESSFUL
+    assert there.running.head.state is TaskRunState.SUCCESSFUL
     assert len(there.started) == len(plan), "each ran once"
     for before, after in plan.edges():
         assert there.ended[there.running.noderole(before)] < there.started[there.running.noderole(after)]
 
 
 @given(plans(), st.data(), st.integers(0, 2**30))
-def test_every_task_ends_in_one_outcome_whatever_fails(plan: Plan, data: st.DataObject, seed: int) -> None:
+def test_every_task_ends_in_one_outcome_whatever_fails(plan: TaskPlan, data: st.DataObject, seed: int) -> None:
     real = [at for at in range(len(plan)) if plan.nodes[plan.node_of[at]]]
     failing = data.draw(st.sets(st.sampled_from(real), max_size=3))
     there = Simulated(plan, dict.fromkeys(failing, 1))
@@ -171,7 +171,7 @@ def test_every_task_ends_in_one_outcome_whatever_fails(plan: Plan, data: st.Data
         task for task, outcome in found.items() if outcome == Outcome.SUCCESSFUL
     }
     assert all(row.reason for row in rows if row.outcome in (Outcome.NOT_RUN, Outcome.FAILED)), "each says why"
-    assert there.running.head.state is (RunState.FAILED if ran & failing else RunState.SUCCESSFUL)
+    assert there.running.head.state is (TaskRunState.FAILED if ran & failing else TaskRunState.SUCCESSFUL)
     for at in ran & failing:  # a failed task fails its node, and nothing of what needs it runs
         node, end = plan.node_of[at], there.ended[there.running.noderole(at)]
         later = [other for other in ran if plan.node_of[other] == node and other != at]
@@ -182,16 +182,16 @@ def test_every_task_ends_in_one_outcome_whatever_fails(plan: Plan, data: st.Data
 
 
 @given(plans(), st.integers(0, 2**30), st.integers(0, 20))
-def test_a_run_that_is_stopped_leaves_nothing_waiting(plan: Plan, seed: int, after: int) -> None:
+def test_a_run_that_is_stopped_leaves_nothing_waiting(plan: TaskPlan, seed: int, after: int) -> None:
     there = Simulated(plan)
     rows = there.to_the_end(seed, stop_after=after)
     ran = {row.task for row in rows if row.outcome == Outcome.SUCCESSFUL}
     assert len(ran) == len(there.started), "what had begun was ended"
-    assert there.running.head.state in (RunState.STOPPED, RunState.SUCCESSFUL)
+    assert there.running.head.state in (TaskRunState.STOPPED, TaskRunState.SUCCESSFUL)
     assert all(row.reason == "stopped by me" for row in rows if row.outcome == Outcome.NOT_RUN)
 
 
-def two_nodes_and_a_stage() -> Plan:
+def two_nodes_and_a_stage() -> TaskPlan:
     """t0@n0, t1@n1, then the barrier t2, then t3@n0 and t4@n1; t5@n2 with neither."""
     return plan_of(3, [[], [], [0, 1], [2], [2], []], [0, 1, 3, 0, 1, 2])
 
@@ -202,7 +202,7 @@ def test_a_stage_goes_on_without_the_nodes_that_a_tolerance_bears() -> None:
     assert found == {
         "t0": "successful", "t1": "failed", "t2": "successful", "t3": "successful", "t4": "not run", "t5": "successful",
     }  # fmt: skip
-    assert there.running.head.state is RunState.SUCCESSFUL
+    assert there.running.head.state is TaskRunState.SUCCESSFUL
     assert there.running.head.reason == "failed, as their groups tolerate: n1.x.y"
 
 
@@ -212,7 +212,7 @@ def test_without_a_tolerance_a_stage_is_not_passed_and_the_rest_goes_on() -> Non
     found = outcomes(rows)
     assert (found["t2"], found["t3"], found["t5"]) == ("not run", "not run", "successful")
     assert {row.task: row.reason for row in rows}["t3"] == "lab.t1@n1.x.y failed"
-    assert there.running.head.state is RunState.FAILED
+    assert there.running.head.state is TaskRunState.FAILED
 
 
 def test_more_failures_than_a_tolerance_bears_end_the_run() -> None:
@@ -221,7 +221,7 @@ def test_more_failures_than_a_tolerance_bears_end_the_run() -> None:
     for seed in range(10):
         there = Simulated(plan, {0: 1}, tolerances=(Tolerance("g", 0, ("n0.x.y",)),))
         rows = there.to_the_end(seed)
-        assert there.running.head.state is RunState.FAILED
+        assert there.running.head.state is TaskRunState.FAILED
         assert there.running.head.reason == "of group g 1 node failed, and 0 may: n0.x.y"
         late = [row for row in rows if row.outcome == Outcome.NOT_RUN]
         assert all(row.reason == there.running.head.reason for row in late)
@@ -234,7 +234,7 @@ def test_a_task_that_may_fail_is_let_pass() -> None:
     there.running = replace(there.running, definitions={**there.running.definitions, "t0": definition})
     found = outcomes(there.to_the_end(1))
     assert found["t1"] == "successful"
-    assert there.running.head.state is RunState.SUCCESSFUL
+    assert there.running.head.state is TaskRunState.SUCCESSFUL
 
 
 def test_a_stage_that_asks_only_for_ends_is_passed_when_all_before_it_have_ended() -> None:
@@ -252,7 +252,7 @@ def test_a_machine_that_is_away_for_longer_than_the_run_s_patience_has_failed() 
     while there.work(chance) or there.decide().moves:
         pass
     there.decide()
-    assert there.running.head.state is RunState.RUNNING
+    assert there.running.head.state is TaskRunState.RUNNING
     assert there.decide().due == 150.0
     there.now = 151.0
     found = outcomes(there.to_the_end(1))
@@ -263,12 +263,12 @@ def test_a_machine_that_is_away_for_longer_than_the_run_s_patience_has_failed() 
 def test_a_stop_that_came_when_all_was_done_takes_nothing_from_the_run() -> None:
     there = Simulated(plan_of(1, [[]], [0]))
     chance = Random(1)
-    while there.running.head.state is not RunState.ENDING:
+    while there.running.head.state is not TaskRunState.ENDING:
         there.decide()
         there.work(chance)
     there.running = replace(there.running, head=replace(there.running.head, stop="asked", stopped_by="me"))
     there.to_the_end(1)
-    assert there.running.head.state is RunState.SUCCESSFUL
+    assert there.running.head.state is TaskRunState.SUCCESSFUL
 
 
 def test_the_virtual_node_of_another_deployment_is_not_taken() -> None:

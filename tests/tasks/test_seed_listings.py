@@ -6,7 +6,7 @@ import pytest
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks import reading
-from nodepool_ocb.tasks.tasklist import Kind, Order, Strategy
+from nodepool_ocb.tasks.tasklist import StrategyType, TaskKind, TaskStrategy
 
 GROUPS = """
 - id: deploy
@@ -142,7 +142,7 @@ def test_the_example_of_groups_is_read_with_a_word_about_each_of_its_slips() -> 
         "setup_services.parameters.puppet_manifests",
     ]
     assert "nearly primary-controller" in found.warnings[0]
-    assert found.tasks.by_id["controller"].strategy == Strategy(Order.PARALLEL, 2)
+    assert found.tasks.by_id["controller"].strategy == TaskStrategy(StrategyType.PARALLEL, 2)
 
 
 def test_the_example_of_hooks_lacks_a_task_and_is_read_with_it() -> None:
@@ -150,15 +150,15 @@ def test_the_example_of_hooks_lacks_a_task_and_is_read_with_it() -> None:
         reading.read_texts({"f": HOOKS})
     assert len(caught.value.problems) == 1
     found = reading.read_texts({"f": HOOKS + "- {id: upload_nodes_info, type: skipped, role: '*'}"})
-    assert found.tasks.by_id["rsync_puppet"].kind is Kind.SYNC
+    assert found.tasks.by_id["rsync_puppet"].kind is TaskKind.SYNC
     assert [task.stage for task in found.tasks.tasks] == ["post_deployment", "pre_deployment", None]
 
 
 def test_the_alternative_without_groups_is_read_with_roles_of_its_ids() -> None:
     found = reading.read_texts({"f": ALTERNATIVES})
     assert [task.roles for task in found.tasks.tasks] == [("primary-controller",), ("controller",), ("compute",), ()]
-    assert found.tasks.by_id["controller"].strategy == Strategy(Order.PARALLEL, 2)
-    assert found.tasks.by_id["deploy"].kind is Kind.STAGE
+    assert found.tasks.by_id["controller"].strategy == TaskStrategy(StrategyType.PARALLEL, 2)
+    assert found.tasks.by_id["deploy"].kind is TaskKind.STAGE
     assert sum("belongs into parameters" in warning for warning in found.warnings) == 3
     assert sum("says nowhere where it runs" in warning for warning in found.warnings) == 2
     assert sum("no stage deploy" in warning for warning in found.warnings) == 2

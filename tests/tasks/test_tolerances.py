@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodepool_ocb.tasks.compiling import compile, contracted
 from nodepool_ocb.tasks.plan import Member
 from nodepool_ocb.tasks.runs import making
-from nodepool_ocb.tasks.runs.records import Outcome, RunState
+from nodepool_ocb.tasks.runs.records import Outcome, TaskRunState
 from nodepool_ocb.tasks.tasklist import Task, TaskList
 from tests.tasks.lists import ONE_BY_ONE, by, crossing, group, listing, nodes, stage, task
 from tests.tasks.test_run_simulation import Simulated
@@ -50,7 +50,7 @@ def test_a_task_whose_one_named_prerequisite_failed_does_not_run(tolerance: str)
         task("x", roles="one", cross_depends=[crossing("b", "two")]),
     )
     found = ran(tasks, THREE, "b@n2")
-    assert (found["x@n1"], found["state"]) == (Outcome.NOT_RUN, RunState.FAILED)
+    assert (found["x@n1"], found["state"]) == (Outcome.NOT_RUN, TaskRunState.FAILED)
     assert well(found) == {"b@n1", "b@n3"}
 
 
@@ -104,7 +104,7 @@ def test_a_task_that_is_limited_goes_on_with_its_next_node() -> None:
     tasks = listing(group("web", fault_tolerance="1"), task("site", roles="web", strategy=ONE_BY_ONE))
     found = ran(tasks, nodes(n1="web", n2="web", n3="web"), "site@n1")
     assert well(found) == {"site@n2", "site@n3"}
-    assert found["state"] == RunState.SUCCESSFUL
+    assert found["state"] == TaskRunState.SUCCESSFUL
 
 
 def test_a_stage_needs_each_task_before_it_somewhere() -> None:

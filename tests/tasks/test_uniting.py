@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodepool_ocb.tasks.compiling import compile
-from nodepool_ocb.tasks.plan import Member, Plan
+from nodepool_ocb.tasks.plan import Member, TaskPlan
 from nodepool_ocb.tasks.reading import read_texts
 from nodepool_ocb.tasks.runs import uniting
 
@@ -28,14 +28,14 @@ NODES = {
 EVERYONE = list(NODES.values())
 
 
-def united(**parts: str) -> Plan:
+def united(**parts: str) -> TaskPlan:
     """Parts by their nodes, as letters."""
     return uniting.united(
         {part: compile(TASKS, [NODES[letter] for letter in nodes], EVERYONE) for part, nodes in parts.items()}
     )
 
 
-def above(plan: Plan, name: str) -> set[str]:
+def above(plan: TaskPlan, name: str) -> set[str]:
     """Everything before an instance."""
     start = next(at for at in range(len(plan)) if plan.name(at) == name)
     found, queue = set[int](), [start]
@@ -70,7 +70,7 @@ def test_the_order_within_a_part_is_that_of_its_own_plan() -> None:
             assert above(plan, alone.name(vertex)) == wanted
 
 
-def sent(plan: Plan, *stages: Sequence[str]) -> list[set[str]]:
+def sent(plan: TaskPlan, *stages: Sequence[str]) -> list[set[str]]:
     return [set(tasks) for tasks in uniting.phases_of(plan, stages, ("canary", "rest"))]
 
 

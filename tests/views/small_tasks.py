@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.tasks.plan import Plan
-from nodepool_ocb.tasks.tasklist import Kind, Relation, Task, TaskList
+from nodepool_ocb.tasks.plan import TaskPlan
+from nodepool_ocb.tasks.tasklist import Relation, Task, TaskKind, TaskList
 
 N1, N2 = "n1.example.com", "n2.example.com"
 
 LIST = TaskList(
     (
-        Task(id="web", kind=Kind.GROUP, roles=("web",), required_for=("deploy",)),
-        Task(id="deploy", kind=Kind.STAGE),
-        Task(id="net", kind=Kind.SHELL, roles=("web",), required_for=("deploy",)),
-        Task(id="site", kind=Kind.PUPPET, roles=("web",), requires=("net",), required_for=("deploy",)),
-        Task(id="report", kind=Kind.SHELL, roles=("web",), requires=("deploy",)),
-        Task(id="clean", kind=Kind.SHELL, roles=("web",), cross_depends=(Relation(name="report"),)),
+        Task(id="web", kind=TaskKind.GROUP, roles=("web",), required_for=("deploy",)),
+        Task(id="deploy", kind=TaskKind.STAGE),
+        Task(id="net", kind=TaskKind.SHELL, roles=("web",), required_for=("deploy",)),
+        Task(id="site", kind=TaskKind.PUPPET, roles=("web",), requires=("net",), required_for=("deploy",)),
+        Task(id="report", kind=TaskKind.SHELL, roles=("web",), requires=("deploy",)),
+        Task(id="clean", kind=TaskKind.SHELL, roles=("web",), cross_depends=(Relation(name="report"),)),
     )
 )
 
 #: net@n1 → site@n1, then through a barrier net@n2 → site@n2, then deploy, then report@n1 (not selected on n2) and clean.
-PLAN = Plan(
+PLAN = TaskPlan(
     nodes=(N2, N1, ""),
     tasks=("deploy", "net", "site", "report", "clean", "barrier.1"),
     task_of=[1, 2, 5, 1, 2, 0, 3, 3, 4],

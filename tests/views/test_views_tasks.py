@@ -13,7 +13,7 @@ from nodepool_ocb.tasks import reading
 from nodepool_ocb.tasks.compiling import compile
 from nodepool_ocb.tasks.plan import Member
 from nodepool_ocb.tasks.selection import Selection
-from nodepool_ocb.tasks.tasklist import Kind, Relation, Task, TaskList
+from nodepool_ocb.tasks.tasklist import Relation, Task, TaskKind, TaskList
 from nodepool_ocb.views.tasks import drawing, lists, plans
 from nodepool_ocb.views.view import plain
 from tests.views.small_tasks import LIST, N1, N2, PLAN
@@ -55,11 +55,11 @@ def test_what_is_not_run_is_grouped_by_its_reason_and_counted() -> None:
 
 def test_a_task_that_no_node_has_stands_in_a_plan_with_that_reason() -> None:
     more = (
-        Task(id="typo", kind=Kind.SHELL, roles=("wbe",)),
-        Task(id="both", kind=Kind.SHELL, roles=("mongo", "cinder")),
-        Task(id="master", kind=Kind.SHELL, roles=("master",)),
-        Task(id="empty", kind=Kind.GROUP, roles=("mongo",)),
-        Task(id="grouped", kind=Kind.SHELL, roles=("empty",)),
+        Task(id="typo", kind=TaskKind.SHELL, roles=("wbe",)),
+        Task(id="both", kind=TaskKind.SHELL, roles=("mongo", "cinder")),
+        Task(id="master", kind=TaskKind.SHELL, roles=("master",)),
+        Task(id="empty", kind=TaskKind.GROUP, roles=("mongo",)),
+        Task(id="grouped", kind=TaskKind.SHELL, roles=("empty",)),
     )
     found = plans.document("lab", PLAN, TaskList((*LIST.tasks, *more)))
     reasons = {each.task: each.reason for each in found.left_out if each.node is None}
@@ -130,14 +130,14 @@ def test_the_graph_of_a_list_has_an_edge_for_every_relation_that_it_names() -> N
 
 
 def test_a_group_comes_after_the_tasks_that_it_names() -> None:
-    tasks = TaskList((Task(id="net", kind=Kind.SHELL), Task(id="web", kind=Kind.GROUP, tasks=("net",))))
+    tasks = TaskList((Task(id="net", kind=TaskKind.SHELL), Task(id="web", kind=TaskKind.GROUP, tasks=("net",))))
     assert edges(drawing.of_list(tasks)) == {("net", "web")}
 
 
 def test_a_relation_between_nodes_may_name_tasks_by_a_pattern() -> None:
     every = Relation(name="/ceph-.*/")
     names = ("ceph-mon", "ceph-osd", "check")
-    tasks = TaskList(tuple(Task(id=each, kind=Kind.SHELL, cross_depends=(every,)) for each in names))
+    tasks = TaskList(tuple(Task(id=each, kind=TaskKind.SHELL, cross_depends=(every,)) for each in names))
     assert ("ceph-mon", "check") in edges(drawing.of_list(tasks))
     assert ("check", "ceph-osd") not in edges(drawing.of_list(tasks))
 
@@ -174,7 +174,7 @@ def test_edges_that_others_imply_are_left_out_of_a_reduced_graph() -> None:
 
 
 def test_a_circle_has_no_reduction_and_is_named() -> None:
-    tasks = TaskList(tuple(Task(id=a, kind=Kind.SHELL, requires=(b,)) for a, b in ("ab", "ba")))
+    tasks = TaskList(tuple(Task(id=a, kind=TaskKind.SHELL, requires=(b,)) for a, b in ("ab", "ba")))
     with pytest.raises(Invalid, match="circle at or above these: a, b"):
         drawing.reduced(drawing.of_list(tasks))
 
@@ -197,7 +197,7 @@ def test_mermaid_draws_the_same() -> None:
     assert "classDef gray95s fill:#f2f2f2" in text
 
 
-def _with(**fields: object) -> plans.Plan:
+def _with(**fields: object) -> plans.TaskPlan:
     return replace(PLAN, **fields)
 
 

@@ -22,7 +22,7 @@ import networkx as nx
 from benchmarks.figure import Figure, Plan
 from nodepool_ocb.tasks.compiling import compile
 from nodepool_ocb.tasks.plan import Member
-from nodepool_ocb.tasks.tasklist import Kind, Order, Relation, Strategy, Task, TaskList
+from nodepool_ocb.tasks.tasklist import Relation, StrategyType, Task, TaskKind, TaskList, TaskStrategy
 
 ROLES: Final = tuple(f"role-{number}" for number in range(5))
 NODES: Final = 1_000
@@ -105,12 +105,12 @@ def _measured(answer: Connection, make: Callable[[TaskList, list[Member]], int],
 def world(tasks: int, nodes: int) -> tuple[TaskList, list[Member]]:
     """A list and its nodes; the same each time."""
     chance = Random(1)
-    listed = [Task(id="start", kind=Kind.STAGE), Task(id="end", kind=Kind.STAGE, requires=("start",))]
+    listed = [Task(id="start", kind=TaskKind.STAGE), Task(id="end", kind=TaskKind.STAGE, requires=("start",))]
     for number, role in enumerate(ROLES):
         before = (ROLES[number - 1],) if number else ("start",)
-        chunks = Strategy(Order.PARALLEL, 100)
+        chunks = TaskStrategy(StrategyType.PARALLEL, 100)
         listed.append(
-            Task(id=role, kind=Kind.GROUP, roles=(role,), requires=before, required_for=("end",), strategy=chunks)
+            Task(id=role, kind=TaskKind.GROUP, roles=(role,), requires=before, required_for=("end",), strategy=chunks)
         )
     for number in range(tasks):
         own = [f"task-{each}" for each in range(number % 5, number, 5)][-20:]
@@ -118,7 +118,7 @@ def world(tasks: int, nodes: int) -> tuple[TaskList, list[Member]]:
         listed.append(
             Task(
                 id=f"task-{number}",
-                kind=Kind.SHELL,
+                kind=TaskKind.SHELL,
                 version=(2, 0, 0),
                 roles=(ROLES[number % 5],),
                 requires=("start", *chance.sample(own, min(3, len(own)))),
@@ -138,7 +138,7 @@ def _all_edges(tasks: TaskList, members: list[Member]) -> int:
     """As in Fuel, but without the order of groups and without conditions."""
     on = {task.id: [node.name for node in members if set(task.roles) & set(node.roles)] for task in tasks.tasks}
     graph: nx.DiGraph[tuple[str, str]] = nx.DiGraph()
-    for task in tasks.of_kind(Kind.SHELL):
+    for task in tasks.of_kind(TaskKind.SHELL):
         graph.add_nodes_from((task.id, node) for node in on[task.id])
         for name in task.requires:
             stage = name == "start"

@@ -23,9 +23,9 @@ from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.tasks.runs import Versions
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.tasks.runs import history
-from nodepool_ocb.tasks.runs.deciding import Decision, decide
-from nodepool_ocb.tasks.runs.records import Running, Table
-from nodepool_ocb.tasks.runs.standing import Look
+from nodepool_ocb.tasks.runs.deciding import TaskRunDecision, decide
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Table
+from nodepool_ocb.tasks.runs.standing import RunStatus
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.driving.work import Move
 from nodepool_ocb_annealer.timer_kinds import TimerKind
@@ -36,7 +36,7 @@ READ_AT_ONCE: Final = 2000  # records of runs
 class Driven(msgspec.Struct, frozen=True):
     """A run of tasks as its driver knows it."""
 
-    running: Running
+    running: LoadedTaskRun
     versions: Versions
     nodes: frozenset[str]
     start: int = 0  # what comes before it in the plan is committed
@@ -106,7 +106,7 @@ class TaskRuns:
 
     def _end(self, world: World, driven: Driven, now: float) -> Move[Driven]:
         """Read the missing parts of the history; when it is complete, write it and the end of the run."""
-        look = Look(world, driven.running, now)
+        look = RunStatus(world, driven.running, now)
         known = driven.read or {}
         unread = [path for path in history.wanted(look) if path not in known]
         if unread:
@@ -147,7 +147,7 @@ def _heads(driven: Driven, after: Driven, now: float) -> list[Change]:
 
 
 def _moved(
-    world: World, driven: Driven, decision: Decision, together: Sequence[Change], now: float
+    world: World, driven: Driven, decision: TaskRunDecision, together: Sequence[Change], now: float
 ) -> Iterator[list[Change]]:
     """The first transaction of the decisions, with the checks of the run; only the first may be taken."""
     for move in decision.moves:

@@ -17,7 +17,7 @@ from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.documents import files
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.operations.images.exporting import Document, ImageExport
+from nodepool_ocb.operations.images.exporting import ImageExport, ImagesDocument
 from nodepool_ocb.operations.images.importing import ImageImport
 from nodepool_ocb.views.view import View, plain
 
@@ -25,7 +25,7 @@ from nodepool_ocb.views.view import View, plain
 class Export(View, frozen=True):
     """The document, as it is shown."""
 
-    record: Document
+    record: ImagesDocument
 
 
 class Named(View, frozen=True):
@@ -68,7 +68,7 @@ def import_(file: str, dry_run: bool) -> None:
     session.report_performed(perform(ImageImport(images=_read(file).images), dry_run=dry_run))
 
 
-def _read(name: str) -> Document:
+def _read(name: str) -> ImagesDocument:
     from nodepool_ocb.operations.images.documents import MOST_BYTES, parsed
 
     try:

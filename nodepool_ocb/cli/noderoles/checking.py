@@ -53,7 +53,7 @@ def _wait(asked: Mapping[str, int], timeout_seconds: float | None) -> None:
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     last: CheckStatus | None = None
     try:
-        with waits.going_on("the check", lambda: "noderole drift"), waits.Progress() as progress:
+        with waits.going_on("the check", lambda: "noderole drift"), waits.LiveProgress() as progress:
             for last in checks(performer(), list(asked), deadline, waits.TICK_SECONDS):
                 progress.note(last.held_up)
                 progress.tell(last.tally)

@@ -115,7 +115,7 @@ def commit_and_wait(
 
 def _looks(choose: Choose, deadline: float | None) -> Iterator[WaitStatus]:
     """Each look that shows a change, or the end; the progress is shown meanwhile."""
-    with waits.Progress() as progress:
+    with waits.LiveProgress() as progress:
         for each in standings(performer(), choose, deadline, waits.TICK_SECONDS):
             if each.changed:
                 progress.note(each.held_up())

@@ -21,7 +21,7 @@ SHARE: Final = 20  # a wait's lines are apart by this part of how long it has la
 BAR: Final = 24  # its width
 
 
-class Progress:
+class LiveProgress:
     """A context manager: its picture on a terminal is removed at the end."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Progress:
         self._at: float | None = None
         self._noted: set[str] = set()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> LiveProgress:
         self._live = self._stack.enter_context(Live(sys.stderr)) if lively(sys.stderr) else None
         return self
 

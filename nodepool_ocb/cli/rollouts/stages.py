@@ -66,7 +66,7 @@ def planned(opened: Session, world: World, deployment: str, rollout: Rollout) ->
     if rollout.head.again is not None:
         raise Invalid("--changed and --refresh run again what is ACTIVE, and tasks are run anew; leave the stages away")
     phases = {phase.name: phase.stages for phase in rollout.head.strategy.phases if phase.stages}
-    turns = planning.Turns(precedence.parts(rollout), phases)
+    turns = planning.TaskTurns(precedence.parts(rollout), phases)
     prepared = performer().read(planning.prepare(world, deployment, TaskChoice(), turns), opened)
     _refuse_limits(rollout, prepared)
     roles = {phase: tuple(naming.role(deployment, task) for task in tasks) for phase, tasks in prepared.sends.items()}

@@ -92,14 +92,14 @@ def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> No
 
 def _shown(key: Key, following: Iterator[RolloutView]) -> Iterator[RolloutView]:
     """With a picture that changes on a terminal; elsewhere a line for each group that has moved on, and how far it is."""
-    with waits.Progress() as progress:
+    with waits.LiveProgress() as progress:
         for view in following:
             if view.rollout is not None:
                 _tell(progress, key, view)
             yield view
 
 
-def _tell(progress: waits.Progress, key: Key, view: RolloutView) -> None:
+def _tell(progress: waits.LiveProgress, key: Key, view: RolloutView) -> None:
     no_annealer = [] if view.annealers or view.over else [NO_ANNEALER]
     document = view.document(key)
     now = tables.tally(document)

@@ -25,7 +25,7 @@ NOBODY: Final = f"no annealer is running: nothing of a run moves; {START}"
 COLUMNS: Final = ("task", "node", "state", "queued", "started", "took", "exit_code", "why", "log")
 
 
-class Run(NamedTuple):
+class TaskRunSnapshot(NamedTuple):
     """A run at one moment; ``instances`` are without barriers."""
 
     key: Key
@@ -50,7 +50,7 @@ def find(opened: Session, written: str) -> Key:
     return Key(deployment, runs.chosen(opened, deployment, id or None))
 
 
-def load(opened: Session, key: Key) -> Run:
+def load(opened: Session, key: Key) -> TaskRunSnapshot:
     """The run as it is now; raises NotFound."""
     found = read(opened, key)
     if found is None:
@@ -58,7 +58,7 @@ def load(opened: Session, key: Key) -> Run:
     return found
 
 
-def read(opened: Session, key: Key, world: World | None = None) -> Run | None:
+def read(opened: Session, key: Key, world: World | None = None) -> TaskRunSnapshot | None:
     """The run as it is now; None where it is not there. ``world`` may be given where it was read already."""
     from nodepool_ocb.store.tasks import runs
     from nodepool_ocb.store.world.load import load_world
@@ -71,7 +71,7 @@ def read(opened: Session, key: Key, world: World | None = None) -> Run | None:
         world = World() if running.head.over else load_world(opened)
     barriers = {running.plan.tasks[each] for each in running.plan.barriers}
     instances = shown.instances(runs.rows(opened, world, running), barriers)
-    return Run(key, running.head, instances, _driver(opened, key) if not running.head.over else None)
+    return TaskRunSnapshot(key, running.head, instances, _driver(opened, key) if not running.head.over else None)
 
 
 def _driver(opened: Session, key: Key) -> LockOwner | None:

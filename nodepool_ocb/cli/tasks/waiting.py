@@ -10,7 +10,7 @@ from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.cli.tasks import running
-from nodepool_ocb.cli.tasks.running import Run
+from nodepool_ocb.cli.tasks.running import TaskRunSnapshot
 from nodepool_ocb.errors import InError, NotFound, OcbError, TimedOut
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.executions import Key
@@ -33,13 +33,13 @@ SPARE: Final = (
 )  # columns that a picture on a narrow terminal leaves out, in turn
 
 
-class _Source:
+class _TaskRunSource:
     """One run, for Following: read whole at every tick, and whenever its head changes."""
 
     def __init__(self, key: Key, opened: Session, wake: Callable[[], None]) -> None:
         self._key, self._opened, self._wake = key, opened, wake
         self._took_seconds = 0.0
-        self.run: Run | None = None
+        self.run: TaskRunSnapshot | None = None
         self.annealers = False
 
     def load(self) -> bool:
@@ -65,7 +65,7 @@ def wait(key: Key, timeout_seconds: float | None) -> None:
     Raises InError (failed, stopped), NotFound (deleted), or TimedOut.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    last: Run | None = None
+    last: TaskRunSnapshot | None = None
     ended: OcbError | None = NotFound(f"tasks run {key} was deleted")
     try:
         with waits.going_on(f"tasks run {key}", lambda: f"tasks wait {key}"):
@@ -87,7 +87,7 @@ def wait(key: Key, timeout_seconds: float | None) -> None:
         raise ended
 
 
-def _error(key: Key, run: Run | None) -> OcbError | None:
+def _error(key: Key, run: TaskRunSnapshot | None) -> OcbError | None:
     if run is None:
         return NotFound(f"tasks run {key} was deleted")
     if run.head.state == "successful":
@@ -96,11 +96,11 @@ def _error(key: Key, run: Run | None) -> OcbError | None:
     return InError(f"tasks run {key}: {run.head.state}: {run.head.reason or 'no reason was recorded'}; {advice}")
 
 
-def _runs(key: Key, deadline: float | None) -> Iterator[Run | None]:
-    made: list[_Source] = []
+def _runs(key: Key, deadline: float | None) -> Iterator[TaskRunSnapshot | None]:
+    made: list[_TaskRunSource] = []
 
-    def make(opened: Session, wake: Callable[[], None]) -> _Source:
-        made.append(_Source(key, opened, wake))
+    def make(opened: Session, wake: Callable[[], None]) -> _TaskRunSource:
+        made.append(_TaskRunSource(key, opened, wake))
         return made[0]
 
     said = False
@@ -111,16 +111,16 @@ def _runs(key: Key, deadline: float | None) -> Iterator[Run | None]:
         yield made[0].run
 
 
-def _shown(key: Key, runs: Iterator[Run | None]) -> Iterator[Run | None]:
+def _shown(key: Key, runs: Iterator[TaskRunSnapshot | None]) -> Iterator[TaskRunSnapshot | None]:
     """With how far it is, and what failed: in a picture that changes on a terminal, elsewhere in lines."""
-    with waits.Progress() as progress:
+    with waits.LiveProgress() as progress:
         for run in runs:
             if run is not None:
                 _tell(progress, key, run)
             yield run
 
 
-def _tell(progress: waits.Progress, key: Key, run: Run) -> None:
+def _tell(progress: waits.LiveProgress, key: Key, run: TaskRunSnapshot) -> None:
     """What runs and what failed first."""
     now = shown.tally(run.instances)
     if progress.width is None:

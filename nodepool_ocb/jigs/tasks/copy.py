@@ -12,7 +12,7 @@ from nodepool_ocb.documents import files as documents
 from nodepool_ocb.jigs.tasks.files import FileParameters, script
 from nodepool_ocb.jigs.tasks.sources import SourceJig
 from nodepool_ocb.jigs.tasks.task import Lacking, OrderedTask, TaskRefused
-from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.tasks.tasklist import TaskKind
 
 MOST_BYTES: Final = 4 << 20  # of the files of one task: the machine keeps the script that brings them
 NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ENAMETOOLONG})
@@ -35,7 +35,7 @@ class CopyJig(SourceJig):
     name = "task-copy"
 
     def text(self, task: OrderedTask) -> str:
-        copy = task.shaped(Kind.COPY_FILES, Copy)
+        copy = task.shaped(TaskKind.COPY_FILES, Copy)
         left, read = MOST_BYTES, []
         for pair in copy.files:
             content = _content(pair.src, self.source(pair.src), left)

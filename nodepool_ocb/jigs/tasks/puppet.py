@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from nodepool_ocb.jigs.tasks.task import OrderedTask, TaskJig, program
-from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.tasks.tasklist import TaskKind
 
 
 class Puppet(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class PuppetJig(TaskJig):
     name = "task-puppet"
 
     def text(self, task: OrderedTask) -> str:
-        puppet = task.shaped(Kind.PUPPET, Puppet)
+        puppet = task.shaped(TaskKind.PUPPET, Puppet)
         values = {
             "manifest": puppet.puppet_manifest,
             "modules": puppet.puppet_modules,

@@ -7,7 +7,7 @@ import shlex
 import msgspec
 
 from nodepool_ocb.jigs.tasks.task import OrderedTask, TaskJig
-from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.tasks.tasklist import TaskKind
 
 
 class Shell(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class ShellJig(TaskJig):
 
     def text(self, task: OrderedTask) -> str:
         """The command stands in the script itself, not on a command line, which everybody on the machine could read."""
-        shell = task.shaped(Kind.SHELL, Shell)
+        shell = task.shaped(TaskKind.SHELL, Shell)
         if task.noop:
             return f"printf %s\\\\n {shlex.quote(f'would run in {shell.cwd}: {shell.cmd}')}\n"
         cwd = shlex.quote(shell.cwd)

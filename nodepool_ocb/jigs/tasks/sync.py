@@ -22,7 +22,7 @@ from nodepool_ocb.jigs.tasks.push import Push
 from nodepool_ocb.jigs.tasks.sources import SourceJig
 from nodepool_ocb.jigs.tasks.task import Lacking, OrderedTask, TaskRefused, program, task
 from nodepool_ocb.tasks.sources import fetched
-from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.tasks.tasklist import TaskKind
 
 
 class Sync(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class SyncJig(SourceJig):
     name = "task-sync"
 
     def text(self, task: OrderedTask) -> str:
-        sync = task.shaped(Kind.SYNC, Sync)
+        sync = task.shaped(TaskKind.SYNC, Sync)
         absolute(sync.dst, "dst")
         if not fetched(sync.src):
             _require(sync.src, self.source(sync.src))
@@ -45,7 +45,7 @@ class SyncJig(SourceJig):
 
     def beside(self, order: Order, link: Link) -> AbstractContextManager[object]:
         ordered = task(order)
-        sync = ordered.shaped(Kind.SYNC, Sync)
+        sync = ordered.shaped(TaskKind.SYNC, Sync)
         if fetched(sync.src):
             return super().beside(order, link)
         words = ["-c", "-r", "--delete", "-l", *(["-n", "-i"] if ordered.noop else []), "--", self._path(sync.src)]

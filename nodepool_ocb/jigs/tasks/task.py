@@ -23,7 +23,7 @@ from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.facts import as_yaml
 from nodepool_ocb.tasks.parameters import DEFAULTS
 from nodepool_ocb.tasks.substitution import Fact, substituted
-from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.tasks.tasklist import TaskKind
 
 DATA_FROM: Final = "data_from"  # in the place of ``data``: the attributes of this name, as YAML
 _SAID: Final = re.compile(r"^task: (.+)$", re.MULTILINE)
@@ -54,7 +54,7 @@ class OrderedTask(msgspec.Struct, frozen=True):
     noop: bool  # report the changes, and make none
     once: str  # names this task of this run of its list, the same under each claim
 
-    def shaped(self, kind: Kind, shape: type[Shape]) -> Shape:
+    def shaped(self, kind: TaskKind, shape: type[Shape]) -> Shape:
         """The parameters, with the defaults of their kind; raises TaskRefused if one is missing or has a wrong type."""
         try:
             return msgspec.convert({**DEFAULTS[kind], **self.parameters}, shape, strict=False)

@@ -9,7 +9,7 @@ import msgspec
 
 from nodepool_ocb.jigs.tasks.files import File, FileParameters, script
 from nodepool_ocb.jigs.tasks.task import OrderedTask, TaskJig, TaskRefused
-from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.tasks.tasklist import TaskKind
 
 
 class UploadParameters(FileParameters, frozen=True):
@@ -43,9 +43,9 @@ class UploadJig(TaskJig):
     def text(self, task: OrderedTask) -> str:
         """Both kinds are done here; ``path`` tells upload_file from upload_files."""
         if "path" in task.parameters:
-            upload = task.shaped(Kind.UPLOAD_FILE, UploadParameters)
+            upload = task.shaped(TaskKind.UPLOAD_FILE, UploadParameters)
             return script([upload.file(upload.path, upload.data.encode())], task.noop)
-        uploads = task.shaped(Kind.UPLOAD_FILES, Uploads)
+        uploads = task.shaped(TaskKind.UPLOAD_FILES, Uploads)
         return script([_file(uploads, entry) for entry in _entries(uploads, task.uid)], task.noop)
 
 

@@ -9,21 +9,21 @@ import msgspec
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.images import nodepool
-from nodepool_ocb.operations.images.exporting import Document, Exported
+from nodepool_ocb.operations.images.exporting import Exported, ImagesDocument
 from nodepool_ocb.operations.images.nodepool import NodepoolImage
 from nodepool_ocb.operations.reads.images import as_json
 
 MOST_BYTES: Final = 64 << 20
 
 
-def parsed(data: bytes, name: str) -> Document:
+def parsed(data: bytes, name: str) -> ImagesDocument:
     """The document; ``name`` is its place, for errors. Raises Invalid."""
     if len(data) > MOST_BYTES:
         raise Invalid(f"{name}: larger than {MOST_BYTES} bytes; export the images in parts")
     try:
         if nodepool.is_nodepools(found := msgspec.json.decode(data)):
-            return Document(1, {image: _converted(each) for image, each in nodepool.taken(found).items()})
-        return msgspec.json.decode(data, type=Document)
+            return ImagesDocument(1, {image: _converted(each) for image, each in nodepool.taken(found).items()})
+        return msgspec.json.decode(data, type=ImagesDocument)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"{name}: no document of image export: {error}") from error
 

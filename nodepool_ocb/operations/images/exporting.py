@@ -26,14 +26,14 @@ class Exported(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     pause: dict[str, Json] | None = None
 
 
-class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ImagesDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The exported images, by name."""
 
     schema: Literal[1]
     images: dict[str, Exported]
 
 
-class ImageExport(Operation[Document], frozen=True, kw_only=True):
+class ImageExport(Operation[ImagesDocument], frozen=True, kw_only=True):
     """The records of images as one document. Raises NotFound for an image that does not exist."""
 
     noun = "image"
@@ -43,7 +43,7 @@ class ImageExport(Operation[Document], frozen=True, kw_only=True):
 
     images: tuple[str, ...] = ()  # none: all
 
-    def decide(self, situation: Situation) -> Steps[Document]:  # noqa: ARG002
+    def decide(self, situation: Situation) -> Steps[ImagesDocument]:  # noqa: ARG002
         known = yield from finding.load()
         names = dict.fromkeys(self.images)
         chosen = [finding.image_of(known, name) for name in names] if names else list(known.values())
@@ -53,7 +53,7 @@ class ImageExport(Operation[Document], frozen=True, kw_only=True):
         left_out = sum(not lasting(build.record) for view in chosen for build in view.builds)
         if left_out:
             yield Note(f"left out: {counted(left_out, 'build that is', 'builds that are')} under way, or aborted")
-        return Document(1, exported)
+        return ImagesDocument(1, exported)
 
 
 def lasting(record: Build | Upload) -> bool:

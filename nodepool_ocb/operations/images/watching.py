@@ -65,7 +65,7 @@ def _obstacle(image: str, running: Mapping[str, Daemon], building: bool) -> str 
     return shown.cannot_build(image, reason) if reason else None
 
 
-class _Source:
+class _BuildsSource:
     """The images, for Following."""
 
     def __init__(self, opened: Session, wake: Callable[[], None]) -> None:
@@ -90,12 +90,12 @@ class _Source:
         return True
 
 
-def _sources(performer: Performer, deadline: float | None, tick_seconds: float | None) -> Iterator[_Source]:
+def _sources(performer: Performer, deadline: float | None, tick_seconds: float | None) -> Iterator[_BuildsSource]:
     """The one source, after each of its changes."""
-    made: list[_Source] = []
+    made: list[_BuildsSource] = []
 
-    def make(opened: Session, wake: Callable[[], None]) -> _Source:
-        made.append(_Source(opened, wake))
+    def make(opened: Session, wake: Callable[[], None]) -> _BuildsSource:
+        made.append(_BuildsSource(opened, wake))
         return made[0]
 
     for _ in Following(performer, deadline).changes(make, tick_seconds):

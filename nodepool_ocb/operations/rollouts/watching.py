@@ -62,7 +62,7 @@ class RolloutView(NamedTuple):
         return self.rollout
 
 
-class _Source:
+class _RolloutSource:
     """One rollout, for Following: the whole is read after each change below it."""
 
     def __init__(self, key: Key, opened: Session, wake: Callable[[], None]) -> None:
@@ -104,10 +104,10 @@ class _Source:
 
 def views(performer: Performer, key: Key, deadline: float | None) -> Iterator[RolloutView]:
     """The rollout as it is, then after each change and at each tick; raises TimedOut at the deadline (monotonic)."""
-    made: list[_Source] = []
+    made: list[_RolloutSource] = []
 
-    def make(opened: Session, wake: Callable[[], None]) -> _Source:
-        made.append(_Source(key, opened, wake))
+    def make(opened: Session, wake: Callable[[], None]) -> _RolloutSource:
+        made.append(_RolloutSource(key, opened, wake))
         return made[0]
 
     for _ in Following(performer, deadline).changes(make, TICK_SECONDS):

@@ -11,11 +11,11 @@ from nodepool_ocb.operations.reads.tasks.runs import ReadNewestTaskRun, ReadTask
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.tasks import lists, planning
 from nodepool_ocb.operations.tasks.choosing import TaskChoice
-from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.tasks.tasklist import TaskKind
 from nodepool_ocb.views.tasks import drawing, plans, runs
 from nodepool_ocb.views.tasks.drawing import Drawing
 
-REMOVABLE: Final = (*map(str, (Kind.GROUP, Kind.STAGE, Kind.SKIPPED)), plans.BARRIER)
+REMOVABLE: Final = (*map(str, (TaskKind.GROUP, TaskKind.STAGE, TaskKind.SKIPPED)), plans.BARRIER)
 
 
 class TasksGraph(Operation[Drawing], frozen=True, kw_only=True):
@@ -71,6 +71,6 @@ def _filtered(drawn: Drawing, parents_for: str | None, remove: frozenset[str], *
     if parents_for:
         drawn = drawing.above(drawn, parents_for)
     if remove:
-        skipped = str(Kind.SKIPPED) in remove
+        skipped = str(TaskKind.SKIPPED) in remove
         drawn = drawing.without(drawn, lambda corner: corner.type in remove or (skipped and corner.skipped is not None))
     return drawing.reduced(drawn) if tred else drawn

@@ -9,7 +9,7 @@ import msgspec
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks import layers
-from nodepool_ocb.tasks.layers import Layer
+from nodepool_ocb.tasks.layers import TaskListLayer
 
 
 class ListFiles(msgspec.Struct, frozen=True):
@@ -19,9 +19,9 @@ class ListFiles(msgspec.Struct, frozen=True):
     places: Mapping[str, str] = {}  # path → the name of the file in messages, if that differs
     warnings: tuple[str, ...] = ()  # about files that were left out
 
-    def layer(self, origin: str = "") -> Layer:
+    def layer(self, origin: str = "") -> TaskListLayer:
         """The list, with the names of messages."""
-        return Layer({self.places.get(name, name): text for name, text in self.texts.items()}, origin)
+        return TaskListLayer({self.places.get(name, name): text for name, text in self.texts.items()}, origin)
 
 
 def read(sources: Sequence[str | Path]) -> ListFiles:

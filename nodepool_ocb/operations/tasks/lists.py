@@ -14,14 +14,14 @@ from nodepool_ocb.errors import Ambiguous, Invalid, NotFound
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.operation import Note, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.tasks.lists import ListReleases, ListTaskLists, ReadStoredList
-from nodepool_ocb.tasks.layers import Layer
+from nodepool_ocb.tasks.layers import TaskListLayer
 from nodepool_ocb.tasks.records import ListOwner
 from nodepool_ocb.tasks.tasklist import TaskList
 from nodepool_ocb.views.tasks import exchange as shown
 from nodepool_ocb.views.tasks.lists import ListRow
 
 if TYPE_CHECKING:
-    from nodepool_ocb.tasks.reading import Reading
+    from nodepool_ocb.tasks.reading import CheckedTaskList
 
 AS_FUEL: Final = "note: Fuel would have read this list; --lenient reads it so, and what is refused here is a warning"
 SETTINGS: Final = "settings.json"
@@ -41,7 +41,7 @@ class ReadingOptions(Protocol):
 class BaseList(msgspec.Struct, frozen=True):
     """The list below a deployment's own: that of a release, and the way to read it; empty without a release."""
 
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[TaskListLayer, ...] = ()
     lenient: bool = False
     compat_prefix: bool = False
 
@@ -53,7 +53,7 @@ class BaseList(msgspec.Struct, frozen=True):
 class LoadedList(msgspec.Struct, frozen=True, kw_only=True):
     """A stored list with those below it."""
 
-    layers: tuple[Layer, ...]  # the lowest first
+    layers: tuple[TaskListLayer, ...]  # the lowest first
     tasks: TaskList
     settings: Mapping[str, Json] = {}
     warnings: tuple[str, ...] = ()
@@ -62,11 +62,11 @@ class LoadedList(msgspec.Struct, frozen=True, kw_only=True):
 class JudgedList(msgspec.Struct, frozen=True):
     """The result of reading a list; ``as_fuel``: a lenient reading would not refuse it."""
 
-    reading: Reading | None
+    reading: CheckedTaskList | None
     problems: tuple[str, ...] = ()
     as_fuel: bool = False
 
-    def accepted(self) -> Reading:
+    def accepted(self) -> CheckedTaskList:
         """Raises Invalid with the problems."""
         if self.reading is None:
             raise Invalid(self.problems)
@@ -80,7 +80,7 @@ def owner(release: str | None, deployment: str | None) -> ListOwner:
     return ListOwner(bool(deployment), release or deployment or "")
 
 
-def judged(lenient: bool, read: Callable[..., Reading]) -> JudgedList:
+def judged(lenient: bool, read: Callable[..., CheckedTaskList]) -> JudgedList:
     """The result of ``read(lenient=...)``."""
     try:
         return JudgedList(read(lenient=lenient))
@@ -92,7 +92,7 @@ def judged(lenient: bool, read: Callable[..., Reading]) -> JudgedList:
         return JudgedList(None, wrong.problems)
 
 
-def accepted(found: JudgedList) -> Steps[Reading]:
+def accepted(found: JudgedList) -> Steps[CheckedTaskList]:
     """The list; raises Invalid, after a note if a lenient reading would not refuse it."""
     if found.as_fuel:
         yield Note(AS_FUEL)
@@ -105,7 +105,7 @@ def loaded(of: ListOwner) -> Steps[LoadedList]:
 
     found = yield from ReadStoredList(of)
     below = yield from base(found.record.release)
-    own = [Layer(found.texts, str(of))] if found.there else []
+    own = [TaskListLayer(found.texts, str(of))] if found.there else []
     if not below.layers and not own:
         raise (yield from _missing(of))
     layers = (*below.layers, *own)
@@ -122,7 +122,7 @@ def base(release: str | None) -> Steps[BaseList]:
     found = yield from ReadStoredList(of)
     if not found.there:
         raise (yield from _missing(of))
-    return BaseList((Layer(found.texts, str(of)),), found.record.lenient, found.record.compat_prefix)
+    return BaseList((TaskListLayer(found.texts, str(of)),), found.record.lenient, found.record.compat_prefix)
 
 
 def _missing(of: ListOwner) -> Steps[NotFound]:

@@ -26,10 +26,10 @@ from nodepool_ocb.operations.tasks.choosing import TaskChoice
 from nodepool_ocb.operations.tasks.earlier import EarlierRuns
 from nodepool_ocb.operations.tasks.lists import LoadedList
 from nodepool_ocb.tasks import members as membership
-from nodepool_ocb.tasks.plan import Member, Plan
+from nodepool_ocb.tasks.plan import Member, TaskPlan
 from nodepool_ocb.tasks.records import ListOwner
 from nodepool_ocb.tasks.runs import uniting
-from nodepool_ocb.tasks.tasklist import Kind, TaskList
+from nodepool_ocb.tasks.tasklist import TaskKind, TaskList
 from nodepool_ocb.views.tasks import plans
 from nodepool_ocb.views.tasks.plans import PlanDocument
 
@@ -45,7 +45,7 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     stored: LoadedList
     tasks: TaskList
     members: Sequence[Member]  # of the run, in listing order
-    plan: Plan
+    plan: TaskPlan
     facts: Mapping[str, Mapping[str, Json]]  # node, or "common" → the inputs of its tasks
     again: str | None = None  # the run that this one goes on with
     parts: tuple[str, ...] = ()  # of a rollout: those that are planned each by itself
@@ -53,7 +53,7 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()  # settings that conditions of a lenient list took for null
 
 
-class Turns(msgspec.Struct, frozen=True):
+class TaskTurns(msgspec.Struct, frozen=True):
     """The order in which a rollout sends tasks. ``parts``: part → its nodes; ``phases``: phase → the stages that it names."""
 
     parts: Mapping[str, Sequence[str]]
@@ -108,13 +108,13 @@ def _missing_settings(prepared: PreparedRun) -> Iterator[str]:
         )
 
 
-def prepare(world: World, deployment: str, choice: TaskChoice, turns: Turns | None = None) -> Steps[PreparedRun]:
+def prepare(world: World, deployment: str, choice: TaskChoice, turns: TaskTurns | None = None) -> Steps[PreparedRun]:
     """A plan for the nodes of a choice; with ``turns`` one of a plan for each part, without tasks that no phase sends.
 
     ``world``: the world that was read last. Raises NotFound, Conflict if there are no nodes, Invalid with all that is wrong in
     the list on these nodes, Ambiguous.
     """
-    from nodepool_ocb.tasks.outfit import Outfit
+    from nodepool_ocb.tasks.outfit import RunInputs
 
     choice.refuse_contradictions()
     deployments.refuse_deleting(deployment, deployment_of(world, deployment).record)
@@ -131,7 +131,7 @@ def prepare(world: World, deployment: str, choice: TaskChoice, turns: Turns | No
         create = f"nodepool-ocb node create FQDN --address ADDRESS --deployment {deployment}"
         raise Conflict(f"deployment {deployment} has no node that is a machine; {create}")
     nodes = {each.name: record for each in everyone if (record := world.nodes[each.name].record)}
-    outfit = Outfit(deployment, stored.tasks, stored.settings, everyone, nodes)
+    outfit = RunInputs(deployment, stored.tasks, stored.settings, everyone, nodes)
     done = (yield from ReadDone(deployment, again.id)) if again else (yield from _deployed(past, outfit.tasks, choice))
     with _knowing_of_settings(deployment, stored.settings):
         plan, missing = yield from CompilePlan(
@@ -175,7 +175,7 @@ def _with_nodes(everyone: Sequence[Member], choice: TaskChoice) -> Steps[TaskCho
     return replace(choice, nodes=nodes, selector=None)
 
 
-def _parts(everyone: Sequence[Member], choice: TaskChoice, turns: Turns | None) -> dict[str, list[Member]]:
+def _parts(everyone: Sequence[Member], choice: TaskChoice, turns: TaskTurns | None) -> dict[str, list[Member]]:
     """The nodes of the run, in listing order: as one part, or as those of a rollout; parts without a node are left out."""
     if turns is None:
         return {WHOLE: membership.chosen(everyone, choice.nodes)}
@@ -188,10 +188,10 @@ def _parts(everyone: Sequence[Member], choice: TaskChoice, turns: Turns | None) 
 
 
 def _in_turns(
-    plan: Plan, tasks: TaskList, parts: Sequence[str], turns: Turns
-) -> tuple[Plan, dict[str, tuple[str, ...]]]:
+    plan: TaskPlan, tasks: TaskList, parts: Sequence[str], turns: TaskTurns
+) -> tuple[TaskPlan, dict[str, tuple[str, ...]]]:
     """The plan without tasks that no phase sends, and the tasks that each phase sends. Raises NotFound for an unknown stage."""
-    known = [task.id for task in tasks.of_kind(Kind.STAGE)]
+    known = [task.id for task in tasks.of_kind(TaskKind.STAGE)]
     for phase, stages in turns.phases.items():
         for stage in stages:
             if stage not in known:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.operation import Steps
 from nodepool_ocb.operations.reads.tasks.lists import ReadRefusedSources
-from nodepool_ocb.tasks.plan import Plan
+from nodepool_ocb.tasks.plan import TaskPlan
 from nodepool_ocb.tasks.sources import sources
 from nodepool_ocb.tasks.tasklist import Task, TaskList
 
@@ -21,12 +21,12 @@ def of_list(tasks: TaskList) -> NamedSources:
     return _named((task, task.parameters) for task in tasks.tasks)
 
 
-def of_plan(plan: Plan, tasks: TaskList) -> NamedSources:
+def of_plan(plan: TaskPlan, tasks: TaskList) -> NamedSources:
     """The files that the tasks that a plan runs name."""
     return _named(_running(plan, tasks))
 
 
-def _running(plan: Plan, tasks: TaskList) -> Iterator[tuple[Task, Mapping[str, Json]]]:
+def _running(plan: TaskPlan, tasks: TaskList) -> Iterator[tuple[Task, Mapping[str, Json]]]:
     """Each task with its parameters, and with those that differ on a node."""
     plain: set[int] = set()
     for vertex, number in enumerate(plan.task_of):

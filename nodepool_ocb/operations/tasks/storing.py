@@ -14,7 +14,7 @@ from nodepool_ocb.operations.operation import Note, Operation, Right, Situation,
 from nodepool_ocb.operations.reads.tasks.lists import ReadListRemains, ReadStoredList, WriteTaskList
 from nodepool_ocb.operations.tasks import lists, sources
 from nodepool_ocb.operations.tasks.files import ListFiles
-from nodepool_ocb.tasks.layers import Layer
+from nodepool_ocb.tasks.layers import TaskListLayer
 from nodepool_ocb.tasks.records import ListOwner, StoredList
 from nodepool_ocb.views.tasks import exchange as shown
 from nodepool_ocb.views.tasks.exchange import StoredRow
@@ -39,7 +39,7 @@ class _WantedList(msgspec.Struct, frozen=True, kw_only=True):
     """The list after an upload."""
 
     texts: Mapping[str, str]
-    layer: Layer  # the same, with the names of messages
+    layer: TaskListLayer  # the same, with the names of messages
     base: str | None
     settings: Mapping[str, Json]
     lenient: bool

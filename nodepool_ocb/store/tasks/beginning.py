@@ -40,13 +40,13 @@ from nodepool_ocb.store.tasks.rolled import refuse_rollout
 from nodepool_ocb.store.tasks.runs import pointer, preparer
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs import records, roles
-from nodepool_ocb.tasks.runs.records import Running, Table, TaskRun
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Table, TaskRun
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A run to begin. ``facts`` and ``texts`` are stored with it for jigs and people; decisions do not read them."""
 
-    running: Running  # its id is not known yet: ""
+    running: LoadedTaskRun  # its id is not known yet: ""
     roles: Mapping[str, Role]  # name → the role for the catalogue
     facts: Mapping[str, Mapping[str, Json]]  # node, or "common" → the attributes that jigs see
     texts: Sequence[tuple[str, str]] = ()  # path, text of each file of the task list
@@ -159,7 +159,7 @@ def clear(session: Session, deployment: str) -> str | None:
     return known.preparing
 
 
-def _write_tables(session: Session, running: Running, wanted: Wanted) -> TaskRun:
+def _write_tables(session: Session, running: LoadedTaskRun, wanted: Wanted) -> TaskRun:
     """All that a run keeps; gives its head."""
     tables: dict[Table, Iterable[Json]] = {
         Table.DEFINITIONS: (msgspec.to_builtins(each) for each in running.definitions.values()),
@@ -187,7 +187,7 @@ def _write_tables(session: Session, running: Running, wanted: Wanted) -> TaskRun
 
 def _bind(
     session: Session,
-    running: Running,
+    running: LoadedTaskRun,
     wanted: Mapping[str, Role],
     guard: Check,
     by: str | None,

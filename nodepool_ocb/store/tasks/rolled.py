@@ -26,7 +26,7 @@ from nodepool_ocb.store.driven import lines
 from nodepool_ocb.store.driven.executions import TASK_RUNS
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs.records import Running, TaskRun
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun, TaskRun
 from nodepool_ocb.tasks.runs.standing import vertex_of
 from nodepool_ocb.tasks.runs.states import TaskRunEvent, new_task_run, task_run_after
 
@@ -97,7 +97,7 @@ def reopened(session: Session, deployment: str, identity: str, *, dry_run: bool 
     ]
 
 
-def waiting_again(world: World, running: Running) -> Iterator[list[Change]]:
+def waiting_again(world: World, running: LoadedTaskRun) -> Iterator[list[Change]]:
     """For each PROPOSED noderole of the run the changes that let it wait again for its parents of the plan, without a
     reason.
     """

@@ -34,9 +34,9 @@ from nodepool_ocb.store.driven.executions import ROLLOUTS, TASK_RUNS
 from nodepool_ocb.store.driven.pointers import ATTEMPTS, again, pause
 from nodepool_ocb.store.locks import holders
 from nodepool_ocb.tasks.runs import history, records, roles
-from nodepool_ocb.tasks.runs.history import Row
-from nodepool_ocb.tasks.runs.records import Definition, Rows, Running, Table, TaskRun
-from nodepool_ocb.tasks.runs.standing import Look
+from nodepool_ocb.tasks.runs.history import HistoryRow
+from nodepool_ocb.tasks.runs.records import Definition, LoadedTaskRun, Rows, Table, TaskRun
+from nodepool_ocb.tasks.runs.standing import RunStatus
 
 
 class Listed(NamedTuple):
@@ -79,7 +79,7 @@ def chosen(session: Session, deployment: str, identity: str | None = None) -> st
     return f"{int(identity):010}"
 
 
-def read(session: Session, deployment: str, identity: str) -> tuple[Running, Versions] | None:
+def read(session: Session, deployment: str, identity: str) -> tuple[LoadedTaskRun, Versions] | None:
     """A run with its plan, None where it does not exist or was never begun. Raises Invalid where a part of it is broken."""
     for attempt in range(ATTEMPTS):
         known, version = pointer(session, deployment)
@@ -98,13 +98,13 @@ def read(session: Session, deployment: str, identity: str) -> tuple[Running, Ver
     raise Stale(f"{paths.task_runs(deployment)} is changed on and on; read it again", paths.task_runs(deployment))
 
 
-def _running(deployment: str, identity: str, head: TaskRun, *tables: Sequence[Any] | None) -> Running:
+def _running(deployment: str, identity: str, head: TaskRun, *tables: Sequence[Any] | None) -> LoadedTaskRun:
     defined, plan, skipped = (table or () for table in tables)
     try:
         definitions = {each.id: each for each in msgspec.convert(list(defined), list[Definition])}
         barriers = [each.id for each in definitions.values() if each.kind == roles.BARRIER]
         passed = msgspec.convert(list(skipped), list[tuple[str, str, str]])
-        return Running(deployment, identity, head, records.plan_of(plan, barriers), passed, definitions)
+        return LoadedTaskRun(deployment, identity, head, records.plan_of(plan, barriers), passed, definitions)
     except (msgspec.ValidationError, TypeError, ValueError, KeyError) as broken:
         raise Invalid(f"{paths.task_run(deployment, identity)}: a table of it is broken: {broken}") from broken
 
@@ -148,11 +148,11 @@ def under_way(session: Session) -> list[tuple[str, str]]:
     return found
 
 
-def rows(session: Session, world: World, running: Running) -> list[Row]:
+def rows(session: Session, world: World, running: LoadedTaskRun) -> list[HistoryRow]:
     """The history of a run: of one that is over as it was written, else as its noderoles are now in this world."""
     if running.head.over:
         return [history.of_json(row) for row in table(session, running.deployment, running.id, Table.HISTORY)]
-    look = Look(world, running, session.now())
+    look = RunStatus(world, running, session.now())
     return list(history.rows(look, ended_runs(session, history.wanted(look))))
 
 
@@ -225,7 +225,7 @@ def heads(
     return TASK_RUN.driven(deployment, identity, parts, after.over, versions, now)
 
 
-def keep_history(session: Session, running: Running, found: Sequence[Row], version: int) -> int:
+def keep_history(session: Session, running: LoadedTaskRun, found: Sequence[HistoryRow], version: int) -> int:
     """Write the history of a run that ends; gives how many parts it has. ``version``: of the pointer, which must stand."""
     path = paths.task_run(running.deployment, running.id)
     there = session.children(f"{path}/{Table.HISTORY}")

@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from nodepool_ocb.tasks.compiling import groups, lines, related
 from nodepool_ocb.tasks.compiling.circles import refuse
 from nodepool_ocb.tasks.compiling.crossing import Crossing, RelationsOf
-from nodepool_ocb.tasks.compiling.draft import Draft, heights, sorted_out
+from nodepool_ocb.tasks.compiling.draft import PlanDraft, heights, sorted_out
 from nodepool_ocb.tasks.compiling.election import Selectors, elected
 from nodepool_ocb.tasks.compiling.groups import Amount
 from nodepool_ocb.tasks.compiling.placement import Placement, Relations
-from nodepool_ocb.tasks.plan import VIRTUAL, Member, Plan
+from nodepool_ocb.tasks.plan import VIRTUAL, Member, TaskPlan
 from nodepool_ocb.tasks.selection import Selection, unselected
-from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
+from nodepool_ocb.tasks.tasklist import Task, TaskKind, TaskList
 
 #: Why an instance is skipped; None: it is not. Of a stage the member is None.
 Judge = Callable[[Task, Member | None], str | None]
@@ -31,7 +31,7 @@ def compile(
     amount_of: Amount | None = None,
     tolerant: bool = False,
     relations_of: RelationsOf | None = None,
-) -> Plan:
+) -> TaskPlan:
     """The plan of a run on ``members``, in listing order.
 
     ``cluster``: all nodes of the deployment, among which primaries are elected; members belong to it. ``selection``: only the
@@ -65,7 +65,7 @@ def _relate(placement: Placement, tasks: TaskList, relations_of: RelationsOf | N
     crossing.add()
     if relations_of is not None:
         crossing.computed(relations_of)
-    grouped = any(task.kind is Kind.GROUP for task in tasks.tasks)
+    grouped = any(task.kind is TaskKind.GROUP for task in tasks.tasks)
     if not grouped and all(task.version < (2, 0, 0) for task in tasks.tasks):
         crossing.elsewhere()
     lines.between(placement)
@@ -103,14 +103,14 @@ def _skipped(
     """Vertex → why it is not run, of those that are not put ``beside`` anyway."""
     found: dict[int, str] = {}
     draft, tasks, members = placement.draft, placement.tasks, placement.members
-    idle = any(task.kind is Kind.SKIPPED for task in tasks)
+    idle = any(task.kind is TaskKind.SKIPPED for task in tasks)
     if judge is None and not done and not idle:
         return found
     for vertex, (number, node) in enumerate(zip(draft.task_of, draft.node_of, strict=True)):
         if number >= len(tasks) or vertex in beside:
             continue
         task, member = tasks[number], None if node == draft.virtual else members[node]
-        if task.kind is Kind.SKIPPED:
+        if task.kind is TaskKind.SKIPPED:
             found[vertex] = "its type is skipped"
         elif (task.id, member.name if member else VIRTUAL) in done:
             found[vertex] = "it is done"
@@ -120,17 +120,17 @@ def _skipped(
 
 
 def _plan(
-    draft: Draft,
+    draft: PlanDraft,
     order: Sequence[int],
     members: Sequence[Member],
     skipped: Mapping[int, str],
     roles: Mapping[str, tuple[str, ...]],
-) -> Plan:
+) -> TaskPlan:
     """The draft without the tasks that run nowhere."""
     used = sorted(set(draft.task_of))
     number = {old: new for new, old in enumerate(used)}
     resting = {vertex: 0 for vertex, node in enumerate(draft.node_of) if node == draft.virtual}
-    return Plan(
+    return TaskPlan(
         nodes=(*(member.name for member in members), VIRTUAL),
         tasks=tuple(draft.names[old] for old in used),
         task_of=tuple(number[old] for old in draft.task_of),

@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 from itertools import count
 
 from nodepool_ocb.tasks.compiling.draft import MOST_PARENTS, heights, sorted_out
-from nodepool_ocb.tasks.plan import Bears, Plan
+from nodepool_ocb.tasks.plan import Bears, TaskPlan
 
 
-def contracted(plan: Plan, also: Collection[int] = ()) -> Plan:
+def contracted(plan: TaskPlan, also: Collection[int] = ()) -> TaskPlan:
     """The same order among the vertices that stay: skipped ones, needless barriers and ``also`` are gone.
 
     The vertices keep their sequence, and get new numbers. A stage that is not skipped stays. ``skipped`` is empty afterwards.
@@ -31,7 +31,7 @@ def contracted(plan: Plan, also: Collection[int] = ()) -> Plan:
     return _plan(plan, [vertex for vertex, each in enumerate(stays) if each], parents, goes)
 
 
-def _bearing(plan: Plan, goes: bytearray) -> bytearray:
+def _bearing(plan: TaskPlan, goes: bytearray) -> bytearray:
     """The vertices that do not melt, since they say which tolerated failures are borne: barriers of relations and of chunks.
 
     Nor does a skipped instance of such a relation: a vertex before it is no part of the relation.
@@ -88,7 +88,7 @@ def _above(before: Sequence[int], parents: Sequence[Sequence[int]], melts: bytea
     return list(dict.fromkeys(found))
 
 
-def _plan(plan: Plan, kept: Sequence[int], parents: Sequence[Sequence[int]], goes: bytearray) -> Plan:
+def _plan(plan: TaskPlan, kept: Sequence[int], parents: Sequence[Sequence[int]], goes: bytearray) -> TaskPlan:
     """The plan of the kept vertices; those of them that are in ``goes`` become barriers on the virtual node."""
     virtual = len(plan.nodes) - 1
     names = list(plan.tasks)
@@ -109,7 +109,7 @@ def _plan(plan: Plan, kept: Sequence[int], parents: Sequence[Sequence[int]], goe
     tied = tuple([number[each] for each in parents[vertex]] for vertex in kept)
     used = sorted(set(task_of))
     place = {old: new for new, old in enumerate(used)}
-    return Plan(
+    return TaskPlan(
         nodes=plan.nodes,
         tasks=tuple(names[old] for old in used),
         task_of=tuple(place[old] for old in task_of),

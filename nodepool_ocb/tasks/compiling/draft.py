@@ -15,7 +15,7 @@ MOST_PARENTS: Final = 200
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,40}")
 
 
-class Draft:
+class PlanDraft:
     """Grows only. ``parents`` may hold a vertex twice, and circles, until the plan is finished."""
 
     def __init__(self, names: Sequence[str], virtual: int, *, tolerant: bool = False) -> None:

@@ -9,14 +9,14 @@ from typing import Final
 
 from nodepool_ocb.tasks.patterns import is_pattern, matcher
 from nodepool_ocb.tasks.plan import Member
-from nodepool_ocb.tasks.tasklist import EVERY, MASTER, Kind, Task, TaskList
+from nodepool_ocb.tasks.tasklist import EVERY, MASTER, Task, TaskKind, TaskList
 
 PRIMARY: Final = "primary-"
 
 
 def selector(task: Task) -> tuple[str, ...]:
     """The roles of a task or group; its own id if it names none; empty for a stage without roles."""
-    return task.roles or (() if task.kind is Kind.STAGE else (task.id,))
+    return task.roles or (() if task.kind is TaskKind.STAGE else (task.id,))
 
 
 def elected(tasks: TaskList, nodes: Iterable[Member]) -> Mapping[str, tuple[str, ...]]:
@@ -37,11 +37,11 @@ def elected(tasks: TaskList, nodes: Iterable[Member]) -> Mapping[str, tuple[str,
 
 
 def _primaries(tasks: TaskList) -> Iterator[str]:
-    groups = {group.id for group in tasks.of_kind(Kind.GROUP)}
+    groups = {group.id for group in tasks.of_kind(TaskKind.GROUP)}
     for task in tasks.tasks:
         crossing = (name for each in (*task.cross_depends, *task.cross_depended_by) for name in each.roles or ())
         named = [name for name in (*selector(task), *crossing) if name.startswith(PRIMARY)]
-        yield from (name for name in named if task.kind is Kind.GROUP or name not in groups)
+        yield from (name for name in named if task.kind is TaskKind.GROUP or name not in groups)
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -59,7 +59,7 @@ class Selectors:
 
     def __init__(self, tasks: TaskList) -> None:
         self._compat = tasks.compat_prefix
-        self._groups = {group.id: selector(group) for group in tasks.of_kind(Kind.GROUP)}
+        self._groups = {group.id: selector(group) for group in tasks.of_kind(TaskKind.GROUP)}
         far = (each for task in tasks.tasks for each in (*task.cross_depends, *task.cross_depended_by))
         self._names = {name for each in far for name in each.roles or ()}
         self._names.update(name for task in tasks.tasks for name in selector(task))

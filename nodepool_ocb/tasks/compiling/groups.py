@@ -15,9 +15,9 @@ import msgspec
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks.compiling.draft import sorted_out
 from nodepool_ocb.tasks.compiling.election import selector
-from nodepool_ocb.tasks.compiling.placement import Anchor, Look, Placement
+from nodepool_ocb.tasks.compiling.placement import Anchor, NodeProfile, Placement
 from nodepool_ocb.tasks.plan import Bears
-from nodepool_ocb.tasks.tasklist import Expression, Kind, Order, Task
+from nodepool_ocb.tasks.tasklist import Expression, StrategyType, Task, TaskKind
 
 Amount = Callable[[Task, Expression], int]
 Members = dict[int, dict[int, list[int]]]  # chunk → node → tasks
@@ -27,7 +27,7 @@ def amount(task: Task, amount_of: Amount | None) -> int | None:
     """How many at once, by the strategy of a task or a group; None: all. Raises Invalid if that is not above 0."""
     if task.strategy is None:
         return None
-    if task.strategy.order is Order.ONE_BY_ONE:
+    if task.strategy.order is StrategyType.ONE_BY_ONE:
         return 1
     value = task.strategy.amount
     if isinstance(value, Expression):
@@ -41,7 +41,7 @@ def amount(task: Task, amount_of: Amount | None) -> int | None:
     return value
 
 
-class Group(msgspec.Struct, frozen=True, dict=True):
+class TaskGroup(msgspec.Struct, frozen=True, dict=True):
     """One group in the order of groups. Each of its chunks has a bit of its own, as each group has among groups."""
 
     task: Task
@@ -57,7 +57,7 @@ class Group(msgspec.Struct, frozen=True, dict=True):
 
 def order(placement: Placement, amount_of: Amount | None) -> Mapping[str, Sequence[int]]:
     """Add the order of all groups; gives the vertices that are of each. Vertices already in a circle are left as they are."""
-    if not any(placement.tasks[number].kind is Kind.GROUP for number in placement.anchors):
+    if not any(placement.tasks[number].kind is TaskKind.GROUP for number in placement.anchors):
         return {}
     groups = _Groups(placement, amount_of)
     for group, own in zip(groups.groups, groups.members(), strict=True):
@@ -72,17 +72,19 @@ class _Groups:
         self._placement = placement
         self._parents = placement.draft.parents
         self._sorted = sorted_out(self._parents)
-        found = [(n, a) for n, a in placement.anchors.items() if placement.tasks[n].kind is Kind.GROUP]
+        found = [(n, a) for n, a in placement.anchors.items() if placement.tasks[n].kind is TaskKind.GROUP]
         self._ended = self._below({anchor.leave: 1 << bit for bit, (_, anchor) in enumerate(found)})
         self._starting = self._above({anchor.enter: 1 << bit for bit, (_, anchor) in enumerate(found)})
-        self.groups: list[Group] = []
+        self.groups: list[TaskGroup] = []
         self.inside: list[list[int]] = []  # the vertices of each group; filled by ``members``
         free = 0
         for bit, (number, anchor) in enumerate(found):
             task = placement.tasks[number]
             chunk_of = self._chunks(task, amount(task, amount_of))
             count = max(chunk_of.values(), default=-1) + 1
-            self.groups.append(Group(task, anchor, 1 << bit, chunk_of, [1 << (free + chunk) for chunk in range(count)]))
+            self.groups.append(
+                TaskGroup(task, anchor, 1 << bit, chunk_of, [1 << (free + chunk) for chunk in range(count)])
+            )
             free += count
         # a group comes after more ends of groups than any that it waits for; the sort keeps the others as in the list
         self.groups.sort(key=lambda group: self._ended[group.anchor.enter].bit_count())
@@ -146,7 +148,7 @@ class _Groups:
         found = {look: self._belonging_of(look) for look in self._placement.nodes}
         return [found[look] for look in self._placement.looks]
 
-    def _belonging_of(self, look: Look) -> dict[int, Sequence[int]]:
+    def _belonging_of(self, look: NodeProfile) -> dict[int, Sequence[int]]:
         selectors, tasks = self._placement.relations.selectors, self._placement.tasks
         here = [(place, group.task) for place, group in enumerate(self.groups) if look.meant(selector(group.task))]
         roles = self._placement.roles
@@ -156,7 +158,7 @@ class _Groups:
         }
 
 
-def _chain(placement: Placement, group: Group, own: Members) -> None:
+def _chain(placement: Placement, group: TaskGroup, own: Members) -> None:
     """Start, chunk after chunk, end. Vertices in no chunk (-1) are between start and end."""
     draft = placement.draft
     gate = group.anchor.enter

@@ -10,7 +10,7 @@ from nodepool_ocb.tasks.compiling.groups import Amount, amount
 from nodepool_ocb.tasks.compiling.placement import ANCHORS, Placement
 from nodepool_ocb.tasks.compiling.shape import in_order
 from nodepool_ocb.tasks.plan import Bears
-from nodepool_ocb.tasks.tasklist import Kind, Task
+from nodepool_ocb.tasks.tasklist import Task, TaskKind
 
 DEPLOYED = "deploy"  # the stage at the end of the seed's listings: a task before it alone is not yet before deployment
 #: Between which stages the tasks of an old plugin's ``stage`` are: the first that a list has of each side.
@@ -110,7 +110,7 @@ def _all_before(placement: Placement, before: Sequence[int], after: Sequence[int
 def _others(placement: Placement, tasks: Sequence[int], ways: Sequence[Set[int]]) -> list[int]:
     """All tasks and groups that these do not lead to; no stages."""
     near = set(tasks).union(*(_reached(task, ways) for task in tasks))
-    return [n for n, task in enumerate(placement.tasks) if n not in near and task.kind is not Kind.STAGE]
+    return [n for n, task in enumerate(placement.tasks) if n not in near and task.kind is not TaskKind.STAGE]
 
 
 def _instances(placement: Placement, tasks: Sequence[int]) -> list[int]:
@@ -154,4 +154,4 @@ def limited(placement: Placement, amount_of: Amount | None) -> None:
 
 
 def _limits(task: Task) -> bool:
-    return task.strategy is not None and task.kind is not Kind.GROUP
+    return task.strategy is not None and task.kind is not TaskKind.GROUP

@@ -12,17 +12,17 @@ from functools import cached_property
 
 import msgspec
 
-from nodepool_ocb.tasks.compiling.draft import Draft
+from nodepool_ocb.tasks.compiling.draft import PlanDraft
 from nodepool_ocb.tasks.compiling.election import Selectors, selector
 from nodepool_ocb.tasks.compiling.shape import Shape, bits
 from nodepool_ocb.tasks.patterns import is_pattern
 from nodepool_ocb.tasks.plan import Bears, Member
-from nodepool_ocb.tasks.tasklist import SELF, Kind, Relation, Task, TaskList
+from nodepool_ocb.tasks.tasklist import SELF, Relation, Task, TaskKind, TaskList
 
-ANCHORS = frozenset({Kind.STAGE, Kind.GROUP})
+ANCHORS = frozenset({TaskKind.STAGE, TaskKind.GROUP})
 
 
-class Look(msgspec.Struct, frozen=True):
+class NodeProfile(msgspec.Struct, frozen=True):
     """The view of a node in a list: roles that the list does not name make no difference."""
 
     names: frozenset[str]  # all names of roles and groups in the list that select it
@@ -68,7 +68,7 @@ class Relations:
     @cached_property
     def added(self) -> Set[str]:
         """The tasks that groups name."""
-        return frozenset(name for task in self.tasks if task.kind is Kind.GROUP for name in task.tasks)
+        return frozenset(name for task in self.tasks if task.kind is TaskKind.GROUP for name in task.tasks)
 
     @cached_property
     def crossing(self) -> Sequence[tuple[int, int, Relation, bool]]:
@@ -117,14 +117,14 @@ class Placement:
         self.members = members
         self.roles = frozenset(role for each in members for role in roles[each.name])
         meaning = relations.selectors.meaning
-        self.looks = [Look(meaning(frozenset(roles[each.name]), each.admin), each.admin) for each in members]
-        self.nodes: dict[Look, list[int]] = {}  # in listing order
+        self.looks = [NodeProfile(meaning(frozenset(roles[each.name]), each.admin), each.admin) for each in members]
+        self.nodes: dict[NodeProfile, list[int]] = {}  # in listing order
         for node, look in enumerate(self.looks):
             self.nodes.setdefault(look, []).append(node)
         self.shapes = self._shapes()
-        self.draft = Draft([task.id for task in self.tasks], len(members), tolerant=tolerant)
+        self.draft = PlanDraft([task.id for task in self.tasks], len(members), tolerant=tolerant)
         self._slots = {look: self._numbered(look, shape) for look, shape in self.shapes.items()}
-        self._ends: dict[tuple[Look, frozenset[int]], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._ends: dict[tuple[NodeProfile, frozenset[int]], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._base = [0] * len(members)
         for look in self.nodes:
             self._place(look)
@@ -132,9 +132,9 @@ class Placement:
         self.anchors = dict(self._anchors())
         self._tie()
 
-    def _shapes(self) -> dict[Look, Shape]:
+    def _shapes(self) -> dict[NodeProfile, Shape]:
         here = {look: self._selected(look) for look in self.nodes}
-        hosted = {n for each in here.values() for n in each if self.tasks[n].kind is Kind.MASTER_SHELL}
+        hosted = {n for each in here.values() for n in each if self.tasks[n].kind is TaskKind.MASTER_SHELL}
         admins = any(look.admin for look in here)
         for look, tasks in here.items():
             if look.admin:
@@ -143,10 +143,10 @@ class Placement:
                 tasks -= hosted
         return {look: Shape(sorted(tasks), self.relations.local) for look, tasks in here.items()}
 
-    def _selected(self, look: Look) -> set[int]:
+    def _selected(self, look: NodeProfile) -> set[int]:
         """The tasks that the selectors select, and those of the groups."""
         meant = [n for n, task in enumerate(self.tasks) if look.meant(self._selector(task))]
-        groups = (self.tasks[n] for n in meant if self.tasks[n].kind is Kind.GROUP)
+        groups = (self.tasks[n] for n in meant if self.tasks[n].kind is TaskKind.GROUP)
         named = {n for group in groups for n in self.relations.named(group.tasks, -1)}
         return {n for n in named.union(meant) if self.tasks[n].kind not in ANCHORS}
 
@@ -154,16 +154,16 @@ class Placement:
         """The selector of a task; a task without roles that a group names runs on the nodes of the group alone."""
         return task.roles if task.id in self.relations.added else selector(task)
 
-    def _numbered(self, look: Look, shape: Shape) -> list[int]:
+    def _numbered(self, look: NodeProfile, shape: Shape) -> list[int]:
         """Position → the place of its vertex among those of a node; -1 if the vertex is on the admin node."""
         slots, count = [], 0
         for task in shape.tasks:
-            away = not look.admin and self.tasks[task].kind is Kind.MASTER_SHELL
+            away = not look.admin and self.tasks[task].kind is TaskKind.MASTER_SHELL
             slots.append(-1 if away else count)
             count += not away
         return slots
 
-    def _place(self, look: Look) -> None:
+    def _place(self, look: NodeProfile) -> None:
         shape, slots = self.shapes[look], self._slots[look]
         tasks = [task for task, slot in zip(shape.tasks, slots, strict=True) if slot >= 0]
         rows = [
@@ -183,7 +183,7 @@ class Placement:
                 others = [each for each in bits(shape.parents[position]) if (slots[each] < 0) != (slot < 0)]
                 self.draft.after(self.vertices(look, others), self.vertices(look, [position]) if others else ())
 
-    def vertices(self, look: Look, positions: Iterable[int]) -> list[int]:
+    def vertices(self, look: NodeProfile, positions: Iterable[int]) -> list[int]:
         """The vertices at these positions, on all nodes of this look; in listing order."""
         slots, shape = self._slots[look], self.shapes[look]
         positions = list(positions)
@@ -222,11 +222,11 @@ class Placement:
     def _anchors(self) -> Iterator[tuple[int, Anchor]]:
         """Stages and groups, with all that waits for them and that they wait for."""
         for number, task in enumerate(self.tasks):
-            if task.kind is Kind.STAGE:
+            if task.kind is TaskKind.STAGE:
                 self.draft.place([number], self.draft.virtual, [[]])
                 vertex = len(self.draft.parents) - 1
                 yield number, Anchor(vertex, vertex)
-            elif task.kind is Kind.GROUP:
+            elif task.kind is TaskKind.GROUP:
                 start = self.draft.barrier(f"{task.id}.start", (), Bears.NONE)
                 yield number, Anchor(start, self.draft.barrier(f"{task.id}.end", [start]))
 

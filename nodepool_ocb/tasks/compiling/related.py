@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from nodepool_ocb.tasks.compiling.draft import sorted_out
 from nodepool_ocb.tasks.compiling.placement import Placement
 from nodepool_ocb.tasks.selection import Board, Span
-from nodepool_ocb.tasks.tasklist import Kind
+from nodepool_ocb.tasks.tasklist import TaskKind
 
 
 def noted(placement: Placement) -> list[list[int]]:
@@ -30,7 +30,7 @@ def board(placement: Placement, said: Sequence[Sequence[int]], inside: Mapping[s
     for vertex, number in enumerate(draft.task_of):
         if number < len(tasks):
             vertices[number].append(vertex)
-    anchors = {tasks[n].id: each for n, each in placement.anchors.items() if tasks[n].kind is Kind.GROUP}
+    anchors = {tasks[n].id: each for n, each in placement.anchors.items() if tasks[n].kind is TaskKind.GROUP}
     parents = [*map(list, said), *([] for _ in range(len(draft.parents) - len(said)))]
     groups = {
         name: Span(len(parents) + at, each.enter, each.leave, inside.get(name, ()))
@@ -41,7 +41,7 @@ def board(placement: Placement, said: Sequence[Sequence[int]], inside: Mapping[s
         parents=parents,
         order=sorted_out(parents),
         node_of=draft.node_of,
-        tasks={task.id: vertices[number] for number, task in enumerate(tasks) if task.kind is not Kind.GROUP},
+        tasks={task.id: vertices[number] for number, task in enumerate(tasks) if task.kind is not TaskKind.GROUP},
         groups=groups,
         nodes=[(member.name, member.uid) for member in placement.members],
     )

@@ -9,8 +9,18 @@ loops. So it is evaluated in a process of its own (``bounded``), and is only par
 from __future__ import annotations
 
 from nodepool_ocb.tasks.conditions.door import evaluate, parse
-from nodepool_ocb.tasks.conditions.judging import Judge, Sources, computed
-from nodepool_ocb.tasks.conditions.models import Facts, Models
-from nodepool_ocb.tasks.conditions.tree import Parsed, Verdict
+from nodepool_ocb.tasks.conditions.judging import ConditionInputs, Judge, computed
+from nodepool_ocb.tasks.conditions.models import Models, NodeFacts
+from nodepool_ocb.tasks.conditions.tree import ConditionResult, ParsedCondition
 
-__all__ = ["Facts", "Judge", "Models", "Parsed", "Sources", "Verdict", "computed", "evaluate", "parse"]
+__all__ = [
+    "ConditionInputs",
+    "ConditionResult",
+    "Judge",
+    "Models",
+    "NodeFacts",
+    "ParsedCondition",
+    "computed",
+    "evaluate",
+    "parse",
+]

@@ -22,7 +22,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.conditions.faults import at, check_nesting, check_size, check_words, illegal
 from nodepool_ocb.tasks.conditions.models import Models
-from nodepool_ocb.tasks.conditions.tree import Constant, Node, Not, Pair, Read, Several
+from nodepool_ocb.tasks.conditions.tree import BinaryOperation, Constant, FactReference, Negation, Node, Several
 
 ATTRIBUTES: Final = ("cluster_status",)
 METHODS: Final = {"nodes_count": 0, "role_in_deployment": 1, "role_in_cluster": 1}  # name → arguments
@@ -76,7 +76,7 @@ def parse(text: str) -> Node:
     return _node(expression)
 
 
-def lookup(fact: Read, models: Models) -> Json:
+def lookup(fact: FactReference, models: Models) -> Json:
     """The path is the name after ``api.``, and the argument."""
     match fact.path:
         case ("nodes_count",):
@@ -134,11 +134,11 @@ def _node(node: nodes.Node) -> Node:
         case nodes.List(items=items) | nodes.Tuple(items=items):
             return Several(tuple(map(_node, items)))
         case nodes.Not():
-            return Not(_node(node.node))
+            return Negation(_node(node.node))
         case nodes.And():
-            return Pair("and", _node(node.left), _node(node.right))
+            return BinaryOperation("and", _node(node.left), _node(node.right))
         case nodes.Or():
-            return Pair("or", _node(node.left), _node(node.right))
+            return BinaryOperation("or", _node(node.left), _node(node.right))
         case nodes.Compare():
             return _comparison(node)
         case nodes.Getattr() | nodes.Call():
@@ -154,14 +154,14 @@ def _comparison(node: nodes.Compare) -> Node:
     whole: Node | None = None
     for operand in node.ops:
         right = _node(operand.expr)
-        pair = Pair(COMPARISONS[operand.op], left, right)
-        whole = pair if whole is None else Pair("and", whole, pair)
+        pair = BinaryOperation(COMPARISONS[operand.op], left, right)
+        whole = pair if whole is None else BinaryOperation("and", whole, pair)
         left = right
     assert whole is not None, "a comparison has an operator"
     return whole
 
 
-def _fact(node: nodes.Getattr | nodes.Call) -> Read:
+def _fact(node: nodes.Getattr | nodes.Call) -> FactReference:
     called = node.node if isinstance(node, nodes.Call) else node
     if not (isinstance(called, nodes.Getattr) and isinstance(called.node, nodes.Name) and called.node.name == "api"):
         raise Invalid(f"only names of api have a value here; known are {_known()}")
@@ -169,7 +169,7 @@ def _fact(node: nodes.Getattr | nodes.Call) -> Read:
     if isinstance(node, nodes.Call) and name in METHODS:
         return _call(name, node)
     if isinstance(node, nodes.Getattr) and name in ATTRIBUTES:
-        return Read(f"api.{name}", (name,))
+        return FactReference(f"api.{name}", (name,))
     if name in METHODS:
         raise Invalid(f"api.{name} is a question; write api.{name}({repr('controller') if METHODS[name] else ''})")
     if name in ATTRIBUTES:
@@ -177,10 +177,10 @@ def _fact(node: nodes.Getattr | nodes.Call) -> Read:
     raise Invalid(f"api.{name} is not known; known are {_known()}")
 
 
-def _call(name: str, node: nodes.Call) -> Read:
+def _call(name: str, node: nodes.Call) -> FactReference:
     arguments = [each.value for each in node.args if isinstance(each, nodes.Const) and isinstance(each.value, str)]
     others = node.kwargs or node.dyn_args or node.dyn_kwargs or len(arguments) != len(node.args)
     if others or len(arguments) != METHODS[name]:
         wanted = "the name of one role, in quotes" if METHODS[name] else "nothing"
         raise Invalid(f"api.{name}(...) takes {wanted}")
-    return Read(f"api.{name}({', '.join(map(repr, arguments))})", (name, *arguments))
+    return FactReference(f"api.{name}({', '.join(map(repr, arguments))})", (name, *arguments))

@@ -7,24 +7,24 @@ from types import ModuleType
 
 from nodepool_ocb.tasks.conditions import settings
 from nodepool_ocb.tasks.conditions.models import Models
-from nodepool_ocb.tasks.conditions.tree import Parsed, Verdict, verdict
+from nodepool_ocb.tasks.conditions.tree import ConditionResult, ParsedCondition, verdict
 from nodepool_ocb.tasks.conditions.yaql import engine
 from nodepool_ocb.tasks.tasklist import Expression, Language
 
 
-def parse(expression: Expression) -> Parsed:
+def parse(expression: Expression) -> ParsedCondition:
     """Parse an expression. Raises Invalid with the fault, its place in the text, and the expected text."""
     match expression.language:
         case Language.SETTINGS:
-            return Parsed(expression, settings.parse(expression.text, strict=expression.strict))
+            return ParsedCondition(expression, settings.parse(expression.text, strict=expression.strict))
         case Language.API:
-            return Parsed(expression, _api().parse(expression.text))
+            return ParsedCondition(expression, _api().parse(expression.text))
         case Language.YAQL:
             engine.check(expression.text)
-            return Parsed(expression, None)
+            return ParsedCondition(expression, None)
 
 
-def evaluate(parsed: Parsed, models: Models) -> Verdict:
+def evaluate(parsed: ParsedCondition, models: Models) -> ConditionResult:
     """The value of an expression of the settings language or of ``api``, on facts that are the same for every node.
 
     Raises Invalid if a fact is missing, or values of two kinds are compared.

@@ -14,17 +14,17 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.conditions.memory import Memory
-from nodepool_ocb.tasks.conditions.models import Facts, Models
-from nodepool_ocb.tasks.conditions.tree import Verdict, shown
-from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Evaluator, Question, check_fault, scopes
-from nodepool_ocb.tasks.plan import Member, Plan
+from nodepool_ocb.tasks.conditions.models import Models, NodeFacts
+from nodepool_ocb.tasks.conditions.tree import ConditionResult, shown
+from nodepool_ocb.tasks.conditions.yaql.evaluation import Evaluation, Evaluator, YaqlQuery, check_fault, scopes
+from nodepool_ocb.tasks.plan import Member, TaskPlan
 from nodepool_ocb.tasks.tasklist import Expression, Language, Relation, Task, TaskList, relation
 
 YAQL: Final = "yaql_exp"  # the only key of a mapping that is replaced by the value of its expression
 
-FactsOf: TypeAlias = Callable[[Member | None], Facts]  # of a node; None: those that all nodes have
+FactsOf: TypeAlias = Callable[[Member | None], NodeFacts]  # of a node; None: those that all nodes have
 OldFactsOf: TypeAlias = Callable[
-    [Task, Member | None], Facts | None
+    [Task, Member | None], NodeFacts | None
 ]  # of the task's last good run there; None: there was none
 
 
@@ -32,11 +32,11 @@ def no_old_facts(_task: Task, _member: Member | None) -> None:
     """Nothing ran before."""
 
 
-class Sources(msgspec.Struct, frozen=True):
+class ConditionInputs(msgspec.Struct, frozen=True):
     """Where conditions look. ``evaluator``: of YAQL; None: a list with YAQL is refused."""
 
     models: Models
-    facts_of: FactsOf = lambda _: Facts()
+    facts_of: FactsOf = lambda _: NodeFacts()
     old_facts_of: OldFactsOf = no_old_facts
     evaluator: Evaluator | None = None
 
@@ -48,7 +48,7 @@ class Judge:
     is known of runs before, so that everything counts as changed. ``computes``: the tasks that have computed parameters.
     """
 
-    def __init__(self, tasks: TaskList, sources: Sources, *, force: bool = False) -> None:
+    def __init__(self, tasks: TaskList, sources: ConditionInputs, *, force: bool = False) -> None:
         self._sources = sources
         self._force = force
         self._memory = Memory(sources.models, sources.evaluator)
@@ -115,7 +115,7 @@ class Judge:
         verdict = self._try(task, "condition", member, self._verdict, task, condition, member)
         return None if verdict is None or verdict.holds else f"its condition is {verdict}"
 
-    def _verdict(self, task: Task, expression: Expression, member: Member | None) -> Verdict:
+    def _verdict(self, task: Task, expression: Expression, member: Member | None) -> ConditionResult:
         if expression.language is not Language.YAQL:
             verdict = self._memory.verdict(expression)
             if expression.language is Language.SETTINGS and not expression.strict:
@@ -123,7 +123,7 @@ class Judge:
             return verdict
         question = self._question(task, expression.text, member)
         answer = self._memory.answer(question)
-        return Verdict(expression.text, check_fault(answer), tuple(_read(question, answer)))
+        return ConditionResult(expression.text, check_fault(answer), tuple(_read(question, answer)))
 
     def _resolved(self, task: Task, value: Json, member: Member | None) -> Json:
         text = _text(value)
@@ -141,9 +141,9 @@ class Judge:
             raise Invalid(f"{expression.text} is {shown(value)}, and a whole number above 0 is needed")
         return value
 
-    def _question(self, task: Task, text: str, member: Member | None) -> Question:
+    def _question(self, task: Task, text: str, member: Member | None) -> YaqlQuery:
         old = None if self._force else self._sources.old_facts_of(task, member)
-        return Question(text, self._sources.facts_of(member), old or Facts())
+        return YaqlQuery(text, self._sources.facts_of(member), old or NodeFacts())
 
     def _try(self, task: Task, what: str, member: Member | None, answer: Callable[..., Any], *of: Any) -> Any:
         """The answer; None, with the fault noted, if it fails."""
@@ -156,7 +156,7 @@ class Judge:
             return None
 
 
-def computed(plan: Plan, judge: Judge, tasks: TaskList, members: Iterable[Member]) -> Plan:
+def computed(plan: TaskPlan, judge: Judge, tasks: TaskList, members: Iterable[Member]) -> TaskPlan:
     """The plan with the computed parameters of every task that runs; ``judge.check`` tells which could not be."""
     if not judge.computes:
         return plan
@@ -197,7 +197,7 @@ def _text(value: Json) -> str | None:
     return value[YAQL] if alone else None
 
 
-def _read(question: Question, answer: Answer) -> Iterator[tuple[str, Json]]:
+def _read(question: YaqlQuery, answer: Evaluation) -> Iterator[tuple[str, Json]]:
     """The facts that it read, as a verdict shows them: a large one by its size alone."""
     facts = scopes(question)
     for scope, names in sorted(answer.reads.items()):

@@ -17,8 +17,8 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.conditions.door import evaluate, parse
 from nodepool_ocb.tasks.conditions.models import Models
-from nodepool_ocb.tasks.conditions.tree import Parsed, Verdict
-from nodepool_ocb.tasks.conditions.yaql.evaluation import Answer, Evaluator, Question, scopes
+from nodepool_ocb.tasks.conditions.tree import ConditionResult, ParsedCondition
+from nodepool_ocb.tasks.conditions.yaql.evaluation import Evaluation, Evaluator, YaqlQuery, scopes
 from nodepool_ocb.tasks.tasklist import Expression
 
 MOST_DIGESTS: Final = 100_000  # kept; then they are made anew
@@ -34,14 +34,14 @@ class Memory:
     def __init__(self, models: Models, evaluator: Evaluator | None) -> None:
         self._models = models
         self._evaluator = evaluator
-        self._parsed: dict[Expression, Parsed | Invalid] = {}
-        self._verdicts: dict[Expression, Verdict | Invalid] = {}
+        self._parsed: dict[Expression, ParsedCondition | Invalid] = {}
+        self._verdicts: dict[Expression, ConditionResult | Invalid] = {}
         self._reads: dict[str, dict[_Reads, None]] = {}  # text → the sets of facts that it read so far, in order
-        self._answers: dict[tuple[str, _Reads, bytes], Answer] = {}
+        self._answers: dict[tuple[str, _Reads, bytes], Evaluation] = {}
         self._digests = _Digests()
         self.evaluated = 0
 
-    def parsed(self, expression: Expression) -> Parsed:
+    def parsed(self, expression: Expression) -> ParsedCondition:
         """Raises Invalid."""
         if expression not in self._parsed:
             try:
@@ -50,7 +50,7 @@ class Memory:
                 self._parsed[expression] = fault
         return _or_raise(self._parsed[expression])
 
-    def verdict(self, expression: Expression) -> Verdict:
+    def verdict(self, expression: Expression) -> ConditionResult:
         """Of the settings language or ``api``. Raises Invalid if it fails on its facts."""
         if expression not in self._verdicts:
             parsed = self.parsed(expression)
@@ -61,7 +61,7 @@ class Memory:
                 self._verdicts[expression] = fault
         return _or_raise(self._verdicts[expression])
 
-    def answer(self, question: Question) -> Answer:
+    def answer(self, question: YaqlQuery) -> Evaluation:
         """Of YAQL."""
         known = self._known(question, scopes(question))
         if known is not None:
@@ -75,7 +75,7 @@ class Memory:
         self._answers[question.text, reads, self._digest(scopes(question), reads)] = answer
         return answer
 
-    def _known(self, question: Question, facts: Mapping[str, Mapping[str, Json]]) -> Answer | None:
+    def _known(self, question: YaqlQuery, facts: Mapping[str, Mapping[str, Json]]) -> Evaluation | None:
         for reads in self._reads.get(question.text, ()):
             answer = self._answers.get((question.text, reads, self._digest(facts, reads)))
             if answer is not None:

@@ -19,7 +19,7 @@ class Models(msgspec.Struct, frozen=True, kw_only=True):
     roles_of_cluster: frozenset[str] = frozenset()  # that some node of the deployment has
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The facts of a node: ``$common`` and ``$node``, and both as one, ``$``."""
 
     common: Mapping[str, Json] = {}

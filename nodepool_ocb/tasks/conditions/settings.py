@@ -18,7 +18,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.conditions.faults import at, check_nesting, check_size, check_words, illegal
 from nodepool_ocb.tasks.conditions.models import Models
-from nodepool_ocb.tasks.conditions.tree import Constant, Node, Not, Pair, Read
+from nodepool_ocb.tasks.conditions.tree import BinaryOperation, Constant, FactReference, Negation, Node
 
 MODELS: Final = ("settings", "cluster")
 CONSTANTS: Final = {"true": True, "false": False, "null": None}
@@ -37,7 +37,7 @@ _TOKEN: Final = re.compile(
 )
 
 
-class Token(NamedTuple):
+class SettingsToken(NamedTuple):
     """``kind``: path, number, text, word, sign; or end."""
 
     kind: str
@@ -51,7 +51,7 @@ def parse(text: str, *, strict: bool = True) -> Node:
     return _Parser(list(_tokens(text)), strict).whole()
 
 
-def lookup(fact: Read, models: Models) -> Json:
+def lookup(fact: FactReference, models: Models) -> Json:
     """Raises Invalid for a path that leads nowhere and must not."""
     value: Json = models.settings if fact.path[0] == "settings" else models.cluster
     gone = f"{fact.path[0]}:"
@@ -62,7 +62,7 @@ def lookup(fact: Read, models: Models) -> Json:
     return value
 
 
-def _missing(fact: Read, gone: str, name: str, value: Json) -> None:
+def _missing(fact: FactReference, gone: str, name: str, value: Json) -> None:
     if not fact.strict:
         return
     near = did_you_mean(name, map(str, value)) if isinstance(value, Mapping) else ""
@@ -71,7 +71,7 @@ def _missing(fact: Read, gone: str, name: str, value: Json) -> None:
     )
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def _tokens(text: str) -> Iterator[SettingsToken]:
     position = count = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -81,15 +81,15 @@ def _tokens(text: str) -> Iterator[Token]:
         if kind != "blank":
             count += 1
             check_words(count, position)
-            yield Token(kind, match.group(), position)
+            yield SettingsToken(kind, match.group(), position)
         position = match.end()
-    yield Token("end", "", len(text))
+    yield SettingsToken("end", "", len(text))
 
 
 class _Parser:
     """By precedence: one method reads every level. Brackets are bounded, so its depth is."""
 
-    def __init__(self, tokens: list[Token], strict: bool) -> None:
+    def __init__(self, tokens: list[SettingsToken], strict: bool) -> None:
         self._tokens = tokens
         self._strict = strict
         self._next = 0
@@ -102,7 +102,7 @@ class _Parser:
         return node
 
     @property
-    def _token(self) -> Token:
+    def _token(self) -> SettingsToken:
         return self._tokens[self._next]
 
     def _level(self, level: int) -> Node:
@@ -111,7 +111,7 @@ class _Parser:
         node = self._level(level + 1)
         while self._token.kind in ("word", "sign") and self._token.text in LEVELS[level]:
             word = self._take().text
-            node = Pair(word, node, self._level(level + 1))
+            node = BinaryOperation(word, node, self._level(level + 1))
         return node
 
     def _operand(self) -> Node:
@@ -121,7 +121,7 @@ class _Parser:
             negations += 1
         node = self._bracket() if self._token.text == "(" else self._value(self._take())
         for _ in range(negations):
-            node = Not(node)
+            node = Negation(node)
         return node
 
     def _bracket(self) -> Node:
@@ -135,7 +135,7 @@ class _Parser:
         self._depth -= 1
         return node
 
-    def _value(self, token: Token) -> Node:
+    def _value(self, token: SettingsToken) -> Node:
         match token.kind:
             case "number":
                 return Constant(int(token.text))
@@ -147,7 +147,7 @@ class _Parser:
                 return Constant(CONSTANTS[token.text])
         raise at(token.position, _no_value(token))
 
-    def _path(self, token: Token) -> Read:
+    def _path(self, token: SettingsToken) -> FactReference:
         model, _, rest = token.text.removesuffix("?").partition(":")
         if model not in MODELS:
             known = did_you_mean(model, MODELS) or f"; known are {' and '.join(MODELS)}"
@@ -155,15 +155,15 @@ class _Parser:
         names = tuple(rest.split("."))
         if not all(names):
             raise at(token.position, f"`{token.text}` has a name too few between its dots")
-        return Read(token.text, (model, *names), strict=self._strict and not token.text.endswith("?"))
+        return FactReference(token.text, (model, *names), strict=self._strict and not token.text.endswith("?"))
 
-    def _take(self) -> Token:
+    def _take(self) -> SettingsToken:
         token = self._token
         self._next += token.kind != "end"
         return token
 
 
-def _no_value(token: Token) -> str:
+def _no_value(token: SettingsToken) -> str:
     if token.kind == "end":
         return "a value was expected, and the condition ends"
     if token.kind == "word" and token.text not in WORDS:

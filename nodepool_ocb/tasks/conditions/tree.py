@@ -32,7 +32,7 @@ class Several(msgspec.Struct, frozen=True):
     items: tuple[Node, ...]
 
 
-class Read(msgspec.Struct, frozen=True):
+class FactReference(msgspec.Struct, frozen=True):
     """A fact: the words that name it, and how it was written."""
 
     text: str
@@ -40,13 +40,13 @@ class Read(msgspec.Struct, frozen=True):
     strict: bool = True  # where nothing is there: an error, or null
 
 
-class Not(msgspec.Struct, frozen=True):
+class Negation(msgspec.Struct, frozen=True):
     """The opposite."""
 
     of: Node
 
 
-class Pair(msgspec.Struct, frozen=True):
+class BinaryOperation(msgspec.Struct, frozen=True):
     """Two operands and the operator between them."""
 
     word: str
@@ -54,8 +54,8 @@ class Pair(msgspec.Struct, frozen=True):
     right: Node
 
 
-Node: TypeAlias = Constant | Several | Read | Not | Pair
-Lookup: TypeAlias = Callable[[Read], Json]  # raises Invalid
+Node: TypeAlias = Constant | Several | FactReference | Negation | BinaryOperation
+Lookup: TypeAlias = Callable[[FactReference], Json]  # raises Invalid
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
@@ -69,14 +69,14 @@ COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedCondition(msgspec.Struct, frozen=True):
     """An expression that can be evaluated."""
 
     expression: Expression
     tree: Node | None  # None: it is YAQL; its tree stays in the process that evaluates it
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ConditionResult(msgspec.Struct, frozen=True):
     """The value of an expression, and the values that it read: each as written, with its value."""
 
     text: str
@@ -95,17 +95,17 @@ class Verdict(msgspec.Struct, frozen=True):
         )
 
 
-def verdict(parsed: Parsed, lookup: Lookup) -> Verdict:
+def verdict(parsed: ParsedCondition, lookup: Lookup) -> ConditionResult:
     """Raises Invalid if a fact is missing or two values cannot be compared."""
     reads: dict[str, Json] = {}
 
-    def read(fact: Read) -> Json:
+    def read(fact: FactReference) -> Json:
         reads[fact.text] = value = lookup(fact)
         return value
 
     assert parsed.tree is not None, "YAQL is evaluated elsewhere"
     value = _value(parsed.tree, read)
-    return Verdict(parsed.expression.text, value, tuple(reads.items()))
+    return ConditionResult(parsed.expression.text, value, tuple(reads.items()))
 
 
 def _value(node: Node, read: Lookup) -> Json:
@@ -114,15 +114,15 @@ def _value(node: Node, read: Lookup) -> Json:
             return value
         case Several(items):
             return [_value(item, read) for item in items]
-        case Read():
+        case FactReference():
             return read(node)
-        case Not(of):
+        case Negation(of):
             return not _value(of, read)
-        case Pair("and", left, right):
+        case BinaryOperation("and", left, right):
             return _value(left, read) and _value(right, read)
-        case Pair("or", left, right):
+        case BinaryOperation("or", left, right):
             return _value(left, read) or _value(right, read)
-        case Pair(word, left, right):
+        case BinaryOperation(word, left, right):
             return _compared(word, _value(left, read), _value(right, read))
 
 

@@ -13,19 +13,19 @@ from typing import Final, TypeAlias
 from nodepool_ocb.documents.cycles import Component, components
 from nodepool_ocb.documents.plainyaml import Key
 from nodepool_ocb.tasks import patterns
-from nodepool_ocb.tasks.documents.entries import Entry
+from nodepool_ocb.tasks.documents.entries import TaskEntry
 from nodepool_ocb.tasks.documents.notes import Notes
-from nodepool_ocb.tasks.tasklist import EVERY, MASTER, Kind
+from nodepool_ocb.tasks.tasklist import EVERY, MASTER, TaskKind
 
 MOST: Final = 1_000_000  # requirements, those by patterns one by one; a larger list is left to the compiled plan
 SHOWN: Final = 10  # tasks of a circle
 ANY: Final = "?"  # a node with none of the roles that the list names
 
 #: id → the ids that it waits for, each with the entry and the key that say so.
-Edges: TypeAlias = Mapping[str, Mapping[str, tuple[Entry, Key]]]
+Edges: TypeAlias = Mapping[str, Mapping[str, tuple[TaskEntry, Key]]]
 
 
-def check(listed: Sequence[Entry], renamed: Mapping[str, str], notes: Notes, compat_prefix: bool = False) -> None:
+def check(listed: Sequence[TaskEntry], renamed: Mapping[str, str], notes: Notes, compat_prefix: bool = False) -> None:
     """Note one shortest circle of each knot."""
     by_id = {entry.id: entry for entry in listed}
     edges = _edges(by_id, renamed, compat_prefix)
@@ -38,11 +38,11 @@ def check(listed: Sequence[Entry], renamed: Mapping[str, str], notes: Notes, com
             _note(circles[0], edges, by_id, notes)
 
 
-def _edges(by_id: Mapping[str, Entry], renamed: Mapping[str, str], compat_prefix: bool) -> Edges:
-    found: dict[str, dict[str, tuple[Entry, Key]]] = {name: {} for name in by_id}
+def _edges(by_id: Mapping[str, TaskEntry], renamed: Mapping[str, str], compat_prefix: bool) -> Edges:
+    found: dict[str, dict[str, tuple[TaskEntry, Key]]] = {name: {} for name in by_id}
     matching: dict[str, list[str]] = {}
 
-    def meant(entry: Entry, name: str) -> Iterable[str]:
+    def meant(entry: TaskEntry, name: str) -> Iterable[str]:
         if not patterns.is_pattern(name):
             return [name for name in (renamed.get(name, name),) if name in by_id]
         if name not in matching:
@@ -64,24 +64,24 @@ def _edges(by_id: Mapping[str, Entry], renamed: Mapping[str, str], compat_prefix
 class _Where:
     """The roles of nodes that have a task."""
 
-    def __init__(self, by_id: Mapping[str, Entry], compat_prefix: bool) -> None:
+    def __init__(self, by_id: Mapping[str, TaskEntry], compat_prefix: bool) -> None:
         self._compat_prefix = compat_prefix
-        self._groups = {name: self._said(entry) for name, entry in by_id.items() if entry.kind is Kind.GROUP}
+        self._groups = {name: self._said(entry) for name, entry in by_id.items() if entry.kind is TaskKind.GROUP}
         self._added: dict[str, set[str]] = {}
         for group, entry in by_id.items():
-            for _, task in entry.names("tasks") if entry.kind is Kind.GROUP else ():
+            for _, task in entry.names("tasks") if entry.kind is TaskKind.GROUP else ():
                 self._added.setdefault(task, set()).add(group)
         said = {name for entry in by_id.values() for name in self._said(entry)}
         plain = {name for name in said if name != EVERY and not patterns.is_pattern(name)}
         self._all = frozenset({*plain, *self._groups, ANY} - {MASTER})
         self._found: dict[str, frozenset[str]] = {}
 
-    def roles(self, entry: Entry) -> frozenset[str]:
+    def roles(self, entry: TaskEntry) -> frozenset[str]:
         own = self._said(entry) or (() if entry.id in self._added else (entry.id,))
         return frozenset().union(*map(self._nodes, (*own, *self._added.get(entry.id, ()))))
 
     @staticmethod
-    def _said(entry: Entry) -> tuple[str, ...]:
+    def _said(entry: TaskEntry) -> tuple[str, ...]:
         field = entry.where()
         return tuple(name for _, name in entry.names(field)) if field else ()
 
@@ -98,9 +98,9 @@ class _Where:
         return {name, *(each for each in self._groups.get(name, ()) if each != EVERY and not patterns.is_pattern(each))}
 
 
-def _on_nodes(knot: Component, edges: Edges, by_id: Mapping[str, Entry], where: _Where) -> dict[str, list[str]]:
+def _on_nodes(knot: Component, edges: Edges, by_id: Mapping[str, TaskEntry], where: _Where) -> dict[str, list[str]]:
     """The knot if each role has a node of its own: ``task@role``; stages and groups by their names."""
-    plain = {Kind.STAGE, Kind.GROUP}
+    plain = {TaskKind.STAGE, TaskKind.GROUP}
     said = {name: where.roles(by_id[name]) for name in sorted(knot.names) if by_id[name].kind not in plain}
     alike = _alike(said)
     roles = {name: alike & said[name] if name in said else None for name in knot.names}
@@ -127,19 +127,19 @@ def _alike(roles: Mapping[str, frozenset[str]]) -> frozenset[str]:
 
 
 def _pairs(
-    name: str, on: frozenset[str] | None, other: str, others_on: frozenset[str] | None, by_id: Mapping[str, Entry]
+    name: str, on: frozenset[str] | None, other: str, others_on: frozenset[str] | None, by_id: Mapping[str, TaskEntry]
 ) -> Iterator[tuple[str, str]]:
     if on is None and others_on is None:
         yield name, other
-    elif on is None and others_on is not None and by_id[name].kind is Kind.STAGE:
+    elif on is None and others_on is not None and by_id[name].kind is TaskKind.STAGE:
         yield from ((name, f"{other}@{role}") for role in others_on)
-    elif on is not None and others_on is None and by_id[other].kind is Kind.STAGE:
+    elif on is not None and others_on is None and by_id[other].kind is TaskKind.STAGE:
         yield from ((f"{name}@{role}", other) for role in on)
     elif on is not None and others_on is not None:
         yield from ((f"{name}@{role}", f"{other}@{role}") for role in on & others_on)
 
 
-def _note(circle: Component, edges: Edges, by_id: Mapping[str, Entry], notes: Notes) -> None:
+def _note(circle: Component, edges: Edges, by_id: Mapping[str, TaskEntry], notes: Notes) -> None:
     names = [name.partition("@")[0] for name in circle.circle]
     roles = sorted({role for _, _, role in (name.partition("@") for name in circle.circle) if role not in ("", ANY)})
     steps = [f"{name} ({by_id[name].place})" for name in names[:-1]]

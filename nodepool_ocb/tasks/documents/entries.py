@@ -15,7 +15,16 @@ import msgspec
 from nodepool_ocb.documents.document import Document
 from nodepool_ocb.documents.plainyaml import Key
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.tasklist import Expression, Kind, Language, Order, Relation, Strategy, Task, relation
+from nodepool_ocb.tasks.tasklist import (
+    Expression,
+    Language,
+    Relation,
+    StrategyType,
+    Task,
+    TaskKind,
+    TaskStrategy,
+    relation,
+)
 
 #: The keys for the nodes of a task; the first that is there counts.
 WHERE: Final = ("tags", "roles", "role", "groups")
@@ -27,7 +36,7 @@ _MODEL: Final = re.compile(r"\b[A-Za-z_]\w*:")
 _API: Final = re.compile(r"\bapi\s*\.")
 
 
-class Entry(msgspec.Struct, frozen=True):
+class TaskEntry(msgspec.Struct, frozen=True):
     """One entry: a mapping, with any faults."""
 
     document: Document
@@ -54,11 +63,11 @@ class Entry(msgspec.Struct, frozen=True):
         return f"{self.document.name}:{self.document.line(self.key)}"
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> TaskKind | None:
         """The kind that its type names; None if no such kind is known."""
         said = self.raw.get("type")
         said = "sync" if said == "rsync" else said
-        return Kind(said) if isinstance(said, str) and said in set(Kind) else None
+        return TaskKind(said) if isinstance(said, str) and said in set(TaskKind) else None
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -131,22 +140,22 @@ def expressions(value: Json, key: Key = ()) -> list[tuple[Key, Expression]]:
     return [each for index, inner in enumerate(listed) for each in expressions(inner, (*key, index))]
 
 
-def strategy(raw: Any) -> Strategy | None:
+def strategy(raw: Any) -> TaskStrategy | None:
     """A strategy as a document writes it."""
     if not isinstance(raw, dict):
         return None
     amount = raw.get("amount")
     if isinstance(amount, dict):
         amount = Expression(Language.YAQL, str(amount["yaql_exp"]))
-    return Strategy(Order(raw["type"]), amount)
+    return TaskStrategy(StrategyType(raw["type"]), amount)
 
 
-def skipped(entry: Entry) -> bool:
+def skipped(entry: TaskEntry) -> bool:
     """Whether it is an upload without data: Fuel itself had the data for it."""
-    return entry.kind is Kind.UPLOAD_FILE and "data" not in entry.parameters
+    return entry.kind is TaskKind.UPLOAD_FILE and "data" not in entry.parameters
 
 
-def task(entry: Entry, renamed: Mapping[str, str] = {}, *, lenient: bool = False) -> Task:
+def task(entry: TaskEntry, renamed: Mapping[str, str] = {}, *, lenient: bool = False) -> Task:
     """The result of an entry without faults. ``renamed``: names of others, as they are called instead.
 
     ``lenient``: a setting that is not there is null in conditions, as in Fuel.
@@ -160,7 +169,7 @@ def task(entry: Entry, renamed: Mapping[str, str] = {}, *, lenient: bool = False
     tolerance = raw.get("fault_tolerance", entry.parameters.get("fault_tolerance"))
     return Task(
         id=entry.id,
-        kind=Kind.SKIPPED if skipped(entry) else kind,
+        kind=TaskKind.SKIPPED if skipped(entry) else kind,
         version=_version(raw.get("version", "1.0.0")),
         roles=_named(entry, where, {}) if where else (),
         requires=_named(entry, "requires", renamed),
@@ -184,7 +193,7 @@ def task(entry: Entry, renamed: Mapping[str, str] = {}, *, lenient: bool = False
     )
 
 
-def _named(entry: Entry, field: str, renamed: Mapping[str, str]) -> tuple[str, ...]:
+def _named(entry: TaskEntry, field: str, renamed: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(renamed.get(name, name) for _, name in entry.names(field))
 
 
@@ -193,10 +202,10 @@ def _version(text: str) -> tuple[int, int, int]:
     return major, minor, patch
 
 
-def _relations(entry: Entry, fields: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[Relation, ...]:
+def _relations(entry: TaskEntry, fields: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[Relation, ...]:
     return tuple(relation(raw, renamed) for _, raw in entry.relations(*fields))
 
 
-def _computed(entry: Entry, fields: tuple[str, ...]) -> tuple[Expression, ...]:
+def _computed(entry: TaskEntry, fields: tuple[str, ...]) -> tuple[Expression, ...]:
     said = (entry.raw.get(field) for field in fields)
     return tuple(found for each in said if isinstance(each, dict) for _, found in expressions(each))

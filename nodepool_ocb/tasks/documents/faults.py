@@ -18,19 +18,19 @@ from nodepool_ocb.documents.plainyaml import Fault, Key
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks import conditions, patterns
 from nodepool_ocb.tasks.documents import entries
-from nodepool_ocb.tasks.documents.entries import CROSS_DEPENDED_BY, CROSS_DEPENDS, WHERE, Entry
+from nodepool_ocb.tasks.documents.entries import CROSS_DEPENDED_BY, CROSS_DEPENDS, WHERE, TaskEntry
 from nodepool_ocb.tasks.documents.notes import Notes, fault_at
-from nodepool_ocb.tasks.tasklist import Expression, Kind
+from nodepool_ocb.tasks.tasklist import Expression, TaskKind
 
 SCHEMA: Final = "tasks.json"
 PROVISIONER: Final = frozenset({"erase_node", "move_to_bootstrap", "cobbler_sync"})
 FACTS: Final = "facts"  # the task that every run begins with
 
 #: Fields that mean something in entries of one kind alone.
-_OF_ONE_KIND: Final = {"tasks": Kind.GROUP, "fault_tolerance": Kind.GROUP, "trigger_rule": Kind.STAGE}
+_OF_ONE_KIND: Final = {"tasks": TaskKind.GROUP, "fault_tolerance": TaskKind.GROUP, "trigger_rule": TaskKind.STAGE}
 
 
-def check(entry: Entry, notes: Notes) -> None:
+def check(entry: TaskEntry, notes: Notes) -> None:
     """Note the faults and the oddities of an entry."""
     refused = set(_by_schema(entry, notes))
     _kind(entry, notes)
@@ -54,7 +54,7 @@ def faults_of_condition(expression: Expression) -> str | None:
     return None
 
 
-def _by_schema(entry: Entry, notes: Notes) -> Iterator[Key]:
+def _by_schema(entry: TaskEntry, notes: Notes) -> Iterator[Key]:
     """Note the faults by the schema, and yield the key of each within the entry."""
     found = schema.faults(entry.document, f"{SCHEMA}#entry", entry.key)
     if isinstance(entry.raw.get("parameters", {}), dict | None) and entry.kind is not None:
@@ -72,14 +72,14 @@ def _by_schema(entry: Entry, notes: Notes) -> Iterator[Key]:
             notes.faults.append((entry.document.name, fault))
 
 
-def _of_parameters(entry: Entry, kind: Kind) -> list[Fault]:
+def _of_parameters(entry: TaskEntry, kind: TaskKind) -> list[Fault]:
     if entry.raw.get("parameters") is not None:
         return schema.faults(entry.document, f"{SCHEMA}#{kind}", (*entry.key, "parameters"))
     needed = schema.schema_file(SCHEMA)["$defs"][kind].get("required", [])
     return [fault_at(entry, (), f"key `parameters` is missing; {kind} needs {', '.join(needed)}")] if needed else []
 
 
-def _kind(entry: Entry, notes: Notes) -> None:
+def _kind(entry: TaskEntry, notes: Notes) -> None:
     said, kind, parameters = entry.raw.get("type"), entry.kind, entry.parameters
     if said in PROVISIONER:
         notes.fault(
@@ -90,18 +90,18 @@ def _kind(entry: Entry, notes: Notes) -> None:
     for field, only in _OF_ONE_KIND.items():
         if field in entry.raw and kind not in (only, None):
             notes.slip(entry, (field,), f"belongs to a {only}, and this is of type {said}; remove it")
-    if kind is Kind.GROUP and entries.condition(entry.raw.get("condition")) is not True:
+    if kind is TaskKind.GROUP and entries.condition(entry.raw.get("condition")) is not True:
         notes.slip(entry, ("condition",), "has no effect on a group; give it to its tasks")
-    if kind is Kind.PUPPET and not {"puppet_manifest", "puppet_manifests"} & set(parameters):
+    if kind is TaskKind.PUPPET and not {"puppet_manifest", "puppet_manifests"} & set(parameters):
         within: Key = ("parameters",) if parameters else ()
         notes.fault(entry, within, "key `puppet_manifest` is missing; puppet needs the file that it applies")
-    if kind is Kind.UPLOAD_FILE and "data" in parameters and "path" not in parameters:
+    if kind is TaskKind.UPLOAD_FILE and "data" in parameters and "path" not in parameters:
         notes.fault(entry, ("parameters",), "key `path` is missing; upload_file needs the path of the file")
     if entries.skipped(entry):
         notes.warning(entry, (), "uploads no data, which Fuel made itself; it is read as skipped")
 
 
-def _patterns(entry: Entry) -> Iterator[tuple[Key, str]]:
+def _patterns(entry: TaskEntry) -> Iterator[tuple[Key, str]]:
     """The faults of names and patterns of names, each with its key."""
     named = entry.names(*WHERE, "requires", "required_for", "tasks")
     for key, relation in entry.relations(*CROSS_DEPENDS, *CROSS_DEPENDED_BY):
@@ -116,7 +116,7 @@ def _patterns(entry: Entry) -> Iterator[tuple[Key, str]]:
             yield key, f"{_quoted(name)} looks like a pattern; a pattern stands between slashes: {_quoted(f'/{name}/')}"
 
 
-def _expressions(entry: Entry) -> Iterator[tuple[Key, str]]:
+def _expressions(entry: TaskEntry) -> Iterator[tuple[Key, str]]:
     found: list[tuple[Key, Expression]] = []
     condition = entries.condition(entry.raw.get("condition"))
     if isinstance(condition, Expression):
@@ -132,7 +132,7 @@ def _expressions(entry: Entry) -> Iterator[tuple[Key, str]]:
             yield key, wrong
 
 
-def _odd(entry: Entry, notes: Notes) -> None:
+def _odd(entry: TaskEntry, notes: Notes) -> None:
     raw, parameters = entry.raw, entry.parameters
     if "strategy" in raw and "strategy" in parameters:
         notes.fault(entry, ("strategy",), "stands beside parameters and in them; remove one of them")
@@ -150,7 +150,7 @@ def _odd(entry: Entry, notes: Notes) -> None:
         notes.warning(entry, (field,), f"has no meaning beside {entry.where()}")
 
 
-def _at(entry: Entry, key: Key) -> str:
+def _at(entry: TaskEntry, key: Key) -> str:
     value = entry.raw
     for step in key:
         value = value[step]  # type: ignore[index]

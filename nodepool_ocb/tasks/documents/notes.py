@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from nodepool_ocb.documents.plainyaml import Fault, Key
-from nodepool_ocb.tasks.documents.entries import Entry
+from nodepool_ocb.tasks.documents.entries import TaskEntry
 
 
 class Notes(msgspec.Struct):
@@ -16,18 +16,18 @@ class Notes(msgspec.Struct):
     warnings: list[tuple[str, Fault]] = []
     read_so: list[str] = []  # further warnings: values that YAML leaves open
 
-    def fault(self, entry: Entry, key: Key, text: str) -> None:
+    def fault(self, entry: TaskEntry, key: Key, text: str) -> None:
         self.faults.append((entry.document.name, fault_at(entry, key, text)))
 
-    def warning(self, entry: Entry, key: Key, text: str) -> None:
+    def warning(self, entry: TaskEntry, key: Key, text: str) -> None:
         self.warnings.append((entry.document.name, fault_at(entry, key, text)))
 
-    def slip(self, entry: Entry, key: Key, text: str) -> None:
+    def slip(self, entry: TaskEntry, key: Key, text: str) -> None:
         """A fault; in a lenient reading a warning."""
         (self.warning if self.lenient else self.fault)(entry, key, text)
 
 
-def fault_at(entry: Entry, key: Key, text: str) -> Fault:
+def fault_at(entry: TaskEntry, key: Key, text: str) -> Fault:
     """A fault at a key within an entry."""
     whole = (*entry.key, *key)
     return Fault(entry.document.line(whole), text, entry.document.path(whole), whole)

@@ -13,9 +13,9 @@ from nodepool_ocb.documents.counting import some
 from nodepool_ocb.documents.plainyaml import Key
 from nodepool_ocb.documents.suggest import nearest
 from nodepool_ocb.tasks import patterns
-from nodepool_ocb.tasks.documents.entries import CROSS_DEPENDED_BY, CROSS_DEPENDS, Entry
+from nodepool_ocb.tasks.documents.entries import CROSS_DEPENDED_BY, CROSS_DEPENDS, TaskEntry
 from nodepool_ocb.tasks.documents.notes import Notes
-from nodepool_ocb.tasks.tasklist import EVERY, MASTER, SELF, Kind
+from nodepool_ocb.tasks.tasklist import EVERY, MASTER, SELF, TaskKind
 
 COMPARED: Final = 100_000  # pairs of names that are compared for likeness, which takes long: a second or so
 NEARLY: Final = 0.9  # how like each other two roles are of which one is a slip
@@ -33,24 +33,24 @@ class Resolved(msgspec.Struct, frozen=True):
     added: tuple[str, ...] = ()  # stages that tasks are required for, and that no file has
 
 
-def check(listed: Sequence[Entry], notes: Notes, compat_prefix: bool = False) -> Resolved:
+def check(listed: Sequence[TaskEntry], notes: Notes, compat_prefix: bool = False) -> Resolved:
     """Note the faults and the oddities among the entries; ids are unique."""
-    found = _Names(listed, notes, compat_prefix)
+    found = _KnownNames(listed, notes, compat_prefix)
     for entry in listed:
         found.check(entry)
     _near_roles(listed, notes)
     return Resolved(found.renamed, tuple(found.added))
 
 
-class _Names:
+class _KnownNames:
     """Names that must exist."""
 
-    def __init__(self, listed: Sequence[Entry], notes: Notes, compat_prefix: bool) -> None:
+    def __init__(self, listed: Sequence[TaskEntry], notes: Notes, compat_prefix: bool) -> None:
         self._ids = {entry.id: entry for entry in listed}
         self._notes, self._compat_prefix = notes, compat_prefix
         self._required = {name for entry in listed for _, name in entry.names("requires")}
         self._in_groups = {name for entry in listed for _, name in entry.names("tasks")}
-        stages = [entry.id for entry in listed if entry.kind is Kind.STAGE]
+        stages = [entry.id for entry in listed if entry.kind is TaskKind.STAGE]
         self._stages = sorted({*STAGES, *(name.removesuffix(edge) for name in stages for edge in _EDGES)})
         self._suggestions = COMPARED // max(len(listed), 1)
         self._matching: dict[str, bool] = {}
@@ -58,7 +58,7 @@ class _Names:
         self.renamed: dict[str, str] = {}
         self.added: dict[str, None] = {}
 
-    def check(self, entry: Entry) -> None:
+    def check(self, entry: TaskEntry) -> None:
         for field in ("requires", "required_for"):
             for key, name in entry.names(field):
                 self._exists(entry, key, name, last=field == "required_for")
@@ -71,7 +71,7 @@ class _Names:
         self._stage(entry)
         self._somewhere(entry)
 
-    def _exists(self, entry: Entry, key: Key, name: str, *, last: bool = False, crossing: bool = False) -> None:
+    def _exists(self, entry: TaskEntry, key: Key, name: str, *, last: bool = False, crossing: bool = False) -> None:
         if patterns.is_pattern(name):
             if name not in self._matching and patterns.too_many(len(self._matching) + 1, len(self._ids)):
                 text = f"is one pattern too many for {len(self._ids)} tasks; name the tasks that are meant"
@@ -89,10 +89,10 @@ class _Names:
         else:
             (self._notes.slip if crossing else self._notes.fault)(entry, key, self._unknown(name))
 
-    def _nowhere(self, entry: Entry, key: Key, relation: Mapping[str, Any]) -> None:
+    def _nowhere(self, entry: TaskEntry, key: Key, relation: Mapping[str, Any]) -> None:
         """Without a role only stages and groups are meant."""
         known = self._ids.get(relation["name"])
-        if not relation.get("role", EVERY) and known is not None and known.kind not in (Kind.STAGE, Kind.GROUP):
+        if not relation.get("role", EVERY) and known is not None and known.kind not in (TaskKind.STAGE, TaskKind.GROUP):
             text = f"means no node, and {known.id} is no stage; name roles, or leave it out for all nodes"
             self._notes.slip(entry, (*key, "role"), text)
 
@@ -109,16 +109,16 @@ class _Names:
         advice = f"; did you mean `{meant}`?" if meant else "; write such a task, or leave the name out"
         return f"must name a task of this list, and is {json.dumps(name, ensure_ascii=False)}{advice}"
 
-    def _runs(self, entry: Entry, key: Key, name: str) -> None:
+    def _runs(self, entry: TaskEntry, key: Key, name: str) -> None:
         known = self._ids.get(name)
         if known is None and not patterns.is_pattern(name):
             self._notes.fault(entry, key, self._unknown(name))
-        elif known is not None and known.kind in (Kind.GROUP, Kind.STAGE):
+        elif known is not None and known.kind in (TaskKind.GROUP, TaskKind.STAGE):
             self._notes.fault(
                 entry, key, f"must name a task that runs on the group's nodes, and {name} is a {known.kind}"
             )
 
-    def _stage(self, entry: Entry) -> None:
+    def _stage(self, entry: TaskEntry) -> None:
         said = entry.raw.get("stage")
         if not isinstance(said, str):
             return
@@ -130,20 +130,20 @@ class _Names:
                 entry, ("stage",), f"must name a stage, and is {json.dumps(said, ensure_ascii=False)}; {advice}"
             )
 
-    def _somewhere(self, entry: Entry) -> None:
-        if entry.kind in (Kind.STAGE, None) or entry.where() or entry.id in self._in_groups:
+    def _somewhere(self, entry: TaskEntry) -> None:
+        if entry.kind in (TaskKind.STAGE, None) or entry.where() or entry.id in self._in_groups:
             return
         text = f"says nowhere where it runs: it is read with role: [{entry.id}], as all nodes with that role"
         self._notes.warning(entry, (), text)
 
 
-def by_own_id(listed: Sequence[Entry]) -> Collection[str]:
+def by_own_id(listed: Sequence[TaskEntry]) -> Collection[str]:
     """The ids of the entries without a field for their nodes and without a group: their ids are also their roles."""
     in_groups = {name for entry in listed for _, name in entry.names("tasks")}
     return {
         entry.id
         for entry in listed
-        if entry.kind not in (Kind.STAGE, None) and not entry.where() and entry.id not in in_groups
+        if entry.kind not in (TaskKind.STAGE, None) and not entry.where() and entry.id not in in_groups
     }
 
 
@@ -151,13 +151,13 @@ def _standard_stages() -> Iterator[str]:
     return (f"{stage}{edge}" for stage in STAGES for edge in _EDGES)
 
 
-def _near_roles(listed: Sequence[Entry], notes: Notes) -> None:
+def _near_roles(listed: Sequence[TaskEntry], notes: Notes) -> None:
     """A role that only one entry names, and that is nearly that of others or the id of a group, is probably a slip."""
     import difflib
 
     where = [(entry, key, name) for entry in listed if entry.where() for key, name in entry.names(str(entry.where()))]
     counted = Counter(name for _, _, name in where)
-    groups = {entry.id for entry in listed if entry.kind is Kind.GROUP}
+    groups = {entry.id for entry in listed if entry.kind is TaskKind.GROUP}
     usual = {name for name, count in counted.items() if count > 1} | groups
     near: dict[str, str | None] = {}
     for entry, key, name in where:

@@ -28,12 +28,12 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import NodeRole, State
-from nodepool_ocb.tasks.runs.records import Running, RunState, TaskRun
-from nodepool_ocb.tasks.runs.standing import WAITING, Look, hidden, vertex_of
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun, TaskRun, TaskRunState
+from nodepool_ocb.tasks.runs.standing import WAITING, RunStatus, hidden, vertex_of
 from nodepool_ocb.tasks.runs.states import TaskRunEvent, task_run_after
 
 
-class Move(msgspec.Struct, frozen=True):
+class NoderoleMove(msgspec.Struct, frozen=True):
     """An event that happens to noderoles, and why."""
 
     event: Event
@@ -41,36 +41,36 @@ class Move(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class TaskRunDecision(msgspec.Struct, frozen=True, kw_only=True):
     """The changes to write; nothing if the records have them already."""
 
     head: TaskRun
-    moves: Sequence[Move] = ()
+    moves: Sequence[NoderoleMove] = ()
     rewritten: Mapping[Vertex, NodeRole] = {}  # those with fewer parents than before
     due: float | None = None  # when to look again by the passing of time
     record: bool = False  # only the history and the outcome are left to be written
     start: int = 0  # the vertices before it in the plan are committed
 
 
-def decide(world: World, running: Running, now: float, start: int = 0) -> Decision:
+def decide(world: World, running: LoadedTaskRun, now: float, start: int = 0) -> TaskRunDecision:
     """The next decision; the same until it is written. ``start``: the vertices before this one in the plan are committed."""
     head = running.head
-    if head.state is RunState.COMMITTING:
+    if head.state is TaskRunState.COMMITTING:
         return _commit(world, running, start)
-    look = Look(world, running, now)
+    look = RunStatus(world, running, now)
     if (after := _paused(look, now)) != head:
-        return Decision(head=after, due=look.due)
+        return TaskRunDecision(head=after, due=look.due)
     match head.state:
-        case RunState.RUNNING:
+        case TaskRunState.RUNNING:
             return _go_on(look)
-        case RunState.STOPPING:
+        case TaskRunState.STOPPING:
             return _stop(look)
-        case RunState.ENDING:
+        case TaskRunState.ENDING:
             return _end(look)
-    return Decision(head=head)
+    return TaskRunDecision(head=head)
 
 
-def _paused(look: Look, now: float) -> TaskRun:
+def _paused(look: RunStatus, now: float) -> TaskRun:
     """The record with the pause of its deployment; after the pause, with the time of its end."""
     head = look.running.head
     if look.pauses and not head.over:
@@ -78,10 +78,10 @@ def _paused(look: Look, now: float) -> TaskRun:
     return replace(head, aside=None, resumed=now) if head.aside is not None else head
 
 
-def _commit(world: World, running: Running, start: int) -> Decision:
+def _commit(world: World, running: LoadedTaskRun, start: int) -> TaskRunDecision:
     head = running.head
     if head.stop:
-        return Decision(head=task_run_after(head, TaskRunEvent.STOP, reason=_stopped(head)))
+        return TaskRunDecision(head=task_run_after(head, TaskRunEvent.STOP, reason=_stopped(head)))
     left = list[Vertex]()
     for at in range(start, len(running.plan)):
         vertex = vertex_of(world, running, at)
@@ -95,42 +95,42 @@ def _commit(world: World, running: Running, start: int) -> Decision:
         if len(left) == limits.MOST_CHANGES:
             break
     if left:
-        return Decision(head=head, moves=[Move(Event.COMMIT, left)], start=start)
+        return TaskRunDecision(head=head, moves=[NoderoleMove(Event.COMMIT, left)], start=start)
     if any(hidden(world, running, at) for at in range(len(running.plan))):
-        return Decision(head=head)  # it may be PROPOSED
-    return Decision(head=task_run_after(head, TaskRunEvent.COMMIT))
+        return TaskRunDecision(head=head)  # it may be PROPOSED
+    return TaskRunDecision(head=task_run_after(head, TaskRunEvent.COMMIT))
 
 
-def _go_on(look: Look) -> Decision:
+def _go_on(look: RunStatus) -> TaskRunDecision:
     head = look.running.head
     if head.stop:
-        return Decision(head=task_run_after(head, TaskRunEvent.STOP, reason=_stopped(head)))
+        return TaskRunDecision(head=task_run_after(head, TaskRunEvent.STOP, reason=_stopped(head)))
     head = replace(head, away=look.away)
     if not head.held and (exceeded := look.exceeded()):
-        return Decision(head=task_run_after(head, TaskRunEvent.EXCEED, reason=exceeded))
+        return TaskRunDecision(head=task_run_after(head, TaskRunEvent.EXCEED, reason=exceeded))
     moves = [*_allowed(look), *(_of_failed_nodes(look) if not look.sending else ())]
     rewritten = _excused(look)
     if not (moves or rewritten or look.unread or look.moves()):
-        return Decision(head=task_run_after(head, TaskRunEvent.REST))
-    return Decision(head=head, moves=moves, rewritten=rewritten, due=look.due)
+        return TaskRunDecision(head=task_run_after(head, TaskRunEvent.REST))
+    return TaskRunDecision(head=head, moves=moves, rewritten=rewritten, due=look.due)
 
 
-def _allowed(look: Look) -> list[Move]:
+def _allowed(look: RunStatus) -> list[NoderoleMove]:
     return [
-        Move(Event.ALLOW, [vertex], f"it failed, and may: {vertex.record.reason or 'no reason was recorded'}")
+        NoderoleMove(Event.ALLOW, [vertex], f"it failed, and may: {vertex.record.reason or 'no reason was recorded'}")
         for vertex in look.allowed
     ]
 
 
-def _of_failed_nodes(look: Look) -> list[Move]:
+def _of_failed_nodes(look: RunStatus) -> list[NoderoleMove]:
     found: dict[str, list[Vertex]] = {}
     for _, vertex in look.of(*WAITING) if look.failures else ():
         if why := look.failures.get(vertex.node.name):
             found.setdefault(why, []).append(vertex)
-    return [Move(Event.PROPOSE, vertices, f"not run: {why}") for why, vertices in found.items()]
+    return [NoderoleMove(Event.PROPOSE, vertices, f"not run: {why}") for why, vertices in found.items()]
 
 
-def _excused(look: Look) -> dict[Vertex, NodeRole]:
+def _excused(look: RunStatus) -> dict[Vertex, NodeRole]:
     """Barriers that bear failures, and vertices that wait only for ended ones, without these parents."""
     found: dict[Vertex, NodeRole] = {}
     running = look.running
@@ -147,32 +147,32 @@ def _excused(look: Look) -> dict[Vertex, NodeRole]:
     return found
 
 
-def _stop(look: Look) -> Decision:
+def _stop(look: RunStatus) -> TaskRunDecision:
     head = look.running.head
-    moves = list[Move]()
+    moves = list[NoderoleMove]()
     if waiting := [vertex for _, vertex in look.of(*WAITING)]:
-        moves.append(Move(Event.PROPOSE, waiting, f"not run: {head.reason or 'the run was stopped'}"))
+        moves.append(NoderoleMove(Event.PROPOSE, waiting, f"not run: {head.reason or 'the run was stopped'}"))
     under_way = [vertex for _, vertex in look.of(State.TRANSITION)]
     if head.stop == "now" and (ended := [v for v in under_way if v.record.cancel_reason is None]):
-        moves.append(Move(Event.CANCEL, ended, _stopped(head)))
+        moves.append(NoderoleMove(Event.CANCEL, ended, _stopped(head)))
     if moves or look.unread or any(vertex.node.name not in look.failures for vertex in under_way):
-        return Decision(head=head, moves=moves, due=look.due)
-    return Decision(head=task_run_after(head, TaskRunEvent.REST))
+        return TaskRunDecision(head=head, moves=moves, due=look.due)
+    return TaskRunDecision(head=task_run_after(head, TaskRunEvent.REST))
 
 
-def _end(look: Look) -> Decision:
+def _end(look: RunStatus) -> TaskRunDecision:
     """Take back the noderoles that wait. A run on a machine that is away is left to the annealer that takes it over."""
     found: dict[str, list[Vertex]] = {}
     causes = look.causes()
     for at, vertex in look.of(*WAITING):
         found.setdefault(causes[at], []).append(vertex)
-    moves = [Move(Event.PROPOSE, vertices, f"not run: {why}") for why, vertices in found.items()]
+    moves = [NoderoleMove(Event.PROPOSE, vertices, f"not run: {why}") for why, vertices in found.items()]
     parted = _parted(look) if not moves else {}
     ended = not (moves or parted or look.unread)
-    return Decision(head=look.running.head, moves=moves, rewritten=parted, record=ended)
+    return TaskRunDecision(head=look.running.head, moves=moves, rewritten=parted, record=ended)
 
 
-def _parted(look: Look) -> dict[Vertex, NodeRole]:
+def _parted(look: RunStatus) -> dict[Vertex, NodeRole]:
     """The noderoles with parents on other nodes, without these parents: the run is over, and its nodes are independent."""
     found: dict[Vertex, NodeRole] = {}
     for vertex in look.vertices:

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Run, State
-from nodepool_ocb.tasks.runs.records import Outcome, Running, RunState, TaskRun
-from nodepool_ocb.tasks.runs.standing import GONE, Look
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Outcome, TaskRun, TaskRunState
+from nodepool_ocb.tasks.runs.standing import GONE, RunStatus
 from nodepool_ocb.tasks.runs.states import TaskRunEvent, task_run_after
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
+class HistoryRow(msgspec.Struct, frozen=True, array_like=True):
     """A task on a node. ``outcome``: of Outcome; before that "pending", "queued" or "running". Times are Unix seconds."""
 
     task: str
@@ -39,7 +39,7 @@ _OPEN: Mapping[State, str] = {
 }
 
 
-def wanted(look: Look) -> list[str]:
+def wanted(look: RunStatus) -> list[str]:
     """The paths of the records of runs that the history needs, each once."""
     found = (_run(vertex) for vertex in look.vertices if vertex is not None)
     return [path for path in found if path is not None]
@@ -53,23 +53,25 @@ def _run(vertex: Vertex) -> str | None:
     return paths.run(vertex.role, vertex.node.name, record.run)
 
 
-def rows(look: Look, runs: Mapping[str, Run]) -> Iterator[Row]:
+def rows(look: RunStatus, runs: Mapping[str, Run]) -> Iterator[HistoryRow]:
     """Every task on every node, those that were skipped among them; ``runs``: by path, as far as they are there."""
     running = look.running
     for at, vertex in enumerate(look.vertices):
         task, node = running.plan.tasks[running.plan.task_of[at]], running.plan.nodes[running.plan.node_of[at]]
         if vertex is None:
-            yield Row(task, node, Outcome.NOT_RUN, reason=GONE)
+            yield HistoryRow(task, node, Outcome.NOT_RUN, reason=GONE)
         else:
             yield _row(task, node, vertex, runs, running.head, look.unsent)
-    yield from (Row(task, node, Outcome.SKIPPED, reason=why) for task, node, why in running.skipped)
+    yield from (HistoryRow(task, node, Outcome.SKIPPED, reason=why) for task, node, why in running.skipped)
 
 
-def _row(task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], head: TaskRun, unsent: str | None) -> Row:
+def _row(
+    task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], head: TaskRun, unsent: str | None
+) -> HistoryRow:
     record = vertex.record
     kept = record.reason or unsent
     run = runs.get(_run(vertex) or "")
-    row = Row(task, node, "", attempts=record.attempt)
+    row = HistoryRow(task, node, "", attempts=record.attempt)
     if run is not None:
         row = replace(
             row,
@@ -87,9 +89,9 @@ def _row(task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], head: Ta
             return replace(row, outcome=Outcome.SUCCESSFUL)
         case State.ERROR:
             return replace(row, outcome=Outcome.FAILED, reason=record.reason or row.reason)
-        case State.PROPOSED if kept is not None and head.state is not RunState.COMMITTING:
+        case State.PROPOSED if kept is not None and head.state is not TaskRunState.COMMITTING:
             return replace(row, outcome=Outcome.NOT_RUN, reason=kept.removeprefix("not run: "))
-        case State.PROPOSED if head.state in (RunState.STOPPING, RunState.ENDING):
+        case State.PROPOSED if head.state in (TaskRunState.STOPPING, TaskRunState.ENDING):
             return replace(row, outcome=Outcome.NOT_RUN, reason=head.reason or "nothing committed it")
         case State.TODO | State.TRANSITION:
             since = record.since if record.state is State.TODO else None
@@ -98,7 +100,7 @@ def _row(task: str, node: str, vertex: Vertex, runs: Mapping[str, Run], head: Ta
     return replace(row, outcome=_OPEN[record.state])
 
 
-def ended(running: Running, look: Look, history: Sequence[Row], now: float) -> TaskRun:
+def ended(running: LoadedTaskRun, look: RunStatus, history: Sequence[HistoryRow], now: float) -> TaskRun:
     """The head of a run of which this is the history."""
     barriers = {running.plan.tasks[at] for at in running.plan.barriers}
     counts = Counter(row.outcome for row in history if row.task not in barriers)
@@ -116,7 +118,7 @@ def ended(running: Running, look: Look, history: Sequence[Row], now: float) -> T
     return task_run_after(head, event, reason=reason, ended=now, counts=dict(counts))
 
 
-def _failed(bad: Iterable[Row]) -> str:
+def _failed(bad: Iterable[HistoryRow]) -> str:
     failed = [row for row in bad if row.outcome == Outcome.FAILED]
     if not failed:
         return next(
@@ -126,9 +128,9 @@ def _failed(bad: Iterable[Row]) -> str:
     return f"{failed[0].task}@{failed[0].node} failed: {failed[0].reason or 'no reason was recorded'}{more}"
 
 
-def to_json(row: Row) -> Json:
+def to_json(row: HistoryRow) -> Json:
     return msgspec.to_builtins(row)
 
 
-def of_json(raw: Json) -> Row:
-    return msgspec.convert(raw, Row)
+def of_json(raw: Json) -> HistoryRow:
+    return msgspec.convert(raw, HistoryRow)

@@ -11,11 +11,11 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json, Role
 from nodepool_ocb.tasks.compiling.contraction import contracted
 from nodepool_ocb.tasks.compiling.election import Selectors, selector
-from nodepool_ocb.tasks.plan import VIRTUAL, Plan
+from nodepool_ocb.tasks.plan import VIRTUAL, TaskPlan
 from nodepool_ocb.tasks.runs import roles
-from nodepool_ocb.tasks.runs.records import Running, Tolerance
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Tolerance
 from nodepool_ocb.tasks.runs.states import TaskRunEvent, new_task_run
-from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
+from nodepool_ocb.tasks.tasklist import Task, TaskKind, TaskList
 
 FACTS: Final = "facts"  # the task that each node does first: it writes the file of facts
 
@@ -23,19 +23,19 @@ FACTS: Final = "facts"  # the task that each node does first: it writes the file
 def facts_task(path: str) -> Task:
     """The task that writes the attribute ``astute`` to a file that root alone may read."""
     given: Mapping[str, Json] = {"path": path, "data_from": "astute", "permissions": "0600"}
-    return Task(id=FACTS, kind=Kind.UPLOAD_FILE, parameters=given, origin="every run")
+    return Task(id=FACTS, kind=TaskKind.UPLOAD_FILE, parameters=given, origin="every run")
 
 
 def run(
     deployment: str,
     tasks: TaskList,
-    plan: Plan,
+    plan: TaskPlan,
     *,
     virtual: str,
     facts: Task | None = None,
     tolerances: Sequence[Tolerance] = (),
     **head: Json,
-) -> tuple[Running, dict[str, Role]]:
+) -> tuple[LoadedTaskRun, dict[str, Role]]:
     """The run of a plan, and the roles that the catalogue must have for it, by name.
 
     ``facts``: the task that each node runs first; ``head``: fields of the record of the run. Raises Invalid if nothing would run.
@@ -59,10 +59,10 @@ def run(
         **head,
     )
     wanted = {each.role: roles.role(deployment, name, by_id.get(name)) for name, each in defined.items()}
-    return Running(deployment, "", record, left, skipped, defined), wanted
+    return LoadedTaskRun(deployment, "", record, left, skipped, defined), wanted
 
 
-def with_first(plan: Plan, task: str) -> Plan:
+def with_first(plan: TaskPlan, task: str) -> TaskPlan:
     """The plan with one task more, which each node that has any does before all others."""
     number, count = len(plan.tasks), len(plan)
     used = sorted({node for node in plan.node_of if plan.nodes[node] != VIRTUAL})
@@ -83,10 +83,10 @@ def with_first(plan: Plan, task: str) -> Plan:
     )
 
 
-def tolerances(tasks: TaskList, plan: Plan) -> Iterator[Tolerance]:
+def tolerances(tasks: TaskList, plan: TaskPlan) -> Iterator[Tolerance]:
     """Of each group that says how many of its nodes may fail, and has any."""
     selectors = Selectors(tasks)
-    for group in tasks.of_kind(Kind.GROUP):
+    for group in tasks.of_kind(TaskKind.GROUP):
         if group.fault_tolerance is None:
             continue
         named = selector(group)

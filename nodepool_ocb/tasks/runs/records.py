@@ -20,12 +20,12 @@ import msgspec
 
 from nodepool_ocb.model.ranges import Count, Id, Moment, Name, Times
 from nodepool_ocb.model.records import Json, Record
-from nodepool_ocb.tasks.plan import VIRTUAL, Bears, Plan
+from nodepool_ocb.tasks.plan import VIRTUAL, Bears, TaskPlan
 
 PART_BYTES: Final = 180 * 1024  # of rows
 
 
-class RunState(StrEnum):
+class TaskRunState(StrEnum):
     """How a run of tasks fares."""
 
     COMMITTING = "committing"  # its noderoles are being committed
@@ -37,7 +37,7 @@ class RunState(StrEnum):
     STOPPED = "stopped"  # over: a person stopped it before its end
 
 
-OVER: Final = frozenset({RunState.SUCCESSFUL, RunState.FAILED, RunState.STOPPED})
+OVER: Final = frozenset({TaskRunState.SUCCESSFUL, TaskRunState.FAILED, TaskRunState.STOPPED})
 
 
 class Outcome(StrEnum):
@@ -60,7 +60,7 @@ class Tolerance(msgspec.Struct, frozen=True):
 class TaskRun(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``tasks/runs/<deployment>/<id>``."""
 
-    state: RunState
+    state: TaskRunState
     virtual: str  # the name of the virtual node that has its stages and barriers
     started: Moment = 0.0
     ended: Moment | None = None
@@ -117,13 +117,13 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     bears: Bears = Bears.SOME  # of a barrier: which tolerated failures it lets pass
 
 
-class Running(msgspec.Struct, frozen=True):
+class LoadedTaskRun(msgspec.Struct, frozen=True):
     """A run, read whole but for its facts, list and history."""
 
     deployment: str
     id: str
     head: TaskRun
-    plan: Plan  # without vertices that are skipped
+    plan: TaskPlan  # without vertices that are skipped
     skipped: Sequence[tuple[str, str, str]]  # task, node, why
     definitions: Mapping[str, Definition]  # by task
 
@@ -138,14 +138,14 @@ class Running(msgspec.Struct, frozen=True):
         return f"{role}@{plan.nodes[plan.node_of[vertex]] or self.head.virtual}"
 
 
-def plan_rows(plan: Plan) -> Iterator[Json]:
+def plan_rows(plan: TaskPlan) -> Iterator[Json]:
     """The rows of a plan that has no skipped vertices."""
     for vertex, parents in enumerate(plan.parents):
         node = plan.nodes[plan.node_of[vertex]]
         yield [plan.tasks[plan.task_of[vertex]], node, plan.rank[vertex], list(parents)]
 
 
-def plan_of(rows: Iterable[Sequence[Json]], barriers: Iterable[str]) -> Plan:
+def plan_of(rows: Iterable[Sequence[Json]], barriers: Iterable[str]) -> TaskPlan:
     """The plan that these rows are of; ``barriers``: the names of those among its tasks."""
     tasks: dict[str, int] = {}
     nodes: dict[str, int] = {}
@@ -156,7 +156,7 @@ def plan_of(rows: Iterable[Sequence[Json]], barriers: Iterable[str]) -> Plan:
         rank.append(weight)
         parents.append(tuple(above))
     nodes.setdefault(VIRTUAL, len(nodes))
-    return Plan(
+    return TaskPlan(
         nodes=tuple(nodes),
         tasks=tuple(tasks),
         task_of=task_of,

@@ -16,15 +16,15 @@ from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths, ranges
 from nodepool_ocb.model.records import Change, Create, Fence, Node, NodeRole, Role, Set, State
 from nodepool_ocb.tasks import kinds, parameters
-from nodepool_ocb.tasks.plan import Bears, Plan
+from nodepool_ocb.tasks.plan import Bears, TaskPlan
 from nodepool_ocb.tasks.runs import naming
-from nodepool_ocb.tasks.runs.records import Definition, Running
+from nodepool_ocb.tasks.runs.records import Definition, LoadedTaskRun
 from nodepool_ocb.tasks.tasklist import Task
 
 BARRIER: Final = "barrier"
 
 
-def definitions(plan: Plan, tasks: Mapping[str, Task], deployment: str) -> dict[str, Definition]:
+def definitions(plan: TaskPlan, tasks: Mapping[str, Task], deployment: str) -> dict[str, Definition]:
     """Of each task and barrier of a plan."""
     found: dict[str, Definition] = {}
     for number, name in enumerate(plan.tasks):
@@ -95,7 +95,7 @@ def of_virtual_node(world: World, name: str, deployment: str, now: float) -> lis
     return [Create(paths.node(name), node), Create(paths.fence(name), Fence()), Create(paths.noderoles(name))]
 
 
-def of_noderoles(world: World, running: Running, now: float, by: str | None) -> Iterator[list[Change]]:
+def of_noderoles(world: World, running: LoadedTaskRun, now: float, by: str | None) -> Iterator[list[Change]]:
     """The changes that make every vertex a PROPOSED noderole of this run; those that are so already are left out.
 
     Children come before their parents, so that none of them waits for a noderole that is still to be renewed. Noderoles of
@@ -157,7 +157,7 @@ def _let_go(vertex: Vertex, ours: set[str], let_go: set[str]) -> Iterator[Change
 
 
 def transactions(
-    world: World, running: Running, roles: Mapping[str, Role], now: float, by: str | None
+    world: World, running: LoadedTaskRun, roles: Mapping[str, Role], now: float, by: str | None
 ) -> Iterator[list[Change]]:
     """All changes, in transactions; write each before taking the next. Records that exist already are left out."""
 

@@ -15,17 +15,17 @@ from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.records import Node, State
 from nodepool_ocb.tasks.compiling.draft import sorted_out
 from nodepool_ocb.tasks.plan import VIRTUAL, Bears
-from nodepool_ocb.tasks.runs.records import Definition, Running, Tolerance
+from nodepool_ocb.tasks.runs.records import Definition, LoadedTaskRun, Tolerance
 
 GONE: Final = "its noderole is gone, or was taken by a later run"
 WAITING: Final = frozenset({State.TODO, State.BLOCKED})
 HELD_BACK: Final = WAITING | {State.PROPOSED}
 
 
-class Look:
+class RunStatus:
     """One look; positions are vertices of the plan."""
 
-    def __init__(self, world: World, running: Running, now: float) -> None:
+    def __init__(self, world: World, running: LoadedTaskRun, now: float) -> None:
         self.world, self.running, self._now = world, running, now
         self.vertices = [vertex_of(world, running, at) for at in range(len(running.plan))]
 
@@ -224,12 +224,12 @@ class Look:
         return self.running.definitions[plan.tasks[plan.task_of[at]]]
 
 
-def vertex_of(world: World, running: Running, at: int) -> Vertex | None:
+def vertex_of(world: World, running: LoadedTaskRun, at: int) -> Vertex | None:
     """The noderole that carries a vertex of the plan out; None if it is gone, or a later run's."""
     vertex = world.vertex(running.noderole(at))
     return vertex if vertex is not None and vertex.record.task_run == running.id else None
 
 
-def hidden(world: World, running: Running, at: int) -> bool:
+def hidden(world: World, running: LoadedTaskRun, at: int) -> bool:
     """Whether the record of the noderole that carries a vertex of the plan out cannot be read."""
     return bool(world.unreadable) and world.hides(running.noderole(at))

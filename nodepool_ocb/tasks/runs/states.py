@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nodepool_ocb.model.statemachines import StateMachine
-from nodepool_ocb.tasks.runs.records import RunState, TaskRun
+from nodepool_ocb.tasks.runs.records import TaskRun, TaskRunState
 
 
 class TaskRunEvent(StrEnum):
@@ -37,22 +37,22 @@ class TaskRunEvent(StrEnum):
 
 TASK_RUNS: Final = StateMachine(
     "a run of tasks",
-    RunState,
+    TaskRunState,
     TaskRunEvent,
     {
-        (None, TaskRunEvent.BEGIN): RunState.COMMITTING,
-        (RunState.COMMITTING, TaskRunEvent.COMMIT): RunState.RUNNING,
-        (RunState.COMMITTING, TaskRunEvent.STOP): RunState.STOPPING,
-        (RunState.RUNNING, TaskRunEvent.STOP): RunState.STOPPING,
-        (RunState.RUNNING, TaskRunEvent.EXCEED): RunState.STOPPING,
-        (RunState.RUNNING, TaskRunEvent.REST): RunState.ENDING,
-        (RunState.STOPPING, TaskRunEvent.REST): RunState.ENDING,
-        (RunState.ENDING, TaskRunEvent.SUCCEED): RunState.SUCCESSFUL,
-        (RunState.ENDING, TaskRunEvent.FAIL): RunState.FAILED,
-        (RunState.ENDING, TaskRunEvent.HALT): RunState.STOPPED,
-        (RunState.SUCCESSFUL, TaskRunEvent.REOPEN): RunState.COMMITTING,
-        (RunState.FAILED, TaskRunEvent.REOPEN): RunState.COMMITTING,
-        (RunState.STOPPED, TaskRunEvent.REOPEN): RunState.COMMITTING,
+        (None, TaskRunEvent.BEGIN): TaskRunState.COMMITTING,
+        (TaskRunState.COMMITTING, TaskRunEvent.COMMIT): TaskRunState.RUNNING,
+        (TaskRunState.COMMITTING, TaskRunEvent.STOP): TaskRunState.STOPPING,
+        (TaskRunState.RUNNING, TaskRunEvent.STOP): TaskRunState.STOPPING,
+        (TaskRunState.RUNNING, TaskRunEvent.EXCEED): TaskRunState.STOPPING,
+        (TaskRunState.RUNNING, TaskRunEvent.REST): TaskRunState.ENDING,
+        (TaskRunState.STOPPING, TaskRunEvent.REST): TaskRunState.ENDING,
+        (TaskRunState.ENDING, TaskRunEvent.SUCCEED): TaskRunState.SUCCESSFUL,
+        (TaskRunState.ENDING, TaskRunEvent.FAIL): TaskRunState.FAILED,
+        (TaskRunState.ENDING, TaskRunEvent.HALT): TaskRunState.STOPPED,
+        (TaskRunState.SUCCESSFUL, TaskRunEvent.REOPEN): TaskRunState.COMMITTING,
+        (TaskRunState.FAILED, TaskRunEvent.REOPEN): TaskRunState.COMMITTING,
+        (TaskRunState.STOPPED, TaskRunEvent.REOPEN): TaskRunState.COMMITTING,
     },
 )
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.compiling.draft import sorted_out
-from nodepool_ocb.tasks.plan import VIRTUAL, Bears, Plan
-from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
+from nodepool_ocb.tasks.plan import VIRTUAL, Bears, TaskPlan
+from nodepool_ocb.tasks.tasklist import Task, TaskKind, TaskList
 
 UNSENT: Final = "no phase of the rollout sends it"  # why a task is skipped
 
@@ -28,7 +28,7 @@ def of_part(task: str, part: str) -> str:
     return f"{task}:{part}"
 
 
-def united(plans: Mapping[str, Plan]) -> Plan:
+def united(plans: Mapping[str, TaskPlan]) -> TaskPlan:
     """The plans of all parts as one; no node is in two of them."""
     nodes = (*(node for plan in plans.values() for node in plan.nodes if node != VIRTUAL), VIRTUAL)
     place = {node: at for at, node in enumerate(nodes)}
@@ -52,7 +52,7 @@ def united(plans: Mapping[str, Plan]) -> Plan:
         parents += [[first + each for each in above] for above in plan.parents]
         skipped |= {first + at: why for at, why in plan.skipped.items()}
         parameters |= {first + at: given for at, given in plan.parameters.items()}
-    return Plan(
+    return TaskPlan(
         nodes=nodes,
         tasks=tuple(numbers),
         task_of=task_of,
@@ -74,10 +74,10 @@ def listed(tasks: TaskList, parts: Iterable[str]) -> TaskList:
 
 
 def _placeless(task: Task) -> bool:
-    return task.kind in (Kind.STAGE, Kind.SKIPPED)
+    return task.kind in (TaskKind.STAGE, TaskKind.SKIPPED)
 
 
-def phases_of(plan: Plan, stages: Sequence[Sequence[str]], parts: Sequence[str]) -> list[list[str]]:
+def phases_of(plan: TaskPlan, stages: Sequence[Sequence[str]], parts: Sequence[str]) -> list[list[str]]:
     """For each phase the tasks that it sends first, in the order of the plan; ``stages``: those that each phase names.
 
     A task that is before a stage on one node is sent with it on all of them, with everything that it waits for anywhere.
@@ -96,7 +96,7 @@ def phases_of(plan: Plan, stages: Sequence[Sequence[str]], parts: Sequence[str])
     return found
 
 
-def _closure(plan: Plan, of_task: Mapping[int, Sequence[int]], wanted: Iterable[int]) -> Iterator[int]:
+def _closure(plan: TaskPlan, of_task: Mapping[int, Sequence[int]], wanted: Iterable[int]) -> Iterator[int]:
     """The tasks, and all that any instance of one of them waits for."""
     queue = list(dict.fromkeys(wanted))
     seen = set(queue)
@@ -108,11 +108,11 @@ def _closure(plan: Plan, of_task: Mapping[int, Sequence[int]], wanted: Iterable[
         seen |= above
 
 
-def _on_nodes(plan: Plan, vertices: Sequence[int]) -> bool:
+def _on_nodes(plan: TaskPlan, vertices: Sequence[int]) -> bool:
     return plan.nodes[plan.node_of[vertices[0]]] != VIRTUAL
 
 
-def without_unsent(plan: Plan, phases: Iterable[Sequence[str]]) -> Plan:
+def without_unsent(plan: TaskPlan, phases: Iterable[Sequence[str]]) -> TaskPlan:
     """The plan, with the tasks that no phase sends skipped."""
     sent = {task for tasks in phases for task in tasks}
     unsent = {
@@ -123,7 +123,7 @@ def without_unsent(plan: Plan, phases: Iterable[Sequence[str]]) -> Plan:
     return replace(plan, skipped={**unsent, **plan.skipped})
 
 
-def waiting_across(plan: Plan, phases: Sequence[Sequence[str]], nodes: Collection[str]) -> tuple[int, int] | None:
+def waiting_across(plan: TaskPlan, phases: Sequence[Sequence[str]], nodes: Collection[str]) -> tuple[int, int] | None:
     """Two vertices on two of these nodes that one phase sends, of which the second waits for the first; None without such."""
     phase_of = {task: at for at, tasks in enumerate(phases) for task in tasks}
     # of a vertex on no node: phase → vertices before it, on two nodes at most
@@ -146,7 +146,7 @@ def waiting_across(plan: Plan, phases: Sequence[Sequence[str]], nodes: Collectio
     return None
 
 
-def _two(plan: Plan, vertices: Iterable[int]) -> tuple[int, ...]:
+def _two(plan: TaskPlan, vertices: Iterable[int]) -> tuple[int, ...]:
     """One vertex on each node, of two nodes at the most."""
     by_node = {plan.node_of[each]: each for each in vertices}
     return tuple(by_node.values())[:2]

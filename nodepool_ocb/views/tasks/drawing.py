@@ -16,9 +16,9 @@ from nodepool_ocb.documents.counting import some
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.tasks import patterns
-from nodepool_ocb.tasks.plan import VIRTUAL, Plan
+from nodepool_ocb.tasks.plan import VIRTUAL, TaskPlan
 from nodepool_ocb.tasks.selection import Board, Selection, unselected
-from nodepool_ocb.tasks.tasklist import Kind, Task, TaskList
+from nodepool_ocb.tasks.tasklist import Task, TaskKind, TaskList
 from nodepool_ocb.views.graphs import graphviz
 from nodepool_ocb.views.graphs.graphviz import Box, Picture
 from nodepool_ocb.views.tasks.histories import ORDER
@@ -32,9 +32,9 @@ MOST_REDUCED: Final = 20_000  # corners: the ancestors of each are held in memor
 
 #: Type → fill.
 TYPES: Final = {
-    Kind.GROUP: "lightskyblue",
-    Kind.STAGE: "red",
-    Kind.SKIPPED: "gray95",
+    TaskKind.GROUP: "lightskyblue",
+    TaskKind.STAGE: "red",
+    TaskKind.SKIPPED: "gray95",
     BARRIER: "white",
 }
 TASK: Final = "yellowgreen"  # the fill of every other type
@@ -107,14 +107,14 @@ def _relations(task: Task) -> Iterator[tuple[str, bool]]:
     yield from ((relation.name, False) for relation in task.cross_depended_by)
 
 
-def of_plan(plan: Plan, tasks: TaskList, states: Mapping[str, str] = {}) -> Drawing:
+def of_plan(plan: TaskPlan, tasks: TaskList, states: Mapping[str, str] = {}) -> Drawing:
     """A corner for each instance; ``states`` are those of the newest run, by name."""
     types = kinds(plan, tasks)
     corners = [_instance(plan, vertex, types, states) for vertex in range(len(plan))]
     return Drawing(corners, [frozenset(each) for each in plan.parents])
 
 
-def _instance(plan: Plan, vertex: int, types: Mapping[str, str], states: Mapping[str, str]) -> Corner:
+def _instance(plan: TaskPlan, vertex: int, types: Mapping[str, str], states: Mapping[str, str]) -> Corner:
     name, task = plan.name(vertex), plan.tasks[plan.task_of[vertex]]
     node = plan.nodes[plan.node_of[vertex]]
     return Corner(
@@ -226,7 +226,7 @@ def fill(corner: Corner) -> str:
     if corner.state is not None:
         return STATES.get(corner.state, TASK)
     if corner.skipped is not None:
-        return TYPES[Kind.SKIPPED]
+        return TYPES[TaskKind.SKIPPED]
     return TYPES.get(corner.type, TASK)
 
 

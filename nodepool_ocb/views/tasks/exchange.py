@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 
 from nodepool_ocb.documents import document
-from nodepool_ocb.tasks.layers import Layer
+from nodepool_ocb.tasks.layers import TaskListLayer
 from nodepool_ocb.views.view import View
 
 CHANGES: Final = ("created", "changed")
@@ -38,7 +38,7 @@ def failed(release: str, how: str, faults: int) -> StoredRow:
     return StoredRow(kind="release", name=release, change="refused", tasks=None, files=None, faults=faults, how=how)
 
 
-def merged(layers: Sequence[Layer]) -> dict[str, str]:
+def merged(layers: Sequence[TaskListLayer]) -> dict[str, str]:
     """One file with the entries of all layers, the lowest first; an entry takes the place of one of its id below it."""
     entries: dict[str, Any] = {}
     for layer in layers:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.tasks.compiling.election import selector
-from nodepool_ocb.tasks.plan import VIRTUAL, Plan
-from nodepool_ocb.tasks.tasklist import MASTER, ORDER_ONLY, Kind, TaskList
+from nodepool_ocb.tasks.plan import VIRTUAL, TaskPlan
+from nodepool_ocb.tasks.tasklist import MASTER, ORDER_ONLY, TaskKind, TaskList
 from nodepool_ocb.views.view import View
 
 BARRIER: Final = "barrier"  # the type of a vertex that replaces many edges in a plan
@@ -112,7 +112,7 @@ def topological(parents: Sequence[Iterable[int]]) -> list[int]:
     return order
 
 
-def waves(plan: Plan, kinds: Mapping[str, str]) -> list[int]:
+def waves(plan: TaskPlan, kinds: Mapping[str, str]) -> list[int]:
     """For each vertex: the number of tasks in the longest path that ends with it. Vertices that run nothing count zero."""
     found = [0] * len(plan)
     counts = {number for number, task in enumerate(plan.tasks) if kinds[task] not in _QUIET}
@@ -122,13 +122,13 @@ def waves(plan: Plan, kinds: Mapping[str, str]) -> list[int]:
     return found
 
 
-def kinds(plan: Plan, tasks: TaskList) -> dict[str, str]:
+def kinds(plan: TaskPlan, tasks: TaskList) -> dict[str, str]:
     """The type of each task of a plan. A task that is not in the list is a barrier."""
     known = tasks.by_id
     return {task: str(known[task].kind) if task in known else BARRIER for task in plan.tasks}
 
 
-def document(deployment: str, plan: Plan, tasks: TaskList, *, everything: bool = False) -> PlanDocument:
+def document(deployment: str, plan: TaskPlan, tasks: TaskList, *, everything: bool = False) -> PlanDocument:
     """The plan by waves. With ``everything`` it has the tasks that run nothing too: groups, stages, barriers, tasks of
     type skipped.
     """
@@ -146,12 +146,12 @@ def document(deployment: str, plan: Plan, tasks: TaskList, *, everything: bool =
     )
 
 
-def _homeless(plan: Plan, tasks: TaskList) -> Iterator[LeftOut]:
+def _homeless(plan: TaskPlan, tasks: TaskList) -> Iterator[LeftOut]:
     """The tasks that have no instance, in the order of the list."""
     there = {plan.tasks[number] for number in plan.task_of}
     there |= {name.partition(":")[0] for name in there}  # a part of a rollout has stages of its own
     known = {role for roles in plan.roles.values() for role in roles}
-    groups = {task.id: selector(task) for task in tasks.of_kind(Kind.GROUP)}
+    groups = {task.id: selector(task) for task in tasks.of_kind(TaskKind.GROUP)}
     for task in tasks.tasks:
         if task.kind not in ORDER_ONLY and task.id not in there:
             names = dict.fromkeys(role for name in selector(task) for role in groups.get(name, (name,)))
@@ -166,11 +166,11 @@ def _lacking(names: Sequence[str], known: Collection[str]) -> str:
     return f"no node has {'the ' if len(names) == 1 else 'one '}{said}{near}"
 
 
-def _task(plan: Plan, vertex: int) -> str:
+def _task(plan: TaskPlan, vertex: int) -> str:
     return plan.tasks[plan.task_of[vertex]]
 
 
-def _runs(plan: Plan, types: Mapping[str, str], vertices: Iterable[int]) -> Iterator[PlannedTask]:
+def _runs(plan: TaskPlan, types: Mapping[str, str], vertices: Iterable[int]) -> Iterator[PlannedTask]:
     """By wave, then in the order of the list."""
     wave = waves(plan, types)
     places: dict[tuple[int, int], list[int]] = {}
@@ -181,7 +181,7 @@ def _runs(plan: Plan, types: Mapping[str, str], vertices: Iterable[int]) -> Iter
         yield PlannedTask(wave=number, task=plan.tasks[task], type=types[plan.tasks[task]], nodes=names)
 
 
-def _left(plan: Plan, vertex: int) -> LeftOut:
+def _left(plan: TaskPlan, vertex: int) -> LeftOut:
     node = plan.nodes[plan.node_of[vertex]]
     return LeftOut(task=_task(plan, vertex), node=node or None, reason=plan.skipped[vertex])
 

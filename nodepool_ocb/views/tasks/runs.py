@@ -7,7 +7,7 @@ from typing import Final
 
 from nodepool_ocb.model.executions import Key as Key
 from nodepool_ocb.model.records import LockOwner
-from nodepool_ocb.tasks.runs.history import Row
+from nodepool_ocb.tasks.runs.history import HistoryRow
 from nodepool_ocb.tasks.runs.records import TaskRun
 from nodepool_ocb.views.pictures.tally import Tally
 from nodepool_ocb.views.tasks import histories
@@ -108,13 +108,13 @@ def words(row: RunRow) -> RunWords:
     )
 
 
-def instances(rows: Iterable[Row], quiet: Iterable[str] = ()) -> list[InstanceRow]:
+def instances(rows: Iterable[HistoryRow], quiet: Iterable[str] = ()) -> list[InstanceRow]:
     """The instances with their outcomes; ``quiet`` are tasks that are left out, such as barriers."""
     left_out = frozenset(quiet)
     return [_instance(each) for each in rows if each.task not in left_out]
 
 
-def _instance(each: Row) -> InstanceRow:
+def _instance(each: HistoryRow) -> InstanceRow:
     return InstanceRow(
         task=each.task,
         node=each.node or None,

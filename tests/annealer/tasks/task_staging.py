@@ -23,8 +23,8 @@ from nodepool_ocb.tasks.compiling import compile
 from nodepool_ocb.tasks.plan import Member
 from nodepool_ocb.tasks.reading import read_texts
 from nodepool_ocb.tasks.runs import making
-from nodepool_ocb.tasks.runs.history import Row
-from nodepool_ocb.tasks.runs.records import Running, TaskRun
+from nodepool_ocb.tasks.runs.history import HistoryRow
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun, TaskRun
 from nodepool_ocb.testing.processes import DaemonProcess, await_that
 
 LAB = "lab"
@@ -82,7 +82,7 @@ def begin(
 
 def made(
     text: str, nodes: Mapping[str, Sequence[str]], behaviour: Mapping[str, Mapping[str, Any]] | None = None, **more: Any
-) -> tuple[Running, dict[str, Role]]:
+) -> tuple[LoadedTaskRun, dict[str, Role]]:
     """A run of a list, done by jig test."""
     tasks = read_texts({"tasks.yaml": text}, "test").tasks
     listed = members(nodes)
@@ -92,7 +92,7 @@ def made(
     return running, {name: tested(role, behaviour or {}) for name, role in roles.items()}
 
 
-def read(session: Session, identity: str) -> Running:
+def read(session: Session, identity: str) -> LoadedTaskRun:
     found = runs.read(session, LAB, identity)
     assert found is not None
     return found[0]
@@ -109,7 +109,7 @@ def finished(session: Session, identity: str, annealer: DaemonProcess | None = N
     return read(session, identity).head
 
 
-def history(session: Session, identity: str) -> dict[str, Row]:
+def history(session: Session, identity: str) -> dict[str, HistoryRow]:
     """By TASK@NODE, with the short names of nodes; stages by their own."""
     world: World = load_world(session)
     found = runs.rows(session, world, read(session, identity))

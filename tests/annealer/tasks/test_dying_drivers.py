@@ -17,7 +17,7 @@ from nodepool_ocb.model.records import Run
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs.records import Outcome, RunState
+from nodepool_ocb.tasks.runs.records import Outcome, TaskRunState
 from nodepool_ocb.testing.processes import DaemonProcess, await_that
 from tests.annealer.tasks.task_staging import LAB, annealer, begin, build, finished, history, read
 from tests.journeys import crashing_annealer as dying
@@ -45,7 +45,7 @@ def killed_at(moments: Iterable[int], session: Session, settings: ZooKeeperSetti
             with annealer(settings, folder / f"heir-{moment}") as heir:
                 head = finished(session, run, heir)
         found = {name: row.outcome for name, row in history(session, run).items() if "@" in name}
-        assert head.state is RunState.FAILED, moment
+        assert head.state is TaskRunState.FAILED, moment
         assert found == {
             "first@n1": Outcome.SUCCESSFUL, "second@n1": Outcome.SUCCESSFUL, "third@n1": Outcome.NOT_RUN,
             "first@n2": Outcome.FAILED, "second@n2": Outcome.NOT_RUN, "third@n2": Outcome.NOT_RUN,

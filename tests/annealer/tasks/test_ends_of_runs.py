@@ -12,7 +12,7 @@ from nodepool_ocb.model.records import Set
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs.records import Outcome, RunState
+from nodepool_ocb.tasks.runs.records import Outcome, TaskRunState
 from nodepool_ocb.tasks.selection import Selection
 from tests.annealer.tasks import patient_annealer
 from tests.annealer.tasks.task_staging import LAB, annealer, begin, build, finished, fqdn, history
@@ -36,7 +36,7 @@ def test_of_a_run_that_is_stopped_before_it_began_every_task_is_not_run(
         head = finished(zk_session, run, one)
     rows = history(zk_session, run)
     assert {(row.outcome, row.reason) for row in rows.values()} == {(Outcome.NOT_RUN, "stopped by ann")}
-    assert (head.state, head.counts) == (RunState.STOPPED, {Outcome.NOT_RUN: 7})
+    assert (head.state, head.counts) == (TaskRunState.STOPPED, {Outcome.NOT_RUN: 7})
 
 
 def test_a_history_of_more_tasks_than_are_read_at_once_is_written(
@@ -45,7 +45,7 @@ def test_a_history_of_more_tasks_than_are_read_at_once_is_written(
     build(zk_session, TWO)
     with annealer(zk_settings, tmp_path / "one", (patient_annealer.__file__,)) as one:
         run = begin(zk_session, LINE, TWO)
-        assert finished(zk_session, run, one).state is RunState.SUCCESSFUL
+        assert finished(zk_session, run, one).state is TaskRunState.SUCCESSFUL
     assert all(row.ended for row in history(zk_session, run).values())
 
 
@@ -63,7 +63,7 @@ def test_two_tasks_run_again_without_what_waited_for_both(
     with annealer(zk_settings, tmp_path / "one") as one:
         finished(zk_session, begin(zk_session, KNOT, TWO), one)
         part = begin(zk_session, KNOT, TWO, compiling={"selection": Selection(tasks=("one", "two"))})
-        assert finished(zk_session, part, one).state is RunState.SUCCESSFUL
+        assert finished(zk_session, part, one).state is TaskRunState.SUCCESSFUL
 
 
 GROUPS = """
@@ -95,4 +95,4 @@ def test_a_machine_that_is_away_is_borne_as_one_that_failed(
     rows = history(zk_session, run)
     assert rows["site@n2"].outcome == Outcome.NOT_RUN
     assert rows["report@n4"].outcome == Outcome.SUCCESSFUL
-    assert (head.state, head.reason) == (RunState.SUCCESSFUL, "failed, as their groups tolerate: n2.example.com")
+    assert (head.state, head.reason) == (TaskRunState.SUCCESSFUL, "failed, as their groups tolerate: n2.example.com")

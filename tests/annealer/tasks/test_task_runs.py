@@ -18,8 +18,8 @@ from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.subtree import removal_as_judged
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs.history import Row
-from nodepool_ocb.tasks.runs.records import Outcome, RunState
+from nodepool_ocb.tasks.runs.history import HistoryRow
+from nodepool_ocb.tasks.runs.records import Outcome, TaskRunState
 from nodepool_ocb.tasks.selection import Selection
 from nodepool_ocb.testing.processes import await_that
 from tests.annealer.tasks.task_staging import LAB, annealer, begin, build, finished, history, me
@@ -59,11 +59,11 @@ SEED = """
 DELAYS = {"setup_network": {"delay": 0.2}, "setup_services": {"delay": 0.2}}
 
 
-def outcomes(rows: Mapping[str, Row]) -> dict[str, str]:
+def outcomes(rows: Mapping[str, HistoryRow]) -> dict[str, str]:
     return {name: row.outcome for name, row in rows.items() if "@" in name}
 
 
-def follows(rows: Mapping[str, Row], first: Iterable[str], then: Iterable[str]) -> bool:
+def follows(rows: Mapping[str, HistoryRow], first: Iterable[str], then: Iterable[str]) -> bool:
     """Whether everything on these nodes began when everything on those had ended."""
     tasks = ("setup_network", "setup_services")
     ends = [rows[f"{task}@{node}"].ended for node in first for task in tasks]
@@ -79,7 +79,7 @@ def test_the_seed_s_example_runs_in_the_seed_s_order(
         run = begin(zk_session, SEED, NODES, DELAYS)
         head = finished(zk_session, run, one)
     rows = history(zk_session, run)
-    assert head.state is RunState.SUCCESSFUL
+    assert head.state is TaskRunState.SUCCESSFUL
     assert set(outcomes(rows).values()) == {Outcome.SUCCESSFUL}
     assert len(outcomes(rows)) == 16
     for first, then in (
@@ -112,7 +112,7 @@ def test_a_failure_keeps_the_rest_of_its_node_and_the_stage_and_a_retry_goes_on_
         head = finished(zk_session, run, one)
         rows = history(zk_session, run)
         assert (head.state, outcomes(rows)) == (
-            RunState.FAILED,
+            TaskRunState.FAILED,
             {
                 "first@n1": "successful", "second@n1": "successful", "third@n1": "not run",
                 "first@n2": "failed", "second@n2": "not run", "third@n2": "not run",
@@ -122,7 +122,7 @@ def test_a_failure_keeps_the_rest_of_its_node_and_the_stage_and_a_retry_goes_on_
         assert rows["third@n1"].reason == "lab.first@n2.example.com failed"
         good = [(row.task, row.node) for row in rows.values() if row.outcome == Outcome.SUCCESSFUL]
         again = begin(zk_session, LINE, TWO, compiling={"done": good})
-        assert finished(zk_session, again, one).state is RunState.SUCCESSFUL
+        assert finished(zk_session, again, one).state is TaskRunState.SUCCESSFUL
     after = history(zk_session, again)
     assert after["first@n1"].outcome == after["second@n1"].outcome == Outcome.SKIPPED
     assert {name for name, outcome in outcomes(after).items() if outcome == Outcome.SUCCESSFUL} == {
@@ -140,10 +140,10 @@ def test_a_second_run_does_everything_again_and_a_part_of_it_nothing_else(
         first = begin(zk_session, LINE, TWO)
         finished(zk_session, first, one)
         part = begin(zk_session, LINE, TWO, compiling={"selection": Selection(tasks=("first",))})
-        assert finished(zk_session, part, one).state is RunState.SUCCESSFUL
+        assert finished(zk_session, part, one).state is TaskRunState.SUCCESSFUL
         runs_of = ended_runs(zk_session)
         whole = begin(zk_session, LINE, TWO)
-        assert finished(zk_session, whole, one).state is RunState.SUCCESSFUL
+        assert finished(zk_session, whole, one).state is TaskRunState.SUCCESSFUL
     assert runs_of == {"lab.first": 4, "lab.second": 2, "lab.third": 2}, "what is below is not run again"
     assert ended_runs(zk_session) == {"lab.first": 6, "lab.second": 4, "lab.third": 4}
     assert set(outcomes(history(zk_session, whole)).values()) == {Outcome.SUCCESSFUL}
@@ -170,7 +170,7 @@ def test_a_stop_lets_what_runs_end_and_nothing_else_begin(
         )
         runs.stop(zk_session, LAB, run, "ann", now=False)
         head = finished(zk_session, run, one)
-    assert (head.state, head.reason) == (RunState.STOPPED, "stopped by ann")
+    assert (head.state, head.reason) == (TaskRunState.STOPPED, "stopped by ann")
     found = outcomes(history(zk_session, run))
     assert found["first@n1"] in (Outcome.SUCCESSFUL, Outcome.NOT_RUN)
     assert {found["second@n1"], found["second@n2"], found["third@n1"]} == {Outcome.NOT_RUN}
@@ -185,7 +185,7 @@ def test_a_stop_at_once_ends_what_runs(zk_session: Session, zk_settings: ZooKeep
         )
         runs.stop(zk_session, LAB, run, "ann", now=True)
         head = finished(zk_session, run, one)
-    assert head.state is RunState.STOPPED
+    assert head.state is TaskRunState.STOPPED
     assert Outcome.FAILED in outcomes(history(zk_session, run)).values()
 
 
@@ -219,7 +219,7 @@ def test_a_node_may_be_deleted_when_the_run_is_over(
         before = history(zk_session, run)
         delete(zk_session, "n2.example.com")
         again = begin(zk_session, LINE, {"n1": ["a"]})
-        assert finished(zk_session, again, one).state is RunState.SUCCESSFUL
+        assert finished(zk_session, again, one).state is TaskRunState.SUCCESSFUL
     assert history(zk_session, run) == before
 
 
@@ -238,7 +238,7 @@ def test_another_annealer_goes_on_with_a_run_whose_driver_was_killed(
         killed.kill()
         head = finished(zk_session, run, other)
     rows = history(zk_session, run)
-    assert head.state is RunState.SUCCESSFUL
+    assert head.state is TaskRunState.SUCCESSFUL
     for first, then in ((["n1"], ["n4", "n2"]), (["n4", "n2"], ["n3", "n5"]), (["n7"], ["n8"])):
         assert follows(rows, first, then), (first, then)
 

@@ -9,13 +9,13 @@ from nodepool_ocb.model.records import Set
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.tasks.runs import Versions
-from nodepool_ocb.tasks.runs.records import Running
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun
 from tests.annealer.tasks.task_staging import LAB
 
 RUN = "0000000000"
 
 
-def read(session: Session) -> tuple[Running, Versions]:
+def read(session: Session) -> tuple[LoadedTaskRun, Versions]:
     found = runs.read(session, LAB, RUN)
     assert found is not None
     return found

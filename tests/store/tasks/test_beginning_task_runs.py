@@ -19,7 +19,7 @@ from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.tasks import beginning, rolled, runs
 from nodepool_ocb.store.tasks.beginning import Wanted
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs.records import RunState, Table
+from nodepool_ocb.tasks.runs.records import Table, TaskRunState
 from tests.annealer.tasks.task_staging import LAB, build, fqdn, made, me
 from tests.store.test_rollouts import rollout
 
@@ -63,7 +63,7 @@ def test_a_run_that_has_begun_is_there_with_all_its_parts_and_is_the_newest(sess
     found = runs.read(session, LAB, identity)
     assert found is not None
     running, versions = found
-    assert (identity, running.id, running.head.state) == (FIRST, FIRST, RunState.COMMITTING)
+    assert (identity, running.id, running.head.state) == (FIRST, FIRST, TaskRunState.COMMITTING)
     assert before <= running.head.started <= session.now()
     assert versions.pointer == TaskRunPointer(newest=identity, over=False, id_base=-1, since=running.head.started)
     assert runs.table(session, LAB, identity, Table.LIST) == [["a.yaml", "one"]]

@@ -17,8 +17,8 @@ from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.driven.pointers import ATTEMPTS
 from nodepool_ocb.store.tasks import rolled, runs
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs.history import Row
-from nodepool_ocb.tasks.runs.records import Outcome, RunState, Table, TaskRun
+from nodepool_ocb.tasks.runs.history import HistoryRow
+from nodepool_ocb.tasks.runs.records import Outcome, Table, TaskRun, TaskRunState
 from tests.annealer.tasks.task_staging import LAB, begin, build, fqdn
 from tests.store.tasks.first_run import RUN, point, read, write
 from tests.store.test_rollouts import rollout
@@ -197,7 +197,7 @@ def test_a_run_on_whose_pointer_others_write_on_and_on_is_not_stopped(
 @pytest.mark.parametrize("case", ["it is over", "a newer one was begun"])
 def test_a_run_that_is_not_under_way_is_not_stopped(session: Session, case: str) -> None:
     if case == "it is over":
-        write(session, state=RunState.SUCCESSFUL)
+        write(session, state=TaskRunState.SUCCESSFUL)
     else:
         point(session, newest="0000000001")
     with pytest.raises(Conflict, match=f"tasks run lab/{RUN} is over: "):
@@ -238,9 +238,9 @@ def test_a_driver_holds_to_the_pointer_and_writes_a_head_that_is_another(session
         return runs.heads(LAB, RUN, running.head, after, versions, 9.0)
 
     assert changes(running.head) == [Check(pointed, versions.version)]
-    moved = replace(running.head, state=RunState.RUNNING)
+    moved = replace(running.head, state=TaskRunState.RUNNING)
     assert changes(moved) == [Check(pointed, versions.version), Set(head, moved, versions.head)]
-    ended = replace(running.head, state=RunState.FAILED)
+    ended = replace(running.head, state=TaskRunState.FAILED)
     closed = Set(pointed, replace(known, over=True, since=9.0), versions.version)
     assert changes(ended) == [closed, Set(head, ended, versions.head)]
     session.commit(changes(ended))
@@ -263,8 +263,8 @@ def test_a_driver_is_noted_in_the_pointer_and_a_run_that_is_over_is_closed(sessi
     assert runs.pointer(session, LAB) == (replace(known, driver=None, over=True, since=9.0), version + 1)
 
 
-def rows(number: int, size: int = 1) -> list[Row]:
-    return [Row(f"t{at}", fqdn("n1"), Outcome.SUCCESSFUL, 1.0, 2.0, 3.0, 0, "r" * size) for at in range(number)]
+def rows(number: int, size: int = 1) -> list[HistoryRow]:
+    return [HistoryRow(f"t{at}", fqdn("n1"), Outcome.SUCCESSFUL, 1.0, 2.0, 3.0, 0, "r" * size) for at in range(number)]
 
 
 @pytest.mark.parametrize(("number", "size"), [(0, 1), (3, 1), (9, 100 * 1024)])
@@ -274,7 +274,7 @@ def test_the_history_of_a_run_that_is_over_is_read_as_it_was_kept(session: Sessi
     parts = runs.keep_history(session, running, kept, versions.version)
     assert sorted(session.children(paths.task_run(LAB, RUN, "history")) or ()) == [f"{at:04}" for at in range(parts)]
     assert (parts > 1) == (size > 1)
-    write(session, state=RunState.SUCCESSFUL, parts={**running.head.parts, Table.HISTORY: parts})
+    write(session, state=TaskRunState.SUCCESSFUL, parts={**running.head.parts, Table.HISTORY: parts})
     assert runs.rows(session, load_world(session), read(session)[0]) == kept
 
 
@@ -283,7 +283,7 @@ def test_a_history_that_another_driver_had_begun_is_written_over(session: Sessio
     runs.keep_history(session, running, rows(1), versions.version)
     kept = rows(2)
     assert runs.keep_history(session, running, kept, versions.version) == 1
-    write(session, state=RunState.SUCCESSFUL, parts={**running.head.parts, Table.HISTORY: 1})
+    write(session, state=TaskRunState.SUCCESSFUL, parts={**running.head.parts, Table.HISTORY: 1})
     assert runs.rows(session, load_world(session), read(session)[0]) == kept
 
 

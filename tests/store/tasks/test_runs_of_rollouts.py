@@ -17,7 +17,7 @@ from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.tasks import beginning, rolled, runs
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs.records import RunState
+from nodepool_ocb.tasks.runs.records import TaskRunState
 from tests.annealer.tasks.task_staging import LAB, begin, build, fqdn, me
 from tests.store import test_rollouts
 from tests.store.tasks.first_run import RUN, point, read, write
@@ -48,7 +48,7 @@ def run(session: Session) -> str:
 
 def ended(session: Session, **more: object) -> None:
     """The run is over, as its driver writes it."""
-    write(session, **{"state": RunState.FAILED, "ended": 5.0, **more})
+    write(session, **{"state": TaskRunState.FAILED, "ended": 5.0, **more})
     point(session, over=True, driver="a1")
 
 
@@ -102,7 +102,7 @@ def test_a_run_joins_the_rollout_that_begins_in_one_transaction(session: Session
     assert versions.pointer.since > before[0].since
 
 
-@pytest.mark.parametrize("change", [{"state": RunState.FAILED}, {"stop": "asked"}, {"rollout": "0000000009"}])
+@pytest.mark.parametrize("change", [{"state": TaskRunState.FAILED}, {"stop": "asked"}, {"rollout": "0000000009"}])
 def test_a_run_that_is_stopped_or_sent_already_joins_no_rollout(
     session: Session, run: str, change: dict[str, Any]
 ) -> None:

@@ -10,21 +10,21 @@ from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.operation import Lookup
 from nodepool_ocb.operations.reads.tasks.runs import Outcomes, run_facts
 from nodepool_ocb.tasks.facts import ClusterStatus, remembered
-from nodepool_ocb.tasks.plan import VIRTUAL, Member, Plan
+from nodepool_ocb.tasks.plan import VIRTUAL, Member, TaskPlan
 from nodepool_ocb.tasks.selection import Selection
 from nodepool_ocb.tasks.tasklist import Task
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
     from nodepool_ocb.store.client.session import Session
-    from nodepool_ocb.tasks.conditions import Facts
-    from nodepool_ocb.tasks.outfit import Outfit
+    from nodepool_ocb.tasks.conditions import NodeFacts
+    from nodepool_ocb.tasks.outfit import RunInputs
 
 
 class CompiledPlan(NamedTuple):
     """A plan, and the settings that its conditions missed and may miss."""
 
-    plan: Plan
+    plan: TaskPlan
     missing: tuple[str, ...]
 
 
@@ -39,7 +39,7 @@ class CompilePlan(Lookup[CompiledPlan], frozen=True, kw_only=True):
     records = "runs of tasks, facts of runs of tasks"
 
     deployment: str
-    outfit: Outfit
+    outfit: RunInputs
     everyone: Sequence[Member]  # all nodes of the deployment
     parts: Mapping[str, Sequence[Member]]  # part → its nodes
     rolled: bool  # a rollout sends the parts
@@ -92,7 +92,7 @@ class _EarlierFacts:
     def _succeeded(self) -> Mapping[tuple[str, str], str]:
         return Outcomes(self._opened, self._deployment).succeeded(self._runs)
 
-    def of(self, task: Task, member: Member | None) -> Facts | None:
+    def of(self, task: Task, member: Member | None) -> NodeFacts | None:
         """The facts of the newest run in which the task succeeded on the node; None if it never did."""
         node = member.name if member else VIRTUAL
         run = self._succeeded.get((task.id, node))

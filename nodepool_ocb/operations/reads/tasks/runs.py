@@ -13,8 +13,8 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, LockOwner, Role
 from nodepool_ocb.operations.operation import Lookup, Procedure, final
 from nodepool_ocb.tasks.plan import VIRTUAL
-from nodepool_ocb.tasks.runs.history import Row
-from nodepool_ocb.tasks.runs.records import Running, TaskRun
+from nodepool_ocb.tasks.runs.history import HistoryRow
+from nodepool_ocb.tasks.runs.records import LoadedTaskRun, TaskRun
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
@@ -75,8 +75,8 @@ class ReadNewestTaskRun(Lookup["str | None"], frozen=True):
 class FoundTaskRun(NamedTuple):
     """A run, and the outcome of each of its instances."""
 
-    running: Running
-    rows: Sequence[Row]
+    running: LoadedTaskRun
+    rows: Sequence[HistoryRow]
 
 
 class ReadTaskRun(Lookup["FoundTaskRun | None"], frozen=True):
@@ -197,7 +197,7 @@ class BeginTaskRun(Procedure[str], frozen=True, kw_only=True):
     Raises Conflict while another run of the deployment is under way or being prepared, and if a noderole is in TRANSITION.
     """
 
-    running: Running  # its id is not known yet: ""
+    running: LoadedTaskRun  # its id is not known yet: ""
     roles: Mapping[str, Role]  # name → the role for the catalogue
     facts: Mapping[str, Mapping[str, Json]]  # node, or "common" → the attributes that jigs see
     texts: Sequence[tuple[str, str]]  # path, text of each file of the task list

@@ -13,7 +13,7 @@ import msgspec
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.conditions.models import Facts
+from nodepool_ocb.tasks.conditions.models import NodeFacts
 from nodepool_ocb.tasks.conditions.yaql.engine import context, package, statement
 from nodepool_ocb.tasks.conditions.yaql.functions import Undefined
 
@@ -21,15 +21,15 @@ MOST_WORDS: Final = 200  # letters of a fault: values of facts do not belong in 
 SCOPES: Final = ("$", "$%old", "$node", "$common")
 
 
-class Question(msgspec.Struct, frozen=True):
+class YaqlQuery(msgspec.Struct, frozen=True):
     """An expression, and the facts that it is evaluated on."""
 
     text: str
-    facts: Facts = Facts()
-    old: Facts = Facts()  # of the task's last good run on the node; empty: none
+    facts: NodeFacts = NodeFacts()
+    old: NodeFacts = NodeFacts()  # of the task's last good run on the node; empty: none
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class Evaluation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The value of an expression, or the reason why it has none; the same for all facts with equal members in ``reads``."""
 
     value: Json = None
@@ -38,12 +38,12 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     hostile: bool = False  # it did not end by itself, and will not on other facts
 
 
-Evaluator: TypeAlias = Callable[[Question], Answer]
+Evaluator: TypeAlias = Callable[[YaqlQuery], Evaluation]
 
 _statement = lru_cache(maxsize=1024)(statement)
 
 
-def scopes(question: Question) -> Mapping[str, Mapping[str, Json]]:
+def scopes(question: YaqlQuery) -> Mapping[str, Mapping[str, Json]]:
     """The value of each variable."""
     return {
         "$": question.facts.whole,
@@ -53,7 +53,7 @@ def scopes(question: Question) -> Mapping[str, Mapping[str, Json]]:
     }
 
 
-def prepared(question: Question) -> Callable[[], Answer]:
+def prepared(question: YaqlQuery) -> Callable[[], Evaluation]:
     """The evaluation, ready to be called; the text is parsed already. Raises Invalid for a text that cannot be parsed."""
     parsed = _statement(question.text)
     members = {scope: Members(facts) for scope, facts in scopes(question).items()}
@@ -62,9 +62,9 @@ def prepared(question: Question) -> Callable[[], Answer]:
         variables[scope] = facts
     variables["$%new"] = members["$"]
 
-    def evaluate() -> Answer:
+    def evaluate() -> Evaluation:
         value, fault = _value(parsed, variables)
-        return Answer(value, fault, {scope: facts.read for scope, facts in members.items() if facts.read != ()})
+        return Evaluation(value, fault, {scope: facts.read for scope, facts in members.items() if facts.read != ()})
 
     return evaluate
 
@@ -127,7 +127,7 @@ def _sentence(error: Exception) -> str:
     return re.sub(r" for receiver .*", " for such a value", text, flags=re.DOTALL)[:MOST_WORDS]
 
 
-def check_fault(answer: Answer) -> Json:
+def check_fault(answer: Evaluation) -> Json:
     """Its value. Raises Invalid if it has none."""
     if answer.fault is not None:
         raise Invalid(answer.fault)
