@@ -14,16 +14,16 @@ from nodepool_ocb.errors import Denied, Invalid, Stale
 from nodepool_ocb.model import rights
 from nodepool_ocb.store.client import frames
 from nodepool_ocb.store.client.access import Acls
-from nodepool_ocb.store.client.frames import Grant
-from nodepool_ocb.store.client.reading import BATCH, Reading
+from nodepool_ocb.store.client.frames import AclGrant
+from nodepool_ocb.store.client.reading import BATCH, SessionReads
 
 
-class Difference(NamedTuple):
+class AclDifference(NamedTuple):
     """A znode with an ACL that differs from the expected one; the order of grants does not count."""
 
     path: str
-    found: tuple[Grant, ...]
-    expected: tuple[Grant, ...]
+    found: tuple[AclGrant, ...]
+    expected: tuple[AclGrant, ...]
     version: int  # of the ACL that was found
 
 
@@ -32,22 +32,22 @@ class Walk:
     seen.
     """
 
-    def __init__(self, session: Reading, acls: Acls) -> None:
+    def __init__(self, session: SessionReads, acls: Acls) -> None:
         """Raises Invalid if the expected ACL is not known."""
         if not acls.comparable:
             raise Invalid("zookeeper.acl: creator needs a user; set zookeeper.username, or zookeeper.users")
         self.denied: dict[str, Denied] = {}
         self._session, self._acls = session, acls
 
-    def differing(self) -> Iterator[Difference]:
+    def differing(self) -> Iterator[AclDifference]:
         """The znodes with another ACL than expected; raises Unavailable."""
         return self._walked(mend=False)
 
-    def mended(self) -> Iterator[Difference]:
+    def mended(self) -> Iterator[AclDifference]:
         """The same, each set as it should be before it is given; raises Unavailable."""
         return self._walked(mend=True)
 
-    def _walked(self, mend: bool) -> Iterator[Difference]:
+    def _walked(self, mend: bool) -> Iterator[AclDifference]:
         above = [path for path in rights.ABOVE if path != "/" or self._session.chroot]  # without one it is not ours
         yield from self._looked_at(above, mend)
         pending = list(rights.OURS)
@@ -56,7 +56,7 @@ class Walk:
             yield from self._looked_at(batch, mend)
             pending += self._below(batch)
 
-    def _looked_at(self, paths: Sequence[str], mend: bool) -> Iterator[Difference]:
+    def _looked_at(self, paths: Sequence[str], mend: bool) -> Iterator[AclDifference]:
         found = list(self._different(paths))
         while found and mend:
             again = []
@@ -70,7 +70,7 @@ class Walk:
             found = list(self._different(again))
         yield from found
 
-    def _different(self, paths: Sequence[str]) -> Iterator[Difference]:
+    def _different(self, paths: Sequence[str]) -> Iterator[AclDifference]:
         asked = [(path, frames.read_acl(self._absolute(path))) for path in paths]
         for path, reply in zip(paths, self._session.ask_many(asked, "read the rights of"), strict=True):
             if isinstance(reply, Denied):
@@ -78,9 +78,9 @@ class Walk:
             elif isinstance(reply, frames.Reply):
                 found, version = frames.unpack_acl(reply)
                 if sorted(found) != sorted(self._acls.of(path)):
-                    yield Difference(path, found, self._acls.of(path), version)
+                    yield AclDifference(path, found, self._acls.of(path), version)
 
-    def _set(self, differing: Sequence[Difference]) -> Iterator[frames.Reply | Denied | Stale]:
+    def _set(self, differing: Sequence[AclDifference]) -> Iterator[frames.Reply | Denied | Stale]:
         asked = [
             (each.path, frames.write_acl(self._absolute(each.path), self._acls.packed(each.path), each.version))
             for each in differing

@@ -9,10 +9,10 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Daemon, DaemonPause
 from nodepool_ocb.store.client import codec
-from nodepool_ocb.store.client.reading import Reading
+from nodepool_ocb.store.client.reading import SessionReads
 
 
-def read(session: Reading, kind: str, unread: dict[str, str] | None = None) -> dict[str, Daemon | None]:
+def read(session: SessionReads, kind: str, unread: dict[str, str] | None = None) -> dict[str, Daemon | None]:
     """The registration of each daemon of this kind, by its id; None if it cannot be decoded. ``unread`` gets the reason
     for its path.
 
@@ -32,7 +32,7 @@ def read(session: Reading, kind: str, unread: dict[str, str] | None = None) -> d
     return found
 
 
-def pause(session: Reading, kind: str, host: str) -> Stored[DaemonPause] | None:
+def pause(session: SessionReads, kind: str, host: str) -> Stored[DaemonPause] | None:
     """The record that pauses the daemons of a kind on a host, None if there is none; raises Invalid, Unavailable or
     Denied.
     """
@@ -40,7 +40,7 @@ def pause(session: Reading, kind: str, host: str) -> Stored[DaemonPause] | None:
     return None if znode is None else Stored(codec.decode(DaemonPause, znode), znode.version, znode.mzxid)
 
 
-def pauses(session: Reading) -> dict[tuple[str, str], DaemonPause]:
+def pauses(session: SessionReads) -> dict[tuple[str, str], DaemonPause]:
     """All that can be read, by kind and host; raises Unavailable or Denied."""
     hosts = [(kind, host) for kind in paths.DAEMON_KINDS for host in session.children(paths.daemon_pauses(kind)) or ()]
     found: dict[tuple[str, str], DaemonPause] = {}

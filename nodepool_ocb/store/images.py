@@ -48,7 +48,7 @@ def read(session: Session, images: Iterable[str], quarantined: dict[str, str] | 
     The entries of these images in ``quarantined`` are replaced.
     """
     wanted = set(images)
-    reader = _Reader(session)
+    reader = _ImageReader(session)
     found = reader.images(sorted(wanted))
     if quarantined is not None:
         for path in [path for path in quarantined if _image_of(path) in wanted]:
@@ -57,7 +57,7 @@ def read(session: Session, images: Iterable[str], quarantined: dict[str, str] | 
     return found
 
 
-class _Reader:
+class _ImageReader:
     """One reading: level by level, all images at once."""
 
     def __init__(self, session: Session) -> None:

@@ -83,7 +83,7 @@ def trim(session: Session) -> None:
         discard(session, [f"{paths.JOURNAL_ENTRIES}/{name}" for name in names[: -limits.ENTRIES_LEFT]])
 
 
-class Read(NamedTuple):
+class FoundEntry(NamedTuple):
     """An entry that was read, or why it cannot be."""
 
     number: int
@@ -96,14 +96,14 @@ def numbers(session: Session) -> list[int]:
     return sorted(int(name) for name in session.children(paths.JOURNAL_ENTRIES) or () if name.isdecimal())
 
 
-def read(session: Session, wanted: Sequence[int]) -> Iterator[Read]:
+def read(session: Session, wanted: Sequence[int]) -> Iterator[FoundEntry]:
     """Those of these numbers that are there still, in this order."""
     for number, znode in zip(wanted, session.stream(map(paths.entry, wanted)), strict=True):
         if znode is not None:
             try:
-                yield Read(number, codec.decode(Entry, znode))
+                yield FoundEntry(number, codec.decode(Entry, znode))
             except Invalid as wrong:
-                yield Read(number, None, str(wrong))
+                yield FoundEntry(number, None, str(wrong))
 
 
 class Cursor(NamedTuple):

@@ -15,7 +15,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.store import kinds, rollouts
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
-from nodepool_ocb.store.client.reading import Reading
+from nodepool_ocb.store.client.reading import SessionReads
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.world.paths import Kind, misnamed, parse
@@ -91,7 +91,7 @@ def of_task_runs(session: Session) -> dict[str, str]:
     return found | parts
 
 
-def unread(session: Reading, above: Sequence[str] = EVERYTHING) -> dict[str, str]:
+def unread(session: SessionReads, above: Sequence[str] = EVERYTHING) -> dict[str, str]:
     """The paths in these parts of the tree that cannot be read, each with the reason.
 
     The znodes are read one after the other, so that the largest tree has room.
@@ -118,12 +118,12 @@ def at_a_glance(session: Session, locks: Iterable[str], nodes: bool) -> dict[str
     )
 
 
-def of_locks(session: Reading, locks: Iterable[str]) -> dict[str, str]:
+def of_locks(session: SessionReads, locks: Iterable[str]) -> dict[str, str]:
     """The contenders of these locks with a record that cannot be read, each with the reason."""
     return _faults(session.get_many(_named(session, list(locks))))
 
 
-def _named(session: Reading, folders: list[str]) -> list[str]:
+def _named(session: SessionReads, folders: list[str]) -> list[str]:
     """The paths of the children of these folders."""
     listed = session.children_many(folders)
     return [f"{folder}/{name}" for folder, names in zip(folders, listed, strict=True) for name in sorted(names or ())]

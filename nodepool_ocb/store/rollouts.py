@@ -34,7 +34,7 @@ from nodepool_ocb.store.locks import holders
 Versions: TypeAlias = executions.Versions[RolloutPointer]
 
 
-class Listed(NamedTuple):
+class ListedRollout(NamedTuple):
     """A rollout among others."""
 
     deployment: str
@@ -95,12 +95,12 @@ def _parts(
     return record, groups, nodes, versions
 
 
-def list_(session: Session) -> list[Listed]:
+def list_(session: Session) -> list[ListedRollout]:
     """Every rollout, by deployment, the oldest first; records that cannot be decoded are left out."""
     found = ROLLOUTS.listed(session)
     held = holders(session, [paths.rollout_lock(deployment, identity) for deployment, identity, _ in found])
     return [
-        Listed(*each, holder, {} if each[-1].state in records.OVER else _groups(session, *each))
+        ListedRollout(*each, holder, {} if each[-1].state in records.OVER else _groups(session, *each))
         for each, holder in zip(found, held, strict=True)
     ]
 

@@ -11,7 +11,7 @@ import pytest
 from nodepool_ocb.errors import OcbError, OutcomeUnknown
 from nodepool_ocb.model.records import Check
 from nodepool_ocb.store.client.doubts import Doubt
-from nodepool_ocb.store.client.outcome import Sending
+from nodepool_ocb.store.client.outcome import SentTransaction
 from nodepool_ocb_annealer.writing import Writing
 
 
@@ -44,7 +44,7 @@ def test_a_lost_answer_is_unknown_where_no_thread_can_settle_it(monkeypatch: pyt
         raise RuntimeError("can't start new thread")
 
     changes = [Check("/ocb/structure", 3)]
-    doubt = Doubt("the answer was lost", Sending(changes, [b""], 7))
+    doubt = Doubt("the answer was lost", SentTransaction(changes, [b""], 7))
     turns: Any = SimpleNamespace(here=lambda: True, post=lambda call: call())
     session: Any = SimpleNamespace(commit_soon=lambda _, done: done(doubt))
     read_again: list[Any] = []

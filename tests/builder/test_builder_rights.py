@@ -180,7 +180,7 @@ def test_a_builders_user_writes_nothing_below_ocb(builders: GuardedBuilderFleet)
 def test_a_builders_user_gives_itself_no_right(builders: GuardedBuilderFleet, path: str) -> None:
     with Session(builders.world.settings_of(ClientKind.BUILDER, builders.chroot)) as mine:
         place = builders.chroot + path if path != "/" else builders.chroot
-        everybody = frames.access([frames.Grant(31, "world", "anyone")])
+        everybody = frames.access([frames.AclGrant(31, "world", "anyone")])
         (answer,) = mine.ask_many([(path, frames.write_acl(place, everybody, -1))], "change the rights of")
     assert isinstance(answer, Denied)
     assert f"change the rights of {path};" in str(answer)

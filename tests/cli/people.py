@@ -22,7 +22,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.store import journal, rollouts
 from nodepool_ocb.store.client import frames, session
-from nodepool_ocb.store.client.answers import Answer
+from nodepool_ocb.store.client.answers import PendingAnswer
 from nodepool_ocb.store.world.load import load_world
 from tests.cli.rollouts.driving import Driver, failing
 
@@ -49,7 +49,7 @@ class Interrupted(journal.Journaled):
     at: ClassVar[int] = 0
     meanwhile: ClassVar[Callable[[], object]]
 
-    def _send(self, request: frames.Raw) -> Answer:
+    def _send(self, request: frames.Raw) -> PendingAnswer:
         Interrupted.at -= 1
         if Interrupted.at == 0:
             Interrupted.meanwhile()  # its own requests count on below 0
@@ -145,7 +145,7 @@ class Chroot:
             self.marks[vertex.name] = max(mark, vertex.record.generation)
 
 
-def _summary(world: World, rolled: Iterable[rollouts.Listed]) -> Json:
+def _summary(world: World, rolled: Iterable[rollouts.ListedRollout]) -> Json:
     return {
         "noderoles": {vertex.name: _plain(vertex.record) for vertex in world.vertices()},
         "nodes": {view.name: _plain(view.record) for view in world.nodes.values() if view.record},

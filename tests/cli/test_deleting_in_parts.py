@@ -279,7 +279,7 @@ def test_a_run_of_tasks_is_not_reserved_in_a_deployment_whose_deletion_began_mea
     running = LoadedTaskRun("spare", "", head, records.plan_of((), ()), (), {})
     me = LockOwner(daemon="test", host="here", pid=1, purpose="begins a run of tasks", since=1.0)
     with pytest.raises(Conflict, match="deployment spare is being deleted"):
-        beginning.begin(spare, beginning.Wanted(running=running, roles={}, facts={}), me)
+        beginning.begin(spare, beginning.NewTaskRun(running=running, roles={}, facts={}), me)
     assert load_world(spare).task_runs["spare"].record.preparing is None
 
 

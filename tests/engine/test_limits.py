@@ -47,7 +47,7 @@ def test_what_may_follow_is_cut_in_its_order_whole_units_at_a_time(together: lis
 
 def acl(_path: str) -> bytes:
     """The largest that there can be."""
-    return frames.access([frames.Grant(31, "sasl", name) for name in NAMES])
+    return frames.access([frames.AclGrant(31, "sasl", name) for name in NAMES])
 
 
 @pytest.mark.parametrize("length", [0, 1000, 20_000])

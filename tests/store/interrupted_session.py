@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nodepool_ocb.store.client import frames
-from nodepool_ocb.store.client.answers import Answer
+from nodepool_ocb.store.client.answers import PendingAnswer
 from nodepool_ocb.store.client.session import Session
 
 
@@ -15,7 +15,7 @@ class InterruptedSession(Session):
     at = 0
     disturb: Callable[[], Callable[[], None] | None]
 
-    def _send(self, request: frames.Raw) -> Answer:
+    def _send(self, request: frames.Raw) -> PendingAnswer:
         self.at -= 1
         if self.at != 0:
             return super()._send(request)

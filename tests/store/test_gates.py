@@ -36,7 +36,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.cache import Cache
-from nodepool_ocb.store.world.load import Tree, load_world
+from nodepool_ocb.store.world.load import WorldTree, load_world
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
 
@@ -284,8 +284,8 @@ def test_a_gate_that_is_read_after_the_connection_broke_is_not_shown_before_ever
 def test_gates_that_are_not_shown_are_given_to_be_read_again(cluster: Session) -> None:
     structure_read = cluster.get(paths.STRUCTURE)
     assert structure_read is not None
-    assert Tree(World()).read(cluster, structure_read) == []
-    before = Tree(World())
+    assert WorldTree(World()).read(cluster, structure_read) == []
+    before = WorldTree(World())
     assert before.read(cluster, replace(structure_read, mzxid=structure_read.mzxid - 1)) == [GATE]
 
 

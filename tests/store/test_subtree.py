@@ -26,7 +26,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store import subtree
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
-from nodepool_ocb.store.world.load import Tree
+from nodepool_ocb.store.world.load import WorldTree
 
 FQDN: Final = "n1.example.com"
 CLAIM: Final = Claim(annealer="a1", noderole=f"ntp@{FQDN}", run="r1", epoch=1, since=1.0)
@@ -49,7 +49,7 @@ SHOWN: Final = sorted(ZNODES)
 
 @pytest.fixture
 def world() -> World:
-    shown = Tree(World())
+    shown = WorldTree(World())
     for path, znode in ZNODES.items():
         shown.put(path, znode)
     return shown.world

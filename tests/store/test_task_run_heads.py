@@ -38,7 +38,7 @@ def test_a_run_is_listed_with_its_head_and_read_with_its_tasks(zk_session: Sessi
     found = runs.read(zk_session, LAB, run)
     assert found is not None
     assert "setup" in found[0].definitions
-    assert runs.list_(zk_session) == [runs.Listed(LAB, run, found[0].head)]
+    assert runs.list_(zk_session) == [runs.ListedTaskRun(LAB, run, found[0].head)]
 
 
 def test_a_table_has_rows_and_belongs_to_a_run(zk_session: Session, run: str) -> None:

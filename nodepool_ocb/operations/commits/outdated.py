@@ -20,7 +20,7 @@ from nodepool_ocb.views import noderoles as shown
 from nodepool_ocb.views.noderoles import OutdatedRow
 
 if TYPE_CHECKING:
-    from nodepool_ocb.store.client.blobs import Read
+    from nodepool_ocb.store.client.blobs import FoundBlobs
 
 READS: Final = (ReadAttributes, ReadRunInputs)
 SHOWN: Final = 3  # destructive noderoles that are named
@@ -44,7 +44,7 @@ def find(world: World, vertices: Iterable[Vertex]) -> Steps[Outdated]:
     return Outdated(sorted(found, key=lambda each: (world.depth(each), each.name)), read.blobs)
 
 
-def attributes(vertices: Sequence[Vertex]) -> Steps[Read]:
+def attributes(vertices: Sequence[Vertex]) -> Steps[FoundBlobs]:
     """The attributes that those of ``vertices`` see that may be outdated."""
     read = yield from ReadAttributes(tuple(inputs.read_for(vertices)), tuple(BLOBS.values()))
     return read

@@ -13,7 +13,7 @@ from nodepool_ocb.views.cluster import RightsRow
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
-    from nodepool_ocb.store.acls import Difference, Walk
+    from nodepool_ocb.store.acls import AclDifference, Walk
 
 
 class FoundCluster(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ def _walk(reader: Reader) -> Walk:
     return acls.Walk(reader.session, access.Acls(reader.performer.settings().zookeeper))
 
 
-def _found(walk: Walk, differences: Iterable[Difference]) -> FoundRights:
+def _found(walk: Walk, differences: Iterable[AclDifference]) -> FoundRights:
     from nodepool_ocb.store.client.access import words
 
     rows = tuple(

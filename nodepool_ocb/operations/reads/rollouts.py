@@ -11,7 +11,7 @@ from nodepool_ocb.rollout.records import Rollout
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
-    from nodepool_ocb.store.rollouts import Listed, Versions
+    from nodepool_ocb.store.rollouts import ListedRollout, Versions
 
 
 class ReadRollout(Lookup["Rollout | None"], frozen=True):
@@ -76,12 +76,12 @@ class ReadDirectedChanges(Lookup[list[Change]], frozen=True):
         return [*changes, *joined, *lines.entered(opened, deployment)]
 
 
-class ListRollouts(Lookup["list[Listed]"], frozen=True):
+class ListRollouts(Lookup["list[ListedRollout]"], frozen=True):
     """Every rollout, by deployment, the newest first; a rollout that cannot be decoded is left out."""
 
     records = "rollouts"
 
-    def answer(self, reader: Reader) -> list[Listed]:
+    def answer(self, reader: Reader) -> list[ListedRollout]:
         from nodepool_ocb.store import rollouts
 
         reader.session.sync()

@@ -14,7 +14,7 @@ from nodepool_ocb.operations.operation import Lookup
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
-    from nodepool_ocb.store.client.blobs import Read
+    from nodepool_ocb.store.client.blobs import FoundBlobs
     from nodepool_ocb.store.client.frames import Znode
 
 
@@ -41,7 +41,7 @@ class ReadWorldAgain(Lookup[World], frozen=True):
         return reader.world
 
 
-class ReadAttributes(Lookup["Read"], frozen=True):
+class ReadAttributes(Lookup["FoundBlobs"], frozen=True):
     """The attributes called ``names`` below the noderoles at the paths ``folders``."""
 
     records = "attributes of noderoles"
@@ -49,7 +49,7 @@ class ReadAttributes(Lookup["Read"], frozen=True):
     folders: Sequence[str]
     names: Sequence[str]
 
-    def answer(self, reader: Reader) -> Read:
+    def answer(self, reader: Reader) -> FoundBlobs:
         from nodepool_ocb.store.client import blobs
 
         return blobs.read(reader.session, self.folders, self.names)

@@ -13,7 +13,7 @@ from nodepool_ocb.model import ensemble, paths, rights
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client import frames
 from nodepool_ocb.store.client import tls as tls_files
-from nodepool_ocb.store.client.frames import Grant
+from nodepool_ocb.store.client.frames import AclGrant
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import ZooKeeperSettings
@@ -55,7 +55,7 @@ class Acls:
         self._users = settings.names()
         creator = settings.acl == "creator" if settings.acl else settings.username is not None
         maker = ("auth", "") if settings.username is None else ("sasl", settings.username)
-        self._same = Grant(bits(rights.ALL), *(maker if creator else ("world", "anyone")))
+        self._same = AclGrant(bits(rights.ALL), *(maker if creator else ("world", "anyone")))
         self._known: dict[str, bytes] = {}  # by the row's path
 
     @property
@@ -65,14 +65,14 @@ class Acls:
         """
         return bool(self._users) or self._same.scheme != "auth"
 
-    def of(self, path: str) -> tuple[Grant, ...]:
+    def of(self, path: str) -> tuple[AclGrant, ...]:
         """The grants for the znode at ``path``, without the chroot; one user may stand for several kinds."""
         if not self._users:
             return (self._same,)
         row, granted = rights.row(path), dict.fromkeys(self._users.values(), 0)
         for kind, name in self._users.items():
             granted[name] |= bits(row.of(kind))
-        return tuple(Grant(each, "sasl", name) for name, each in granted.items() if each)
+        return tuple(AclGrant(each, "sasl", name) for name, each in granted.items() if each)
 
     def packed(self, path: str) -> bytes:
         """The same as ZooKeeper takes it."""
@@ -91,10 +91,10 @@ def bits(letters: str) -> int:
     return sum(_BITS[letter] for letter in letters)
 
 
-def words(acl: Sequence[Grant]) -> list[str]:
+def words(acl: Sequence[AclGrant]) -> list[str]:
     """As ZooKeeper's own shell writes it.
 
-    >>> words([Grant(1, "sasl", "builder"), Grant(31, "sasl", "ocb")])
+    >>> words([AclGrant(1, "sasl", "builder"), AclGrant(31, "sasl", "ocb")])
     ['sasl:builder:r', 'sasl:ocb:cdrwa']
     """
     grants = sorted(acl, key=lambda each: each[1:])

@@ -16,7 +16,7 @@ class NotSent(ConnectionLoss):  # type: ignore[misc]
     """There was no connection: the request never left this process."""
 
 
-class Answer:
+class PendingAnswer:
     """For a thread that waits: a lock that the connection's thread lets go, cheaper than an Event."""
 
     __slots__ = ("_lock", "_value")

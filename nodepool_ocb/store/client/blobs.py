@@ -11,17 +11,17 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Given
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
-from nodepool_ocb.store.client.reading import Reading
+from nodepool_ocb.store.client.reading import SessionReads
 
 
-class Read(msgspec.Struct, frozen=True):
+class FoundBlobs(msgspec.Struct, frozen=True):
     """The attributes that were read, by path, and for each unreadable path the reason."""
 
     blobs: Mapping[str, Mapping[str, Any]]
     unreadable: Mapping[str, str]
 
 
-def read(session: Reading, folders: Collection[str], names: Iterable[str]) -> Read:
+def read(session: SessionReads, folders: Collection[str], names: Iterable[str]) -> FoundBlobs:
     """The attributes of these names below noderoles; ``folders`` are the paths of the noderoles. Raises Unavailable or
     Denied.
 
@@ -37,16 +37,16 @@ def read(session: Reading, folders: Collection[str], names: Iterable[str]) -> Re
             blobs[path] = codec.attributes(znode)
         except Invalid as wrong:
             unreadable[path] = str(wrong)
-    return Read(blobs, unreadable)
+    return FoundBlobs(blobs, unreadable)
 
 
-def attributes(session: Reading, paths: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def attributes(session: SessionReads, paths: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """The attributes at these paths, but for those that are not there; raises Spoiled, Unavailable or Denied."""
     found = zip(paths, session.get_many(paths), strict=True)
     return {path: codec.attributes(znode) for path, znode in found if znode is not None}
 
 
-def given(session: Reading, paths: Sequence[str]) -> list[Given | None]:
+def given(session: SessionReads, paths: Sequence[str]) -> list[Given | None]:
     """The recorded inputs of runs, one for each path; None if there is no record. The reason stands in it if it cannot
     be read.
 

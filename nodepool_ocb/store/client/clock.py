@@ -18,17 +18,17 @@ from nodepool_ocb.store.client import frames
 ANY_VERSION: Final = -1  # of a znode that holds nothing
 
 
-class Question(NamedTuple):
+class TimeQuery(NamedTuple):
     """A transaction with an answer that tells the time, and the number of its members."""
 
     request: frames.Raw
     members: int
 
 
-def questions(path: str, acl: bytes) -> tuple[Question, Question]:
+def questions(path: str, acl: bytes) -> tuple[TimeQuery, TimeQuery]:
     """The request that writes the znode at ``path``, and the one that creates it first. The znode stays empty."""
     made, written = frames.create(path, b"", acl, False), frames.write(path, b"", ANY_VERSION)
-    return Question(frames.multi([written]), 1), Question(frames.multi([made, written]), 2)
+    return TimeQuery(frames.multi([written]), 1), TimeQuery(frames.multi([made, written]), 2)
 
 
 class Clock:
@@ -44,9 +44,9 @@ class Clock:
             return False
         return self.heed_stats(frames.unpack_multi(answer, [0] * members), sent)
 
-    def heed_stats(self, result: Sequence[frames.ZnodeStat | None] | frames.Refused, sent: float) -> bool:
+    def heed_stats(self, result: Sequence[frames.ZnodeStat | None] | frames.RefusedMember, sent: float) -> bool:
         """The same for any transaction that was answered just now."""
-        if isinstance(result, frames.Refused):
+        if isinstance(result, frames.RefusedMember):
             return False
         mtime = max((stat.mtime for stat in result if stat is not None), default=0.0)
         if mtime:

@@ -12,8 +12,8 @@ from nodepool_ocb.errors import OutcomeUnknown
 from nodepool_ocb.model.records import Append
 from nodepool_ocb.store.client import outcome
 from nodepool_ocb.store.client.frames import Znode, ZnodeStat
-from nodepool_ocb.store.client.outcome import Appended, Finding, Sending
-from nodepool_ocb.store.client.reading import Reading
+from nodepool_ocb.store.client.outcome import Appended, SentTransaction, TransactionOutcome
+from nodepool_ocb.store.client.reading import SessionReads
 
 Stats: TypeAlias = list[ZnodeStat | None]
 
@@ -23,12 +23,12 @@ AT_ONCE: Final = 100  # children that are read, newest first, before the next ar
 class Doubt(OutcomeUnknown):
     """The answer to ``sending`` was lost; ``Session.resolve`` settles it."""
 
-    def __init__(self, message: str, sending: Sending) -> None:
+    def __init__(self, message: str, sending: SentTransaction) -> None:
         super().__init__(message)
         self.sending = sending
 
 
-def look(reading: Reading, sending: Sending) -> tuple[Finding, Stats]:
+def look(reading: SessionReads, sending: SentTransaction) -> tuple[TransactionOutcome, Stats]:
     """The fate of a transaction, and its answer if it was applied."""
     reading.sync()
     found = reading.get_many([change.path for change in sending.changes])
@@ -41,7 +41,7 @@ def look(reading: Reading, sending: Sending) -> tuple[Finding, Stats]:
     return finding, outcome.stats(sending, found, finding.zxid)
 
 
-def numbered(reading: Reading, prefix: str, wrote: bytes, before: int) -> str | None:
+def numbered(reading: SessionReads, prefix: str, wrote: bytes, before: int) -> str | None:
     """The path that begins with ``prefix``, ends in ZooKeeper's number and holds ``wrote``; None if none is there now."""
     reading.sync()
     folder, _, start = prefix.rpartition("/")
@@ -53,7 +53,7 @@ def numbered(reading: Reading, prefix: str, wrote: bytes, before: int) -> str | 
     return None
 
 
-def _appended(reading: Reading, folder: str, wrote: bytes, before: int) -> Appended:
+def _appended(reading: SessionReads, folder: str, wrote: bytes, before: int) -> Appended:
     """Our entry among those that were made since the sending."""
     lowest = ""
     for znode in _newest(reading, folder, ""):
@@ -65,7 +65,7 @@ def _appended(reading: Reading, folder: str, wrote: bytes, before: int) -> Appen
     return Appended(absent=not lowest or int(lowest) == 0)  # else ours may be among those that were deleted since
 
 
-def _newest(reading: Reading, folder: str, start: str) -> Iterator[Znode]:
+def _newest(reading: SessionReads, folder: str, start: str) -> Iterator[Znode]:
     """The children with names of ``start`` and ten digits, the newest first."""
     names = [name for name in reading.children(folder) or () if name.startswith(start) and name[-10:].isdecimal()]
     names.sort(key=lambda name: name[-10:], reverse=True)
@@ -73,5 +73,5 @@ def _newest(reading: Reading, folder: str, start: str) -> Iterator[Znode]:
         yield from _there(reading, [f"{folder}/{name}" for name in names[first : first + AT_ONCE]])
 
 
-def _there(reading: Reading, paths: Sequence[str]) -> Iterator[Znode]:
+def _there(reading: SessionReads, paths: Sequence[str]) -> Iterator[Znode]:
     return (znode for znode in reading.get_many(paths) if znode is not None)

@@ -66,7 +66,7 @@ class ZnodeStat(msgspec.Struct, frozen=True, gc=False):
     mtime: float = 0.0  # seconds since the epoch; 0 after a create, for ZooKeeper does not send it
 
 
-class Grant(NamedTuple):
+class AclGrant(NamedTuple):
     """One of an ACL: ``permissions`` are the sum of 1 read, 2 write, 4 create, 8 delete, 16 change the ACL."""
 
     permissions: int
@@ -92,14 +92,14 @@ class Reply(NamedTuple):
     zxid: int
 
 
-class Refused(NamedTuple):
+class RefusedMember(NamedTuple):
     """Which member of a multi failed, and ZooKeeper's code for why; nothing of the multi was done."""
 
     member: int
     code: int
 
 
-class Unreadable(Exception):
+class UnreadablePath(Exception):
     """ZooKeeper's code for why one path of many may not be read."""
 
     def __init__(self, code: int, path: str) -> None:
@@ -162,7 +162,7 @@ def _members(opcode: int, paths: Sequence[str], chroot: str) -> bytes:
 
 
 def unpack_data(reply: Reply, paths: Sequence[str]) -> list[Znode | None]:
-    """For each path its znode, None if it is absent; raises Unreadable for the first that may not be read."""
+    """For each path its znode, None if it is absent; raises UnreadablePath for the first that may not be read."""
     buffer, offset, _ = reply
     member, stat, make = _MEMBER.unpack_from, _STAT.unpack_from, Znode
     found: list[Znode | None] = []
@@ -172,7 +172,7 @@ def unpack_data(reply: Reply, paths: Sequence[str]) -> list[Znode | None]:
         offset += 13
         if opcode == -1:
             if error != NO_NODE:
-                raise Unreadable(error, path)
+                raise UnreadablePath(error, path)
             add(None)
             continue
         end = offset + size if size > 0 else offset
@@ -192,7 +192,7 @@ def unpack_children(reply: Reply, paths: Sequence[str]) -> list[list[str] | None
         offset += 13
         if opcode == -1:
             if error != NO_NODE:
-                raise Unreadable(error, path)
+                raise UnreadablePath(error, path)
             found.append(None)
             continue
         names: list[str] = []
@@ -236,7 +236,7 @@ def delete(path: str, version: int) -> bytes:
 # -- ACLs: requests of their own, for multiRead and multi know them not --
 
 
-def access(acl: Sequence[Grant]) -> bytes:
+def access(acl: Sequence[AclGrant]) -> bytes:
     return _INT.pack(len(acl)) + b"".join(
         _INT.pack(permissions) + text(scheme) + text(identity) for permissions, scheme, identity in acl
     )
@@ -251,7 +251,7 @@ def write_acl(path: str, packed: bytes, version: int) -> Raw:
     return Raw(SET_ACL, text(path) + packed + _INT.pack(version))
 
 
-def unpack_acl(reply: Reply) -> tuple[tuple[Grant, ...], int]:
+def unpack_acl(reply: Reply) -> tuple[tuple[AclGrant, ...], int]:
     """An ACL and its version."""
     buffer, offset, _ = reply
     count, offset = _INT.unpack_from(buffer, offset)[0], offset + 4
@@ -260,7 +260,7 @@ def unpack_acl(reply: Reply) -> tuple[tuple[Grant, ...], int]:
         permissions = _INT.unpack_from(buffer, offset)[0]
         scheme, offset = _text(buffer, offset + 4)
         identity, offset = _text(buffer, offset)
-        acl.append(Grant(permissions, scheme, identity))
+        acl.append(AclGrant(permissions, scheme, identity))
     return tuple(acl), _INT.unpack_from(buffer, offset + _ACL_VERSION)[0]
 
 
@@ -291,7 +291,7 @@ def multi(members: Sequence[bytes]) -> Raw:
     return Raw(MULTI, b"".join((*members, _END)))
 
 
-def unpack_multi(reply: Reply, owners: Sequence[int]) -> list[ZnodeStat | None] | Refused:
+def unpack_multi(reply: Reply, owners: Sequence[int]) -> list[ZnodeStat | None] | RefusedMember:
     """For each member the stat after it (None for check and delete), or the first that failed.
 
     ``owners`` has the owner of the znode that each member creates. In a multi, ZooKeeper 3.8 answers a create with the
@@ -306,7 +306,7 @@ def unpack_multi(reply: Reply, owners: Sequence[int]) -> list[ZnodeStat | None] 
             code = _INT.unpack_from(buffer, offset)[0]
             offset += 4
             if code not in (OK, ROLLED_BACK):
-                return Refused(index, code)
+                return RefusedMember(index, code)
         elif opcode == CREATE:
             offset += 4 + _INT.unpack_from(buffer, offset)[0]
             stats.append(ZnodeStat(0, zxid, owner))
@@ -316,4 +316,4 @@ def unpack_multi(reply: Reply, owners: Sequence[int]) -> list[ZnodeStat | None] 
             offset += 68
         else:
             stats.append(None)
-    return stats if len(stats) == len(owners) else Refused(0, ROLLED_BACK)
+    return stats if len(stats) == len(owners) else RefusedMember(0, ROLLED_BACK)

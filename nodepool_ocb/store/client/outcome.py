@@ -30,7 +30,7 @@ from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Ra
 from nodepool_ocb.store.client.frames import Znode, ZnodeStat
 
 
-class Verdict(StrEnum):
+class TransactionFate(StrEnum):
     """The fate of a transaction."""
 
     APPLIED = "applied"
@@ -39,10 +39,10 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Finding(NamedTuple):
+class TransactionOutcome(NamedTuple):
     """The verdict; for REFUSED the path that moved on, for APPLIED the zxid of the transaction."""
 
-    verdict: Verdict
+    verdict: TransactionFate
     path: str = ""
     zxid: int = 0
 
@@ -54,7 +54,7 @@ class Appended(NamedTuple):
     absent: bool = False
 
 
-class Sending(NamedTuple):
+class SentTransaction(NamedTuple):
     """A transaction as it was sent; ``data`` is the data that each change writes, ``zxid`` the newest that was seen before."""
 
     changes: Sequence[Change]
@@ -62,7 +62,9 @@ class Sending(NamedTuple):
     zxid: int
 
 
-def find(sending: Sending, found: Sequence[Znode | None], appended: Sequence[Appended] = ()) -> Finding:
+def find(
+    sending: SentTransaction, found: Sequence[Znode | None], appended: Sequence[Appended] = ()
+) -> TransactionOutcome:
     """The fate of a transaction; ``found`` has the znode at the path of each change now."""
     passing = set(_passing(sending.changes))
     seen = [
@@ -72,16 +74,20 @@ def find(sending: Sending, found: Sequence[Znode | None], appended: Sequence[App
     ]
     for change, wrote, znode in seen:
         if signed(change) and znode is not None and znode.data == wrote:
-            return Finding(Verdict.APPLIED, zxid=_zxid(change, znode))
+            return TransactionOutcome(TransactionFate.APPLIED, zxid=_zxid(change, znode))
     if zxid := max((each.zxid for each in appended), default=0):
-        return Finding(Verdict.APPLIED, zxid=zxid)
+        return TransactionOutcome(TransactionFate.APPLIED, zxid=zxid)
     deleted = {change.path for change in sending.changes if isinstance(change, Delete)}
     needed = [each for each in seen if not (isinstance(each[0], Create) and each[0].path in deleted)]  # else made anew
     refuted = [_refuted(change, wrote, znode, sending.zxid) for change, wrote, znode in needed]
-    if Verdict.REFUSED in refuted or Verdict.LOST in refuted or any(each.absent for each in appended):
+    if TransactionFate.REFUSED in refuted or TransactionFate.LOST in refuted or any(each.absent for each in appended):
         moved = next((change.path for change, _, znode in needed if _moved(change, znode)), None)
-        return Finding(Verdict.LOST) if moved is None else Finding(Verdict.REFUSED, moved)
-    return Finding(Verdict.UNKNOWN)
+        return (
+            TransactionOutcome(TransactionFate.LOST)
+            if moved is None
+            else TransactionOutcome(TransactionFate.REFUSED, moved)
+        )
+    return TransactionOutcome(TransactionFate.UNKNOWN)
 
 
 def signed(change: Change) -> bool:
@@ -95,7 +101,7 @@ def provable(changes: Sequence[Change]) -> bool:
     return any(signed(change) and change.path not in passing for change in changes)
 
 
-def stats(sending: Sending, found: Sequence[Znode | None], zxid: int) -> list[ZnodeStat | None]:
+def stats(sending: SentTransaction, found: Sequence[Znode | None], zxid: int) -> list[ZnodeStat | None]:
     """The lost answer of an applied transaction, as well as it can be known."""
     return [_stat(change, znode, zxid) for change, znode in zip(sending.changes, found, strict=True)]
 
@@ -127,22 +133,22 @@ def _passing(changes: Sequence[Change]) -> Iterator[str]:
             yield change.path
 
 
-def _refuted(change: Change, wrote: bytes, znode: Znode | None, before: int) -> Verdict | None:
+def _refuted(change: Change, wrote: bytes, znode: Znode | None, before: int) -> TransactionFate | None:
     """REFUSED or LOST where this znode proves that nothing was applied; ``before``: the zxid at the sending."""
     if znode is None or znode.czxid > before:
         return None
     if isinstance(change, Create):
-        return Verdict.REFUSED
+        return TransactionFate.REFUSED
     if isinstance(change, Check):
-        return Verdict.REFUSED if znode.version != change.version and znode.mzxid <= before else None
+        return TransactionFate.REFUSED if znode.version != change.version and znode.mzxid <= before else None
     if isinstance(change, Delete):
-        return Verdict.LOST if znode.version == change.version else Verdict.REFUSED
+        return TransactionFate.LOST if znode.version == change.version else TransactionFate.REFUSED
     if not isinstance(change, Set):
         return None
     if znode.version == change.version:
-        return Verdict.LOST
+        return TransactionFate.LOST
     other = znode.version == change.version + 1 and znode.data != wrote
-    return Verdict.REFUSED if other or znode.mzxid <= before else None
+    return TransactionFate.REFUSED if other or znode.mzxid <= before else None
 
 
 def _moved(change: Change, znode: Znode | None) -> bool:

@@ -14,7 +14,7 @@ from kazoo import exceptions as kazoo_errors
 
 from nodepool_ocb.errors import Denied, OcbError, OutcomeUnknown, Stale, Unavailable
 from nodepool_ocb.store.client import diagnosis, frames, transaction
-from nodepool_ocb.store.client.answers import Answer, NotSent
+from nodepool_ocb.store.client.answers import NotSent, PendingAnswer
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.wire import Client
 
@@ -24,7 +24,7 @@ BATCH: Final = 400  # paths in one request; 200 to 500 are equally fast
 WINDOW: Final = 8  # requests under way at once
 
 
-class Reading:
+class SessionReads:
     """The reads of a session. Every method raises Unavailable or Denied.
 
     ``patience_seconds`` bounds the wait for one answer; kazoo gives up long before, unless it fails itself.
@@ -78,7 +78,7 @@ class Reading:
 
         A refused request gives Denied, naming ``right``, or Stale. A request without an answer raises Unavailable.
         """
-        rest, flying = iter(asked), deque[tuple[str, Answer]]()
+        rest, flying = iter(asked), deque[tuple[str, PendingAnswer]]()
         while True:
             flying.extend((path, self._send(request)) for path, request in islice(rest, BATCH - len(flying)))
             if not flying:
@@ -101,7 +101,7 @@ class Reading:
     ) -> Iterator[list[T]]:
         """The answers for each batch, in order, with ``WINDOW`` requests under way."""
         chroot: str = self._client.chroot
-        flying: deque[tuple[Sequence[str], Answer]] = deque()
+        flying: deque[tuple[Sequence[str], PendingAnswer]] = deque()
         for batch in chain(batches, repeat((), WINDOW)):
             if batch:
                 flying.append((batch, self._send(request(batch, chroot))))
@@ -109,15 +109,15 @@ class Reading:
                 sent, answer = flying.popleft()
                 try:
                     yield unpack(self._reply(answer), sent)
-                except frames.Unreadable as refused:
+                except frames.UnreadablePath as refused:
                     raise transaction.failure(refused.code, refused.path, "read") from refused
 
-    def _send(self, request: frames.Raw) -> Answer:
-        answer = Answer()
+    def _send(self, request: frames.Raw) -> PendingAnswer:
+        answer = PendingAnswer()
         self._client.submit(request, answer)
         return answer
 
-    def _reply(self, answer: Answer) -> frames.Reply:
+    def _reply(self, answer: PendingAnswer) -> frames.Reply:
         value = answer.get(self._patience)
         if isinstance(value, frames.Reply):
             return value

@@ -26,13 +26,13 @@ from kazoo.retry import KazooRetry
 from nodepool_ocb.errors import Denied, Invalid, OcbError, OutcomeUnknown, Unavailable
 from nodepool_ocb.model.records import Change, Create, Json, Record
 from nodepool_ocb.store.client import access, clock, doubts, frames, heart, outcome, transaction
-from nodepool_ocb.store.client.answers import Answer, Completion
+from nodepool_ocb.store.client.answers import Completion, PendingAnswer
 from nodepool_ocb.store.client.doubts import Doubt as Doubt
 from nodepool_ocb.store.client.doubts import Stats as Stats
 from nodepool_ocb.store.client.frames import Znode as Znode
 from nodepool_ocb.store.client.frames import ZnodeStat as ZnodeStat
-from nodepool_ocb.store.client.outcome import Sending, Verdict
-from nodepool_ocb.store.client.reading import Reading
+from nodepool_ocb.store.client.outcome import SentTransaction, TransactionFate
+from nodepool_ocb.store.client.reading import SessionReads
 from nodepool_ocb.store.client.wire import Client, Wake
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ REFUSALS: Final = 2  # by every address, before it counts as refused
 CLOSE_SECONDS: Final = 2.0  # for a server that answers; then the connection is broken off
 
 
-class Session(Reading):
+class Session(SessionReads):
     """A connection that is kept up until ``close``.
 
     ``on_lost`` is called after the session and all its ephemeral znodes have ended. ``on_connected`` is called after
@@ -206,7 +206,7 @@ class Session(Reading):
             if self._clock.heed(self._reply(self._send(question.request)), question.members, sent):
                 return
 
-    def _clock_questions(self) -> tuple[clock.Question, clock.Question]:
+    def _clock_questions(self) -> tuple[clock.TimeQuery, clock.TimeQuery]:
         return clock.questions(self._client.chroot + self._clock_path, self._acls.packed(self._clock_path))
 
     # -- writing --
@@ -242,11 +242,11 @@ class Session(Reading):
         sent = time.monotonic()
         self._client.submit(packed.request, Completion(lambda value: done(self._result(sending, value, sent))))
 
-    def _pack(self, changes: Sequence[Change]) -> tuple[transaction.Packed, Sending]:
+    def _pack(self, changes: Sequence[Change]) -> tuple[transaction.Packed, SentTransaction]:
         packed = transaction.pack(changes, self._client.chroot, self._acls.packed)
         self.largest_bytes = max(self.largest_bytes, packed.size)
         self.largest_changes = max(self.largest_changes, len(changes))
-        return packed, Sending(changes, packed.data, self.last_zxid)
+        return packed, SentTransaction(changes, packed.data, self.last_zxid)
 
     def resolve(self, doubt: Doubt) -> Stats:
         """Settle a transaction with a lost answer: wait for a connection, sync, read, compare.
@@ -262,11 +262,11 @@ class Session(Reading):
             self.unresolved += 1
             raise OutcomeUnknown(f"no connection came back to see whether {path} was written; read it first")
         finding, stats = looked
-        if finding.verdict is Verdict.APPLIED:
+        if finding.verdict is TransactionFate.APPLIED:
             return stats
-        if finding.verdict is Verdict.REFUSED:
+        if finding.verdict is TransactionFate.REFUSED:
             raise transaction.failure(frames.CHANGED, finding.path, "write")
-        if finding.verdict is Verdict.LOST:
+        if finding.verdict is TransactionFate.LOST:
             raise Unavailable(f"the connection broke before {path} was written; try again")
         if outcome.provable(sending.changes):
             self.unresolved += 1
@@ -291,19 +291,19 @@ class Session(Reading):
         made = [(path, self._send(self._bare(path, chroot))) for path in absent]
         for path, answer in made:  # parents were sent before, and ZooKeeper keeps the order
             refused = frames.unpack_multi(self._reply(answer), [0])
-            if isinstance(refused, frames.Refused) and refused.code != frames.EXISTS:
+            if isinstance(refused, frames.RefusedMember) and refused.code != frames.EXISTS:
                 raise transaction.refusal([Create(path)], refused)
 
     def _bare(self, path: str, chroot: str) -> frames.Raw:
         acl = self._acls.packed(path.removeprefix(chroot) if path.startswith(chroot) else "/")
         return frames.multi([frames.create(path, b"", acl, False)])
 
-    def _there(self, path: str, answer: Answer) -> bool:
+    def _there(self, path: str, answer: PendingAnswer) -> bool:
         """Whether a znode exists; a znode that may not be read exists. The path includes the chroot."""
         reply = self._reply(answer)
         try:
             return frames.unpack_data(reply, [path])[0] is not None
-        except frames.Unreadable as refused:
+        except frames.UnreadablePath as refused:
             if refused.code != transaction.NO_RIGHT:
                 raise transaction.failure(refused.code, path, "read") from refused
             return True
@@ -331,12 +331,12 @@ class Session(Reading):
             raise error
         return path
 
-    def _result(self, sending: Sending, value: Any, sent: float) -> Stats | OcbError:
+    def _result(self, sending: SentTransaction, value: Any, sent: float) -> Stats | OcbError:
         changes = sending.changes
         if isinstance(value, frames.Reply):
             result = frames.unpack_multi(value, transaction.owners(changes, self.id))
             self._clock.heed_stats(result, sent)
-            return transaction.refusal(changes, result) if isinstance(result, frames.Refused) else result
+            return transaction.refusal(changes, result) if isinstance(result, frames.RefusedMember) else result
         error = self._translated(value, changes[0].path)
         if not isinstance(error, OutcomeUnknown):
             return error
@@ -365,7 +365,7 @@ class Session(Reading):
 
     def _connected_again(self) -> None:
         for root in list(self._client.watchers):
-            self._client.submit(frames.add_watch(root), Answer(), first=True)
+            self._client.submit(frames.add_watch(root), PendingAnswer(), first=True)
         if self._clock.ahead is not None:  # this host may have slept, or the leader be another
             write, sent = self._clock_questions()[0], time.monotonic()
             heed = partial(self._clock.heed, members=write.members, sent=sent)

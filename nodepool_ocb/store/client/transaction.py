@@ -75,7 +75,7 @@ def owners(changes: Sequence[Change], session: int) -> list[int]:
     return [session if isinstance(change, Create) and change.ephemeral else 0 for change in changes]
 
 
-def refusal(changes: Sequence[Change], refused: frames.Refused) -> OcbError:
+def refusal(changes: Sequence[Change], refused: frames.RefusedMember) -> OcbError:
     """Why ZooKeeper did nothing of ``changes``."""
     change = changes[refused.member]
     return failure(refused.code, change.path, _RIGHTS[type(change)])

@@ -33,7 +33,7 @@ from kazoo.protocol.serialization import SASL, Auth, ReplyHeader, Watch
 from kazoo.protocol.states import KeeperState
 
 from nodepool_ocb.store.client import diagnosis
-from nodepool_ocb.store.client.answers import Answer, Completion, NotSent
+from nodepool_ocb.store.client.answers import Completion, NotSent, PendingAnswer
 from nodepool_ocb.store.client.frames import Raw, Reply
 from nodepool_ocb.store.client.heart import Beating, Server
 from nodepool_ocb.store.client.sockets import Handler
@@ -284,7 +284,7 @@ class Client(KazooClient):  # type: ignore[misc]
             self, self._conn_retry.copy(), logger=log, sasl_options=kwargs.get("sasl_options")
         )
 
-    def submit(self, request: Raw, completion: Answer | Completion, first: bool = False) -> None:
+    def submit(self, request: Raw, completion: PendingAnswer | Completion, first: bool = False) -> None:
         """Queue a request; ``first`` puts it before all that wait already."""
         queue, item = self._queue, (request, completion)
         if first:

@@ -43,7 +43,7 @@ from nodepool_ocb.tasks.runs import records, roles
 from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Table, TaskRun
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class NewTaskRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run to begin. ``facts`` and ``texts`` are stored with it for jigs and people; decisions do not read them."""
 
     running: LoadedTaskRun  # its id is not known yet: ""
@@ -52,7 +52,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     texts: Sequence[tuple[str, str]] = ()  # path, text of each file of the task list
 
 
-def begin(session: Session, wanted: Wanted, me: LockOwner, tell: Callable[[int, int], None] = lambda *_: None) -> str:
+def begin(
+    session: Session, wanted: NewTaskRun, me: LockOwner, tell: Callable[[int, int], None] = lambda *_: None
+) -> str:
     """Write a run, bind its noderoles, and let an annealer drive it; gives its id.
 
     ``tell`` gets the number of written changes and about how many there are. Raises Conflict if another run of the
@@ -159,7 +161,7 @@ def clear(session: Session, deployment: str) -> str | None:
     return known.preparing
 
 
-def _write_tables(session: Session, running: LoadedTaskRun, wanted: Wanted) -> TaskRun:
+def _write_tables(session: Session, running: LoadedTaskRun, wanted: NewTaskRun) -> TaskRun:
     """All that a run keeps; gives its head."""
     tables: dict[Table, Iterable[Json]] = {
         Table.DEFINITIONS: (msgspec.to_builtins(each) for each in running.definitions.values()),

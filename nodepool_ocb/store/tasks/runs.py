@@ -39,7 +39,7 @@ from nodepool_ocb.tasks.runs.records import Definition, LoadedTaskRun, Rows, Tab
 from nodepool_ocb.tasks.runs.standing import RunStatus
 
 
-class Listed(NamedTuple):
+class ListedTaskRun(NamedTuple):
     """A run among others."""
 
     deployment: str
@@ -131,9 +131,9 @@ def _rows(session: Session, deployment: str, identity: str, head: TaskRun, which
     return [row for znode in znodes if znode is not None for row in codec.decode(Rows, znode).rows]
 
 
-def list_(session: Session, deployments: Iterable[str] | None = None) -> list[Listed]:
+def list_(session: Session, deployments: Iterable[str] | None = None) -> list[ListedTaskRun]:
     """Every run that was begun, by deployment, the oldest first; records that cannot be decoded are left out."""
-    return [Listed(*each) for each in TASK_RUNS.listed(session, deployments)]
+    return [ListedTaskRun(*each) for each in TASK_RUNS.listed(session, deployments)]
 
 
 def under_way(session: Session) -> list[tuple[str, str]]:

@@ -28,7 +28,7 @@ from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session, ZnodeStat
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.store.world.kinds import ReadRecord
-from nodepool_ocb.store.world.load import Tree
+from nodepool_ocb.store.world.load import WorldTree
 from nodepool_ocb.store.world.paths import parse
 
 
@@ -39,7 +39,7 @@ class Cache:
 
     def __init__(self, session: Session, world: World, wake: Callable[[], None]) -> None:
         self._session = session
-        self._tree = Tree(world)
+        self._tree = WorldTree(world)
         self._wake = wake
         self._events: deque[str] = deque()
         self._dirty: set[str] = set()

@@ -25,7 +25,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.store.world.kinds import WORLD_KINDS, ReadRecord
 from nodepool_ocb.store.world.paths import Listing, WorldPath, listing, misnamed, parse, path_of
-from nodepool_ocb.store.world.unreadable import Unreadable
+from nodepool_ocb.store.world.unreadable import UnreadableRecords
 
 #: The kinds that are read together. Noderoles are read in a loop of their own, gates and the structure in their order.
 _TOGETHER: Final = tuple(kind for kind in WORLD_KINDS if kind not in (NodeRole, Gate, Structure))
@@ -43,12 +43,12 @@ def undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-class Tree:
+class WorldTree:
     """A World, and the data that keep it equal to ZooKeeper."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._unreadable = Unreadable(world)
+        self._unreadable = UnreadableRecords(world)
         self._changes = ChangeSet()
 
     def changes(self) -> ChangeSet:
@@ -189,6 +189,6 @@ def _record(at: WorldPath, znode: Znode) -> Record | None:
 
 def load_world(session: Session) -> World:
     """Everything below ``/ocb`` as it is now, as far as it can be decoded; raises Unavailable or Denied."""
-    tree = Tree(World())
+    tree = WorldTree(World())
     tree.read(session, session.get(paths.STRUCTURE))
     return tree.world

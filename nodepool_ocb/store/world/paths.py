@@ -15,7 +15,7 @@ from nodepool_ocb.model import kinds
 from nodepool_ocb.model.kinds import RecordKind
 from nodepool_ocb.model.ranges import is_name, is_node
 from nodepool_ocb.model.records import Record, Structure
-from nodepool_ocb.store.client.reading import Reading
+from nodepool_ocb.store.client.reading import SessionReads
 
 Kind: TypeAlias = type[Record]
 
@@ -122,7 +122,7 @@ class Listing:
         return at.kind is not Structure and all(listed)
 
 
-def listing(session: Reading) -> Listing:
+def listing(session: SessionReads) -> Listing:
     """List the tree: one request, and one for some hundred nodes; raises Unavailable or Denied."""
     first = dict.fromkeys(folders[0] for folders in _FOLDERS.values() if folders)
     listed = _listed(session, list(first))
@@ -131,7 +131,7 @@ def listing(session: Reading) -> Listing:
     return Listing(listed | _listed(session, wanted))
 
 
-def _listed(session: Reading, folders: list[str]) -> dict[str, dict[str, None]]:
+def _listed(session: SessionReads, folders: list[str]) -> dict[str, dict[str, None]]:
     answers = session.children_many(folders)
     # thousands of nodes share a name of a noderole
     return {folder: dict.fromkeys(map(intern, names or ())) for folder, names in zip(folders, answers, strict=True)}

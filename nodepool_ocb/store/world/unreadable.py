@@ -11,7 +11,7 @@ from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.world.paths import Listing, WorldPath
 
 
-class Unreadable:
+class UnreadableRecords:
     """Remembers when each such record changed last; true while there is any."""
 
     def __init__(self, world: World) -> None:

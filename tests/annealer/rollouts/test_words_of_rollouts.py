@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import OcbError, OutcomeUnknown
 from nodepool_ocb.rollout.records import Decision, NodeState, Progress, RolloutState
 from nodepool_ocb.store.client.doubts import Doubt
-from nodepool_ocb.store.client.outcome import Sending
+from nodepool_ocb.store.client.outcome import SentTransaction
 from nodepool_ocb_annealer.rollouts import rolling
 from nodepool_ocb_annealer.rollouts.rolling import Directive, Driven
 from nodepool_ocb_annealer.writing import Writing
@@ -74,7 +74,7 @@ def test_the_log_has_groups_lost_nodes_and_the_end_of_a_rollout(monkeypatch: pyt
 
 
 def test_an_answer_that_nobody_can_look_for_says_what_was_lost() -> None:
-    doubt = Doubt("the answer was lost", Sending([], [], 7))
+    doubt = Doubt("the answer was lost", SentTransaction([], [], 7))
     turns: Any = SimpleNamespace(here=lambda: True, post=lambda call: call())
     session: Any = SimpleNamespace(commit_soon=lambda _, done: done(doubt))
     cache: Any = SimpleNamespace(expect=lambda _: None, refused=lambda _: None)

@@ -17,7 +17,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, Deployment, DeploymentState, LockOwner, Node, Role
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import beginning, runs
-from nodepool_ocb.store.tasks.beginning import Wanted
+from nodepool_ocb.store.tasks.beginning import NewTaskRun
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.compiling import compile
 from nodepool_ocb.tasks.plan import Member
@@ -77,7 +77,7 @@ def begin(
     facts: dict[str, dict[str, Any]] = {fqdn(name): {} for name in nodes}
     for each in failing:
         facts[fqdn(each.partition("@")[2])]["fail"] = f"{each} was told to"
-    return beginning.begin(session, Wanted(running=running, roles=wanted, facts={"common": {}, **facts}), me())
+    return beginning.begin(session, NewTaskRun(running=running, roles=wanted, facts={"common": {}, **facts}), me())
 
 
 def made(

@@ -36,7 +36,7 @@ from nodepool_ocb.errors import Invalid, OcbError, OutcomeUnknown, Stale, Unavai
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Json, Record, Set
 from nodepool_ocb.store.client import codec, frames, outcome
-from nodepool_ocb.store.client.reading import Reading
+from nodepool_ocb.store.client.reading import SessionReads
 from nodepool_ocb.store.client.session import Doubt, Session, Stats
 from tests.journeys.answers import write_sites
 
@@ -276,7 +276,7 @@ class Ledger:
                 return found
 
             def arrived(request: frames.Raw) -> _Lost:
-                value = Reading._send(session, request).get(10.0)
+                value = SessionReads._send(session, request).get(10.0)
                 path = frames.unpack_path(value) if isinstance(value, frames.Reply) else None
                 return _Lost(path and path.removeprefix(session.chroot), value)
 
@@ -337,7 +337,7 @@ def _loses(session: Session, answer: Callable[[frames.Raw], _Lost]) -> Iterator[
 
     def send(request: frames.Raw) -> Any:
         if lost or threading.get_ident() != thread:
-            return Reading._send(session, request)
+            return SessionReads._send(session, request)
         lost.append(answer(request))
         return lost[0]
 

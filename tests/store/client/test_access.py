@@ -12,7 +12,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Denied, Invalid, OutcomeUnknown, Unavailable
 from nodepool_ocb.model.records import Check, Create, Delete, Set
 from nodepool_ocb.store import clusters
-from nodepool_ocb.store.client.outcome import Sending
+from nodepool_ocb.store.client.outcome import SentTransaction
 from nodepool_ocb.store.client.session import Doubt, Session
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.guarded import Guarded
@@ -148,5 +148,5 @@ def test_a_restarted_server_lets_us_in_again(world: Guarded, ours: ZooKeeperSett
         first = session.id
         world.server.restart()
         with pytest.raises(OutcomeUnknown, match="before others"):  # it waits for the connection, and reads
-            session.resolve(Doubt("", Sending([Create("/ocb/none")], [b""], session.last_zxid)))
+            session.resolve(Doubt("", SentTransaction([Create("/ocb/none")], [b""], session.last_zxid)))
         assert session.id == first

@@ -9,7 +9,7 @@ from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Deployment, Gate, Raise, Set
 from nodepool_ocb.store.client import codec, doubts, outcome
 from nodepool_ocb.store.client.frames import Znode, ZnodeStat
-from nodepool_ocb.store.client.outcome import Appended, Sending
+from nodepool_ocb.store.client.outcome import Appended, SentTransaction
 from nodepool_ocb.store.client.session import Session
 
 FOLDER = paths.JOURNAL_ENTRIES
@@ -84,7 +84,7 @@ def test_the_answer_that_was_lost_is_told_as_it_was() -> None:
         znode("/a", **ours), znode("/b", **others), znode("/c", **ours), znode("/d", **others), znode("/e", **others),
         None, None, znode("/h", **ours), None,
     ]  # fmt: skip
-    sending = Sending(changes, [b""] * len(changes), 8)
+    sending = SentTransaction(changes, [b""] * len(changes), 8)
     assert outcome.stats(sending, found, 9) == [
         ZnodeStat(0, 9, 77),
         ZnodeStat(0, 9, 0),

@@ -9,7 +9,15 @@ import pytest
 from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Gate, Raise, Set, Structure
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode, ZnodeStat
-from nodepool_ocb.store.client.outcome import Appended, Finding, Sending, Verdict, find, signed, stats
+from nodepool_ocb.store.client.outcome import (
+    Appended,
+    SentTransaction,
+    TransactionFate,
+    TransactionOutcome,
+    find,
+    signed,
+    stats,
+)
 
 BEFORE, SENT = 100, 150  # zxids: the newest that was seen at the sending, and of the transaction where it was applied
 US, THEM = "our-transact", "an-other-one"
@@ -18,15 +26,15 @@ CREATE, SET, DELETE = Create("/c", RECORD), Set("/s", RECORD, 4), Delete("/d", 2
 BARE, ATTRIBUTES = Create("/b"), Set("/a", PLAIN, 4)
 CLAIM, CHECK, RAISE = Create("/e", RECORD, ephemeral=True), Check("/k", 7), Raise("/g", Gate(by="a@b"))
 ENTRY = Append("/j", Structure())
-LOST, UNKNOWN = Finding(Verdict.LOST), Finding(Verdict.UNKNOWN)
+LOST, UNKNOWN = TransactionOutcome(TransactionFate.LOST), TransactionOutcome(TransactionFate.UNKNOWN)
 
 
-def applied(zxid: int = SENT) -> Finding:
-    return Finding(Verdict.APPLIED, zxid=zxid)
+def applied(zxid: int = SENT) -> TransactionOutcome:
+    return TransactionOutcome(TransactionFate.APPLIED, zxid=zxid)
 
 
-def refused(path: str) -> Finding:
-    return Finding(Verdict.REFUSED, path)
+def refused(path: str) -> TransactionOutcome:
+    return TransactionOutcome(TransactionFate.REFUSED, path)
 
 
 def old(version: int, by: str = THEM, changed: int = SENT) -> Znode:
@@ -93,7 +101,7 @@ def plain(version: int, data: object = PLAIN, made: int = BEFORE - 50) -> Znode:
         ([SET, CLAIM], [old(5, US), None], applied()),  # and the session with the claim is gone
     ],
 )
-def test_the_verdict(changes: list[Change], found: list[Znode | None], finding: Finding) -> None:
+def test_the_verdict(changes: list[Change], found: list[Znode | None], finding: TransactionOutcome) -> None:
     assert find(sending(changes), found) == finding
 
 
@@ -105,7 +113,7 @@ def test_the_verdict(changes: list[Change], found: list[Znode | None], finding: 
         (Appended(), UNKNOWN),
     ],
 )
-def test_an_entry_of_the_journal_proves_both(appended: Appended, finding: Finding) -> None:
+def test_an_entry_of_the_journal_proves_both(appended: Appended, finding: TransactionOutcome) -> None:
     assert find(sending([BARE, ENTRY]), [None, old(0)], [appended]) == finding
 
 
@@ -129,12 +137,12 @@ def test_the_stats_are_those_of_the_transaction_though_others_wrote_since() -> N
     assert stats(sending([SET, CREATE]), [later, None], SENT) == [ZnodeStat(5, SENT), ZnodeStat(0, SENT)]
 
 
-def sending(changes: Sequence[Change]) -> Sending:
+def sending(changes: Sequence[Change]) -> SentTransaction:
     """These changes as they were sent."""
     data = [
         codec.encode(change.data) if isinstance(change, Create | Set | Raise | Append) else b"" for change in changes
     ]
-    return Sending(
+    return SentTransaction(
         changes,
         [codec.signed(each, US) if signed(change) else each for change, each in zip(changes, data, strict=True)],
         BEFORE,

@@ -16,7 +16,7 @@ from nodepool_ocb.model.rights import TABLE, ClientKind, PathRights
 from nodepool_ocb.store import acls, clusters
 from nodepool_ocb.store.client import access, frames
 from nodepool_ocb.store.client.access import Acls
-from nodepool_ocb.store.client.frames import Grant
+from nodepool_ocb.store.client.frames import AclGrant
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.guarded import USERS, Guarded
 
@@ -147,8 +147,8 @@ def test_who_has_no_right_in_a_place_is_not_in_its_acl() -> None:
 def test_without_users_every_znode_has_the_same_rights() -> None:
     ours = ZooKeeperSettings(username="ocb", password="secret")
     for path in ("/", "/ocb/roles/ntp", "/nodepool/image/jammy"):
-        assert Acls(ours).of(path) == (Grant(31, "sasl", "ocb"),)
-        assert Acls(ZooKeeperSettings()).of(path) == (Grant(31, "world", "anyone"),)
+        assert Acls(ours).of(path) == (AclGrant(31, "sasl", "ocb"),)
+        assert Acls(ZooKeeperSettings()).of(path) == (AclGrant(31, "world", "anyone"),)
 
 
 def test_a_builder_asks_the_time_below_nodepool_and_the_others_below_ocb(world: Guarded) -> None:
@@ -212,7 +212,7 @@ def test_of_two_who_set_rights_at_once_one_looks_again_and_says_nothing_of_what_
         assert not list(walk.differing())
 
 
-def give(session: Session, path: str, *grants: Grant) -> None:
+def give(session: Session, path: str, *grants: AclGrant) -> None:
     """Set the ACL of a znode, whatever it is now."""
     (done,) = session.ask_many(
         [(path, frames.write_acl(session.chroot + path, frames.access(grants), -1))], "change the rights of"
@@ -239,7 +239,7 @@ def test_an_acl_whose_grants_stand_in_another_order_is_the_same(walked: tuple[Se
 
 def test_a_znode_whose_rights_may_be_seen_and_not_changed_is_denied(walked: tuple[Session, acls.Walk]) -> None:
     people, walk = walked
-    give(people, "/ocb/nodes/n1", Grant(access.bits("r"), "world", "anyone"))
+    give(people, "/ocb/nodes/n1", AclGrant(access.bits("r"), "world", "anyone"))
     assert not list(walk.mended())
     assert list(walk.denied) == ["/ocb/nodes/n1"]
     assert "change the rights of /ocb/nodes/n1" in str(walk.denied["/ocb/nodes/n1"])
@@ -249,7 +249,7 @@ def test_what_lies_below_a_znode_that_may_not_be_read_is_not_passed_over_in_sile
     walked: tuple[Session, acls.Walk],
 ) -> None:
     people, walk = walked
-    give(people, "/ocb/nodes/n1", Grant(access.bits("a"), "sasl", USERS.people))
+    give(people, "/ocb/nodes/n1", AclGrant(access.bits("a"), "sasl", USERS.people))
     assert [each.path for each in walk.differing()] == ["/ocb/nodes/n1"]
     assert list(walk.denied) == ["/ocb/nodes/n1"]
 
@@ -263,7 +263,7 @@ class Spoiled(Session):
         asked = list(asked)
         if right.startswith("change") and not self.spoiled and any(path == "/ocb/nodes/n1" for path, _ in asked):
             self.spoiled = True
-            give(self, "/ocb/nodes/n1", Grant(31, "sasl", USERS.people))
+            give(self, "/ocb/nodes/n1", AclGrant(31, "sasl", USERS.people))
         return super().ask_many(asked, right)
 
 
@@ -272,7 +272,7 @@ def test_wrong_rights_that_come_while_others_are_mended_are_mended_too(
 ) -> None:
     people, walk = walked
     settings = world.settings_of(ClientKind.PEOPLE, people.chroot)
-    give(people, "/ocb/nodes/n1", Grant(31, "world", "anyone"))
+    give(people, "/ocb/nodes/n1", AclGrant(31, "world", "anyone"))
     with Spoiled(settings) as session:
         assert [each.path for each in acls.Walk(session, Acls(settings)).mended()] == ["/ocb/nodes/n1"]
         assert session.spoiled

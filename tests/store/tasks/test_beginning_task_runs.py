@@ -17,7 +17,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.tasks import beginning, rolled, runs
-from nodepool_ocb.store.tasks.beginning import Wanted
+from nodepool_ocb.store.tasks.beginning import NewTaskRun
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.records import Table, TaskRunState
 from tests.annealer.tasks.task_staging import LAB, build, fqdn, made, me
@@ -38,9 +38,9 @@ def session(zk_session: Session) -> Session:
     return zk_session
 
 
-def wanted(**more: Any) -> Wanted:
+def wanted(**more: Any) -> NewTaskRun:
     running, roles = made(TASKS, NODES)
-    return Wanted(running=running, roles=roles, facts={"common": {"k": 1}, fqdn("n1"): {"v": 2}}, **more)
+    return NewTaskRun(running=running, roles=roles, facts={"common": {"k": 1}, fqdn("n1"): {"v": 2}}, **more)
 
 
 def deployment(session: Session, **fields: Any) -> None:

@@ -212,5 +212,5 @@ class BeginTaskRun(Procedure[str], frozen=True, kw_only=True):
             purpose="begins a run of tasks",
             since=reader.session.now(),
         )
-        wanted = beginning.Wanted(running=self.running, roles=self.roles, facts=self.facts, texts=self.texts)
+        wanted = beginning.NewTaskRun(running=self.running, roles=self.roles, facts=self.facts, texts=self.texts)
         return beginning.begin(reader.session, wanted, me)
