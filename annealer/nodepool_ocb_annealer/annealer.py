@@ -28,7 +28,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer import memory
-from nodepool_ocb_annealer.checking import Checking
+from nodepool_ocb_annealer.checking import CheckScheduler
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.driving.drivers import Drivers
@@ -38,7 +38,7 @@ from nodepool_ocb_annealer.machines.probes import Probing
 from nodepool_ocb_annealer.rollouts.rolling import Rolling
 from nodepool_ocb_annealer.runs.slots import SlotPool
 from nodepool_ocb_annealer.runs.tidying import Tidying
-from nodepool_ocb_annealer.settling import Settling
+from nodepool_ocb_annealer.settling import Reconciler
 from nodepool_ocb_annealer.tasks.taskruns import TaskRuns
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 from nodepool_ocb_annealer.webhook.posting import Posting
@@ -70,10 +70,10 @@ class Annealer:
         self.hooking = Hooking(context)
         self.claims = Claims(context, self.slots, self.tidying, self.judging, self.hooking.has_code)
         self.probing = Probing(context, self.judging)
-        self.settling = Settling(context)
+        self.settling = Reconciler(context)
         self.rolling = Drivers(context, Rolling(session))
         self.tasks = Drivers(context, TaskRuns(session))
-        self.checking = Checking(context)
+        self.checking = CheckScheduler(context)
         self.posting = Posting(context)
         self.timer_handlers: Mapping[TimerKind, Callable[[str], None]] = {
             TimerKind.CONSIDER: self.claims.consider,

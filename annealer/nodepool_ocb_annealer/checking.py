@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 AT_ONCE: Final = 50  # nodes that are asked about in one turn
 
 
-class Checking:
+class CheckScheduler:
     """``look`` at nodes that changed, ``due`` at a tick."""
 
     def __init__(self, context: AnnealerContext) -> None:

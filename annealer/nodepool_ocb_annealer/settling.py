@@ -27,7 +27,7 @@ SETTLING_SECONDS: Final = 0.1  # who wrote a change settles it too; only what st
 QUIET: Final = 5  # refusals in a row of what is settled: others were faster
 
 
-class Settling:
+class Reconciler:
     """Sets the timers, and writes the remaining changes at their times; all on the turn thread."""
 
     def __init__(self, context: AnnealerContext) -> None:

@@ -16,7 +16,7 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.records import Change, Deployment, DeploymentState, Node, NodeRole, Role, Set, State
 from nodepool_ocb_annealer import checking
-from nodepool_ocb_annealer.checking import Checking
+from nodepool_ocb_annealer.checking import CheckScheduler
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 NODES = [f"n{number}.example.com" for number in range(8)]
@@ -38,7 +38,7 @@ class Annealer:
         for name in NODES:
             self.world.put_node(name, Node(alive=True), 0)
             self.world.put_noderole(name, "ntp", NodeRole(state=State.ACTIVE, since=1.0, deployment="lab"), 0)
-        self.checking = Checking(self)  # type: ignore[arg-type]
+        self.checking = CheckScheduler(self)  # type: ignore[arg-type]
 
     def now(self) -> float:
         """An hour before three."""

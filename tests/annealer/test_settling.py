@@ -19,7 +19,7 @@ from nodepool_ocb.errors import OcbError, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Node, State
 from nodepool_ocb_annealer import settling
-from nodepool_ocb_annealer.settling import Settling
+from nodepool_ocb_annealer.settling import Reconciler
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 from tests.engine.worlds import put, world
 
@@ -86,7 +86,7 @@ def states(context: Context) -> dict[str, State]:
 def test_what_is_unsettled_has_a_timer_and_nothing_else(everything: bool) -> None:
     context = Context(unsettled())
     context.ranking.of = lambda fqdn: {"n2": 1}.get(fqdn, 0)  # type: ignore[method-assign]
-    made = Settling(context)  # type: ignore[arg-type]
+    made = Reconciler(context)  # type: ignore[arg-type]
     if everything:
         made.look_at_all()
     else:
@@ -100,7 +100,7 @@ def test_what_is_unsettled_has_a_timer_and_nothing_else(everything: bool) -> Non
 
 def test_all_that_came_due_is_settled_together_and_once() -> None:
     context = Context(unsettled())
-    made = Settling(context)  # type: ignore[arg-type]
+    made = Reconciler(context)  # type: ignore[arg-type]
     for name in ("b@n1", "d@n2", "e@n2", "gone@n1"):
         made.settle(name)
     made.write()
@@ -113,7 +113,7 @@ def test_all_that_came_due_is_settled_together_and_once() -> None:
 
 def test_what_is_refused_is_settled_later_and_later_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     context = Context(unsettled())
-    made = Settling(context)  # type: ignore[arg-type]
+    made = Reconciler(context)  # type: ignore[arg-type]
     waits = []
     with caplog.at_level(logging.WARNING, settling.log.name):
         for _ in range(settling.QUIET + 3):
@@ -139,7 +139,7 @@ def test_what_is_refused_is_settled_later_and_later_and_logged_once(caplog: pyte
 def test_what_others_settled_is_refused_no_more() -> None:
     made = unsettled()
     context = Context(made)
-    ours = Settling(context)  # type: ignore[arg-type]
+    ours = Reconciler(context)  # type: ignore[arg-type]
     for _ in range(4):
         ours.settle("b@n1")
         ours.write()
@@ -172,7 +172,7 @@ def dying(**fields: Any) -> World:
 def test_a_death_that_is_not_written_whole_has_a_timer(fields: dict[str, Any], timed: bool) -> None:
     context = Context(dying(**fields))
     context.ranking.of = lambda _: 2  # type: ignore[method-assign]
-    Settling(context).look_at_all()  # type: ignore[arg-type]
+    Reconciler(context).look_at_all()  # type: ignore[arg-type]
     waits = context.waits()
     assert set(waits) == ({DYING} if timed else set())
     if timed:
@@ -182,7 +182,7 @@ def test_a_death_that_is_not_written_whole_has_a_timer(fields: dict[str, Any], t
 
 def test_a_death_goes_on_until_all_of_it_is_written() -> None:
     context = Context(dying())
-    made = Settling(context)  # type: ignore[arg-type]
+    made = Reconciler(context)  # type: ignore[arg-type]
     made.go_on_dying("n1")
     ((changes, then, what),) = context.sent
     assert what == "death of n1"
@@ -199,7 +199,7 @@ def test_a_death_goes_on_until_all_of_it_is_written() -> None:
 
 def test_a_death_that_others_wrote_whole_is_at_an_end() -> None:
     context = Context(dying(dying=False))
-    made = Settling(context)  # type: ignore[arg-type]
+    made = Reconciler(context)  # type: ignore[arg-type]
     for _ in range(3):
         made._went_on("n1", Stale("it moved on", "/x"))
     context.waits()

@@ -34,7 +34,7 @@ from nodepool_ocb_annealer import settling
 from nodepool_ocb_annealer.machines import judging
 from nodepool_ocb_annealer.main import main
 from nodepool_ocb_annealer.runs import running
-from nodepool_ocb_annealer.runs.attempts import Answer
+from nodepool_ocb_annealer.runs.attempts import SlotAnswer
 
 FENCE = "/fence"
 COMPARISON = 'if [ -n "$seen" ] && [ "$epoch" -lt "$seen" ]; then'
@@ -184,7 +184,7 @@ def without_unknown() -> None:
     """What this host fails at has failed."""
     stored = running.JigRunner._stored
 
-    def known(self: running.JigRunner, answer: Answer, mask: Mask) -> Answer:
+    def known(self: running.JigRunner, answer: SlotAnswer, mask: Mask) -> SlotAnswer:
         if answer.event is RunEvent.FAULT:
             answer = replace(answer, event=RunEvent.ENDED, outcome=Failed(answer.reason))
         return stored(self, answer, mask)

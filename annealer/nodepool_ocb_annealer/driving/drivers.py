@@ -24,7 +24,7 @@ from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.context import AnnealerContext
-from nodepool_ocb_annealer.driving.work import D, Move, Work
+from nodepool_ocb_annealer.driving.work import D, DrivingStep, Work
 from nodepool_ocb_annealer.timer_kinds import Timer
 
 log = logging.getLogger(__name__)
@@ -283,13 +283,13 @@ class Drivers(Generic[D]):
             drive.quiet_since = now
         return now < drive.quiet_since + QUIET_SECONDS
 
-    def _write(self, deployment: str, drive: _Drive[D], move: Move[D]) -> None:
+    def _write(self, deployment: str, drive: _Drive[D], move: DrivingStep[D]) -> None:
         drive.writing, drive.quiet_since = True, None
         self._context.send(
             list(move.changes), lambda refused: self._written(deployment, drive, move, refused), drive.driven.name
         )
 
-    def _written(self, deployment: str, drive: _Drive[D], move: Move[D], refused: OcbError | None) -> None:
+    def _written(self, deployment: str, drive: _Drive[D], move: DrivingStep[D], refused: OcbError | None) -> None:
         drive.writing = False
         if self._driven.get(deployment) is not drive:
             return

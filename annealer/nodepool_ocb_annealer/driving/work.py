@@ -13,7 +13,7 @@ from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb_annealer.timer_kinds import TimerKind
 
 
-class Driven(Protocol):
+class DrivenExecution(Protocol):
     """Something under way, as its driver knows it."""
 
     @property
@@ -35,10 +35,10 @@ class Driven(Protocol):
         """That of the pointer."""
 
 
-D = TypeVar("D", bound=Driven)
+D = TypeVar("D", bound=DrivenExecution)
 
 
-class Move(msgspec.Struct, Generic[D], frozen=True):
+class DrivingStep(msgspec.Struct, Generic[D], frozen=True):
     """One transaction, and the execution after it; nothing to write if ``changes`` is empty."""
 
     changes: Sequence[Change]
@@ -74,7 +74,7 @@ class Work(Protocol[D]):
     def read(self, deployment: str, identity: str) -> D | None:
         """As it is now; None where it is not there, or was never begun."""
 
-    def move(self, world: World, driven: D, now: float, quarantined: Iterable[str]) -> Move[D]:
+    def move(self, world: World, driven: D, now: float, quarantined: Iterable[str]) -> DrivingStep[D]:
         """The next transaction; ``quarantined``: the paths of records that the world does not have."""
 
     def nodes(self, driven: D) -> frozenset[str]:

@@ -42,11 +42,11 @@ from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.store.world.paths import parse
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.driving.work import Move
+from nodepool_ocb_annealer.driving.work import DrivingStep
 from nodepool_ocb_annealer.timer_kinds import TimerKind
 
 
-class Driven(msgspec.Struct, frozen=True):
+class DrivenRollout(msgspec.Struct, frozen=True):
     """A rollout as its driver knows it."""
 
     deployment: str
@@ -90,14 +90,16 @@ class Rolling:
     def lock(self, deployment: str, identity: str) -> str:
         return paths.rollout_lock(deployment, identity)
 
-    def read(self, deployment: str, identity: str) -> Driven | None:
+    def read(self, deployment: str, identity: str) -> DrivenRollout | None:
         found = rollouts.read(self._session, deployment, identity)
-        return Driven(deployment, identity, *found) if found is not None else None
+        return DrivenRollout(deployment, identity, *found) if found is not None else None
 
-    def move(self, world: World, driven: Driven, now: float, quarantined: Iterable[str]) -> Move[Driven]:
+    def move(
+        self, world: World, driven: DrivenRollout, now: float, quarantined: Iterable[str]
+    ) -> DrivingStep[DrivenRollout]:
         return move(world, driven, now, quarantined)
 
-    def nodes(self, driven: Driven) -> frozenset[str]:
+    def nodes(self, driven: DrivenRollout) -> frozenset[str]:
         return concerned(driven)
 
     def count(self, driven: int) -> None:
@@ -110,7 +112,9 @@ class Rolling:
         metrics.ROLLOUT_WRITES.inc()
 
 
-def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = ()) -> Move[Driven]:
+def move(
+    world: World, driven: DrivenRollout, now: float, quarantined: Iterable[str] = ()
+) -> DrivingStep[DrivenRollout]:
     """The next transaction; ``quarantined`` are the paths that the world lacks because they cannot be decoded."""
     unreadable = _noderoles(quarantined)
     pauses = list(aside.pauses(world, driven.deployment, now).values())
@@ -123,14 +127,14 @@ def move(world: World, driven: Driven, now: float, quarantined: Iterable[str] = 
         _moved(world, driven, after, actions, now, record), record
     )  # what has no room begins in the next one
     if not decisions and changes == record:
-        return Move((), driven, due, quiet=True)
+        return DrivingStep((), driven, due, quiet=True)
     versions = ROLLOUT.written(driven.deployment, driven.id, driven.versions, changes)
-    known = Driven(driven.deployment, driven.id, after, versions)
+    known = DrivenRollout(driven.deployment, driven.id, after, versions)
     quiet = last is not None and not actions and all(map(_came_back, decisions))
-    return Move(changes, known, due, quiet, list(_lines(known, decisions)))
+    return DrivingStep(changes, known, due, quiet, list(_lines(known, decisions)))
 
 
-def _lines(driven: Driven, decisions: Iterable[Decision]) -> Iterator[tuple[int, str]]:
+def _lines(driven: DrivenRollout, decisions: Iterable[Decision]) -> Iterator[tuple[int, str]]:
     """The log lines of decisions: groups, the rollout, and lost nodes."""
     for decision in decisions:
         match decision.record:
@@ -154,13 +158,13 @@ def _came_back(decision: Decision) -> bool:
     return isinstance(decision.record, Progress) and decision.record.state is not NodeState.SENDING
 
 
-def concerned(driven: Driven) -> frozenset[str]:
+def concerned(driven: DrivenRollout) -> frozenset[str]:
     """The nodes with noderoles that it waits for."""
     return frozenset(watched(driven.rollout))
 
 
 def _decided(
-    world: World, driven: Driven, now: float, unreadable: Sequence[str], pause: Aside | None
+    world: World, driven: DrivenRollout, now: float, unreadable: Sequence[str], pause: Aside | None
 ) -> tuple[Rollout, list[Decision], Step | None]:
     """As many rounds as one transaction bears; and the step that has nothing more to decide, None where more is left."""
     after, made = driven.rollout, list[Decision]()
@@ -176,7 +180,7 @@ def _decided(
             return after, made, None
 
 
-def _bearable(driven: Driven, after: Rollout, decisions: Sequence[Decision], now: float) -> Sequence[Decision]:
+def _bearable(driven: DrivenRollout, after: Rollout, decisions: Sequence[Decision], now: float) -> Sequence[Decision]:
     """The first of these decisions, as many as fit into the transaction with those before; none where that is full."""
     count = len(decisions)
     while count:
@@ -190,7 +194,7 @@ def _bearable(driven: Driven, after: Rollout, decisions: Sequence[Decision], now
 
 
 def _moved(
-    world: World, driven: Driven, after: Rollout, actions: Sequence[Action], now: float, record: Sequence[Change]
+    world: World, driven: DrivenRollout, after: Rollout, actions: Sequence[Action], now: float, record: Sequence[Change]
 ) -> Iterator[list[Change]]:
     """The record, with as many moves of noderoles as it leaves room for; only the first may be taken: each has the record."""
     look = Observer(world, driven.deployment, after)

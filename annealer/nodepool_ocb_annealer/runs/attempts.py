@@ -12,18 +12,18 @@ from nodepool_ocb.engine.run import RunEvent, RunState
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Jig, Outcome, Unreachable
 from nodepool_ocb.model.records import Role
-from nodepool_ocb_annealer.runs.attributes import Results, Sent
+from nodepool_ocb_annealer.runs.attributes import JigInputs, Results
 from nodepool_ocb_annealer.runs.conclusions import Conclusion
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SlotAnswer(msgspec.Struct, frozen=True):
     """The answer of a slot."""
 
     event: RunEvent
     outcome: Outcome | None = None  # None where it LEFT the run alone
     ended: float = 0.0
     results: Results = Results()
-    sent: Sent | None = None  # what the jig was given
+    sent: JigInputs | None = None  # what the jig was given
     ordered: bool = False  # the jig was given its order
     begun: bool = False  # ... and may have begun with it
     spoiled: str = ""  # the path of attributes that cannot be decoded
@@ -61,7 +61,7 @@ class Attempt:
         self.gone = threading.Event()  # the node is not ours any more
         self.slot = False
         self.pause_seconds = 0.0  # before anybody is to claim it again, where it goes back untouched
-        self.answer = Answer(RunEvent.LEFT)  # the newest that says something
+        self.answer = SlotAnswer(RunEvent.LEFT)  # the newest that says something
         self.conclusion: Conclusion | None = None  # what is being written
         self.refused: OcbError | None = None  # why the claim, or the newest write of its outcome, was refused
         self.following: Attempt | InlineBatch | None = None  # what is claimed with it

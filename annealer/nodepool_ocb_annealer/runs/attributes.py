@@ -26,7 +26,7 @@ NOTHING_KEPT: Final = "nothing of it was kept"
 TAKEN_OVER: Final = "its run was taken over, and had begun with other inputs than those of today"
 
 
-class Sent(msgspec.Struct, frozen=True):
+class JigInputs(msgspec.Struct, frozen=True):
     """The inputs of a jig: the attributes with opened secrets, and their form for comparisons."""
 
     opened: Opened
@@ -95,17 +95,17 @@ def _decoded(znode: Znode | None) -> Given | None:
         return None
 
 
-def sent(sources: inputs.InputSources, blobs: inputs.Blobs, opened: Opened) -> Sent:
+def sent(sources: inputs.InputSources, blobs: inputs.Blobs, opened: Opened) -> JigInputs:
     """``opened``: the attributes of all these sources, as they are merged, with their secrets."""
     own = paths.wall(sources.own.role, sources.own.fqdn)
     base: Mapping[str, Json] = opened.attributes
     if blobs.get(own):
         others = {path: values for path, values in blobs.items() if path != own}
         base = opened.within(inputs.visible(inputs.layers(sources, others)))
-    return Sent(opened, inputs.judged(sources, blobs), sources.secret, base)
+    return JigInputs(opened, inputs.judged(sources, blobs), sources.secret, base)
 
 
-def results(grant: claim.Grant, read: Blobs, sent: Sent, secrets: Secrets, outcome: Succeeded) -> Results:
+def results(grant: claim.Grant, read: Blobs, sent: JigInputs, secrets: Secrets, outcome: Succeeded) -> Results:
     """The changes of a successful run, beside its record; raises Sealed if a returned value cannot be kept."""
     judged = sent.judged
     if not outcome.ordered:
@@ -120,7 +120,9 @@ def results(grant: claim.Grant, read: Blobs, sent: Sent, secrets: Secrets, outco
     )
 
 
-def _sealed(secrets: Secrets, sent: Sent, added: Mapping[str, Json], before: Mapping[str, Json]) -> dict[str, Json]:
+def _sealed(
+    secrets: Secrets, sent: JigInputs, added: Mapping[str, Json], before: Mapping[str, Json]
+) -> dict[str, Json]:
     return secrets.sealed(added, before, sent.places, sent.opened)
 
 

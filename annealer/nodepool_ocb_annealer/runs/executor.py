@@ -29,7 +29,7 @@ from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.machines.faults import Faults
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.runs import conclusions
-from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer
 from nodepool_ocb_annealer.runs.slots import SlotPool
 from nodepool_ocb_annealer.runs.tidying import Tidying
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
@@ -172,7 +172,7 @@ class Executor:
         for do in instructions:
             self._carry_out[do](attempt)
 
-    def _answered(self, attempt: Attempt, answer: Answer) -> None:
+    def _answered(self, attempt: Attempt, answer: SlotAnswer) -> None:
         """Handle the answer of a slot."""
         if answer.outcome is not None:
             attempt.answer = answer
@@ -235,7 +235,7 @@ class Executor:
     def _lose(self, attempt: Attempt) -> None:
         epoch = attempt.grant.epoch if attempt.state.ordered else attempt.grant.previous_epoch
         lost = Lost(f"it was started under epoch {epoch}, and its end was not seen")
-        self._answered(attempt, Answer(RunEvent.ENDED, lost, self._context.session.now()))
+        self._answered(attempt, SlotAnswer(RunEvent.ENDED, lost, self._context.session.now()))
 
     def _doubted(self, attempt: Attempt) -> bool:
         """Whether it is not known yet if the machine answers others."""
@@ -313,7 +313,7 @@ class Executor:
     def _write_failure(self, attempt: Attempt) -> None:
         """Record the run as failed because its returned attributes were too large."""
         answer = attempt.answer
-        attempt.answer = Answer(RunEvent.ENDED, conclusions.unkept(answer.outcome, attempt.refused), answer.ended)
+        attempt.answer = SlotAnswer(RunEvent.ENDED, conclusions.unkept(answer.outcome, attempt.refused), answer.ended)
         self._write(attempt)
 
     def _read_wall(self, attempt: Attempt) -> None:

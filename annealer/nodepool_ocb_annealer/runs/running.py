@@ -43,8 +43,8 @@ from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.telemetry.masks import Mask
 from nodepool_ocb_annealer.hooks.calls import on_transition
 from nodepool_ocb_annealer.runs import attributes, foreign
-from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
-from nodepool_ocb_annealer.runs.attributes import Sent
+from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer
+from nodepool_ocb_annealer.runs.attributes import JigInputs
 from nodepool_ocb_annealer.runs.forbidden import Forbidden
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class JigRunner:
         self._session, self._settings, self._jigs, self._secrets = session, settings, jigs, secrets
         self._forbidden = Forbidden(session)
 
-    def run(self, attempt: Attempt, sources: inputs.InputSources, after_seconds: float) -> Answer | None:
+    def run(self, attempt: Attempt, sources: inputs.InputSources, after_seconds: float) -> SlotAnswer | None:
         """Give the jig its order, and wait for its answer; None where the node is not ours any more."""
         attempt.stop.wait(after_seconds)
         self._await_trust(attempt)
@@ -76,7 +76,7 @@ class JigRunner:
             answer = _fault(attempt, error, begun=progress.ordered)
         return self._stored(replace(answer, ordered=progress.ordered), progress.mask) if answer is not None else None
 
-    def end(self, attempt: Attempt, reason: str | None, after_seconds: float) -> Answer | None:
+    def end(self, attempt: Attempt, reason: str | None, after_seconds: float) -> SlotAnswer | None:
         """End the run on the machine; no other thread sends it orders meanwhile. None as from ``run``.
 
         ``reason``: the reason of its failure; None if its role has another jig now, and it must run again.
@@ -91,7 +91,7 @@ class JigRunner:
             answer = _fault(attempt, error, begun=True)
         return self._stored(answer, Mask())
 
-    def _stored(self, answer: Answer, mask: Mask) -> Answer:
+    def _stored(self, answer: SlotAnswer, mask: Mask) -> SlotAnswer:
         """With texts that can be stored, and the time when it ended."""
         outcome = bounded(answer.outcome, mask) if answer.outcome is not None else None
         return replace(answer, outcome=outcome, ended=answer.ended or self._session.now())
@@ -102,10 +102,10 @@ class JigRunner:
             if attempt.gone.wait(TRUST_SECONDS):
                 return
 
-    def _work(self, attempt: Attempt, sources: inputs.InputSources, progress: RunProgress) -> Answer | None:
+    def _work(self, attempt: Attempt, sources: inputs.InputSources, progress: RunProgress) -> SlotAnswer | None:
         try:
             if refusal := self._on_transition(attempt):
-                return Answer(RunEvent.ENDED, refusal)
+                return SlotAnswer(RunEvent.ENDED, refusal)
             blobs = attributes.read(self._session, sources)
             decoded = attributes.decoded(sources, blobs)
             opened = self._secrets.opened(inputs.visible(inputs.layers(sources, decoded)))
@@ -114,64 +114,68 @@ class JigRunner:
         except Sealed as sealed:  # nobody's failure: others may have what it takes, and it may come
             self._note(attempt, sealed.forbidden, str(sealed))
             if attempt.checking and (attempt.state.takeover or not sealed.own):
-                return Answer(RunEvent.ENDED, Failed(str(sealed)))
-            return Answer(RunEvent.SEALED, Unknown(str(sealed), begun=False), own=sealed.own)
+                return SlotAnswer(RunEvent.ENDED, Failed(str(sealed)))
+            return SlotAnswer(RunEvent.SEALED, Unknown(str(sealed), begun=False), own=sealed.own)
         except (Stale, Unavailable, Denied) as gone:
             log.warning("%s: %s", attempt.name, gone)
-            return Answer(RunEvent.UNREAD, Unknown(f"ZooKeeper: {gone}", begun=False))
+            return SlotAnswer(RunEvent.UNREAD, Unknown(f"ZooKeeper: {gone}", begun=False))
         except Spoiled as wrong:  # nobody's failure: it waits until they are mended
             if attempt.checking:
-                return Answer(RunEvent.ENDED, Failed(str(wrong)))
-            return Answer(RunEvent.SPOILED, Unknown(str(wrong), begun=False), spoiled=wrong.path)
+                return SlotAnswer(RunEvent.ENDED, Failed(str(wrong)))
+            return SlotAnswer(RunEvent.SPOILED, Unknown(str(wrong), begun=False), spoiled=wrong.path)
         except Invalid as wrong:  # in what the jig would be given, not in this host
-            return Answer(RunEvent.ENDED, Failed(str(wrong)))
+            return SlotAnswer(RunEvent.ENDED, Failed(str(wrong)))
         except Exception as odd:
             if _of_host(odd):
                 raise
             log.warning("%s: its run cannot be prepared", attempt.name, exc_info=odd)
-            return Answer(RunEvent.SEALED, Unknown(f"its run cannot be prepared: {_said(odd)}", begun=False))
+            return SlotAnswer(RunEvent.SEALED, Unknown(f"its run cannot be prepared: {_said(odd)}", begun=False))
         return self._ordered(attempt, blobs, sent, progress)
 
-    def _ordered(self, attempt: Attempt, blobs: attributes.Blobs, sent: Sent, progress: RunProgress) -> Answer | None:
+    def _ordered(
+        self, attempt: Attempt, blobs: attributes.Blobs, sent: JigInputs, progress: RunProgress
+    ) -> SlotAnswer | None:
         order, jig = self._order(attempt, sent.opened), self._jigs[attempt.jig]
         if order.check and not (isinstance(jig, Checker) and jig.checks):
-            return Answer(RunEvent.ENDED, Failed(f"jig {attempt.jig} cannot check"))
+            return SlotAnswer(RunEvent.ENDED, Failed(f"jig {attempt.jig} cannot check"))
         if order.check and (changed := attributes.changed_secrets(attempt.grant, blobs, sent.judged)):
-            return Answer(RunEvent.ENDED, Failed(f"{', '.join(changed)}: {FORMER}"))
+            return SlotAnswer(RunEvent.ENDED, Failed(f"{', '.join(changed)}: {FORMER}"))
         progress.ordered = True
         started = time.monotonic()
         outcome = foreign.asked(attempt.jig, jig, order, attempt.stop)
         ended = self._session.now()
         if isinstance(outcome, foreign.Odd):
-            return Answer(RunEvent.FAULT, Unknown(outcome.reason), begun=True, foreign=True)
+            return SlotAnswer(RunEvent.FAULT, Unknown(outcome.reason), begun=True, foreign=True)
         if isinstance(outcome, Detached) and attempt.stop.is_set():
             return _left(attempt)
         metrics.RUN_SECONDS.labels(attempt.jig).observe(time.monotonic() - started)
         return self._answer(attempt, outcome, ended, blobs, sent)
 
-    def _answer(self, attempt: Attempt, outcome: Outcome, ended: float, blobs: attributes.Blobs, sent: Sent) -> Answer:
+    def _answer(
+        self, attempt: Attempt, outcome: Outcome, ended: float, blobs: attributes.Blobs, sent: JigInputs
+    ) -> SlotAnswer:
         """The outcome in a jig's answer; nothing in here may lose it."""
         match outcome:
             case Unreachable():
-                return Answer(RunEvent.UNREACHED, outcome, begun=outcome.begun)
+                return SlotAnswer(RunEvent.UNREACHED, outcome, begun=outcome.begun)
             case Unknown(begun=begun):
-                return Answer(RunEvent.FAULT, outcome, begun=begun)
+                return SlotAnswer(RunEvent.FAULT, outcome, begun=begun)
             case Detached(reason):  # nobody told it to let go
-                return Answer(RunEvent.FAULT, Unknown(reason), begun=True)
+                return SlotAnswer(RunEvent.FAULT, Unknown(reason), begun=True)
             case Failed(reason=reason, forbidden=str(setting)):
                 self._note(attempt, setting, reason)
-                return Answer(RunEvent.ENDED, outcome, ended)
+                return SlotAnswer(RunEvent.ENDED, outcome, ended)
             case Succeeded() if not attempt.checking:
                 try:
                     results = attributes.results(attempt.grant, blobs, sent, self._secrets, outcome)
                 except Exception as wrong:  # it is the answer that makes no sense
                     said = f"its returned attributes cannot be kept: {type(wrong).__name__}: {wrong}"
-                    return Answer(
+                    return SlotAnswer(
                         RunEvent.ENDED, Failed(said, outcome.exit_code, outcome.tail, None, outcome.log), ended
                     )
-                return Answer(RunEvent.ENDED, outcome, ended, results, sent)
+                return SlotAnswer(RunEvent.ENDED, outcome, ended, results, sent)
             case _:
-                return Answer(RunEvent.ENDED, outcome, ended)
+                return SlotAnswer(RunEvent.ENDED, outcome, ended)
 
     def _note(self, attempt: Attempt, setting: str | None, reason: str) -> None:
         """That a file of this host was refused; the machine was not asked for anything yet."""
@@ -187,19 +191,19 @@ class JigRunner:
             return None
         return failed(error, self._log_file(attempt.grant), self._settings.log_run_bytes, "on_transition: ")
 
-    def _cancel(self, attempt: Attempt, reason: str | None) -> Answer:
+    def _cancel(self, attempt: Attempt, reason: str | None) -> SlotAnswer:
         refusal = foreign.cancelled(attempt.jig, self._jigs[attempt.jig], self._order(attempt, Opened()))
         if isinstance(refusal, foreign.Odd):
-            return Answer(RunEvent.FAULT, Unknown(refusal.reason), begun=True, foreign=True)
+            return SlotAnswer(RunEvent.FAULT, Unknown(refusal.reason), begun=True, foreign=True)
         if isinstance(refusal, Unreachable):
-            return Answer(RunEvent.UNREACHED, refusal, begun=True)
+            return SlotAnswer(RunEvent.UNREACHED, refusal, begun=True)
         if refusal is not None:
-            return Answer(RunEvent.ENDED, refusal)
+            return SlotAnswer(RunEvent.ENDED, refusal)
         if reason is not None:
             tail, file = kept(self._log_file(attempt.grant))
-            return Answer(RunEvent.ENDED, Failed(reason, tail=tail, log=file))
+            return SlotAnswer(RunEvent.ENDED, Failed(reason, tail=tail, log=file))
         said = f"it was ended: its role has jig {attempt.role.jig} now, and had {attempt.jig}"
-        return Answer(RunEvent.ENDED, Lost(said))
+        return SlotAnswer(RunEvent.ENDED, Lost(said))
 
     def _order(self, attempt: Attempt, opened: Opened) -> Order:
         grant = attempt.grant
@@ -234,16 +238,16 @@ class RunProgress(msgspec.Struct):
     mask: Mask = Mask()  # of the secrets that it was given
 
 
-def _left(attempt: Attempt) -> Answer | None:
+def _left(attempt: Attempt) -> SlotAnswer | None:
     """It was left alone: to be ended, or because the node is not ours any more, which the turn thread is about to hear."""
-    return None if attempt.gone.is_set() else Answer(RunEvent.LEFT)
+    return None if attempt.gone.is_set() else SlotAnswer(RunEvent.LEFT)
 
 
-def _fault(attempt: Attempt, error: BaseException, begun: bool) -> Answer:
+def _fault(attempt: Attempt, error: BaseException, begun: bool) -> SlotAnswer:
     own = isinstance(error, OwnFault)
     log.warning("%s: this host failed at it: %s", attempt.name, error, exc_info=None if own else error)
     said = str(error) if own else _said(error)
-    return Answer(RunEvent.FAULT, Unknown(said, begun, reaching=own), begun=begun, recorded=not _of_host(error))
+    return SlotAnswer(RunEvent.FAULT, Unknown(said, begun, reaching=own), begun=begun, recorded=not _of_host(error))
 
 
 def _of_host(error: BaseException) -> bool:

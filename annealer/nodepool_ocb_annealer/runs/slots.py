@@ -27,14 +27,14 @@ from nodepool_ocb.model.records import Role, State
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.runs import attributes
-from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer
 from nodepool_ocb_annealer.runs.running import JigRunner
 
 log = logging.getLogger(__name__)
 
 INSTANT: Final = Succeeded(attributes={}, exit_code=0, tail="", log=None)
 
-Done = Callable[[Answer], None]
+Done = Callable[[SlotAnswer], None]
 
 
 class SlotPool:
@@ -128,7 +128,7 @@ class SlotPool:
         """Give the jig its order: ``done`` is called with the answer, at once where there is nothing to run."""
         if self._nothing_to_run(attempt):
             nothing = attributes.Results(number=inputs.of_instant(attempt.jig), instant=True)
-            done(Answer(RunEvent.ENDED, INSTANT, self._context.session.now(), nothing))
+            done(SlotAnswer(RunEvent.ENDED, INSTANT, self._context.session.now(), nothing))
             return
         sources = inputs.sources(self._context.world, attempt.grant.vertex, attempt.role)
         runner = self._runner
@@ -137,21 +137,21 @@ class SlotPool:
     def end(self, attempt: Attempt, reason: str | None, done: Done, after_seconds: float = 0.0) -> None:
         """End the run on the machine; as start(). ``reason``: None if its role has another jig now."""
         if self._nothing_to_run(attempt):
-            done(Answer(RunEvent.ENDED, Failed(str(reason)), self._context.session.now()))
+            done(SlotAnswer(RunEvent.ENDED, Failed(str(reason)), self._context.session.now()))
             return
         runner = self._runner
         self._answer(lambda: runner.end(attempt, reason, after_seconds), done)
 
-    def _answer(self, work: Callable[[], Answer | None], done: Done) -> None:
+    def _answer(self, work: Callable[[], SlotAnswer | None], done: Done) -> None:
         def answer() -> None:
             if (answered := work()) is not None:
                 self._context.post(partial(done, answered))
 
         if not self._submit(answer):
             fault = Unknown("no thread could be started", begun=False)
-            done(Answer(RunEvent.FAULT, fault, self._context.session.now()))
+            done(SlotAnswer(RunEvent.FAULT, fault, self._context.session.now()))
 
-    def read_wall(self, attempt: Attempt, answer: Answer, done: Done) -> bool:
+    def read_wall(self, attempt: Attempt, answer: SlotAnswer, done: Done) -> bool:
         """Another writer wrote the wall meanwhile, or the kept part of the input: the result of the run replaces that.
 
         False where no thread can be had: nothing is lost, try again later.

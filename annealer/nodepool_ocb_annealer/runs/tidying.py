@@ -75,7 +75,7 @@ class Tidying:
     def _schedule(self, after_seconds: float) -> None:
         self._context.timers.at(time.monotonic() + after_seconds, Timer(TimerKind.TIDY))
 
-    def _tidied(self, look: Look) -> None:
+    def _tidied(self, look: TidyResult) -> None:
         self._under_way = False
         self._noted |= look.left
         if look.took_seconds is not None:
@@ -87,14 +87,14 @@ class Tidying:
             self._schedule(TIDY_SECONDS)
 
 
-class Look(msgspec.Struct, frozen=True):
+class TidyResult(msgspec.Struct, frozen=True):
     """The result of a look: the skipped noderoles, and the time for the logs; None without them."""
 
     left: set[str]
     took_seconds: float | None
 
 
-def _tidy(session: Session, settings: AnnealerSettings, noted: set[str], active: set[str] | None) -> Look:
+def _tidy(session: Session, settings: AnnealerSettings, noted: set[str], active: set[str] | None) -> TidyResult:
     """In a worker; ``active``: the runs that go on, where the logs are looked at too."""
     took = None
     try:
@@ -109,8 +109,8 @@ def _tidy(session: Session, settings: AnnealerSettings, noted: set[str], active:
     except Exception:
         log.exception("the leftovers of old runs stay until the next sweep")
     else:
-        return Look(set(), took)
-    return Look(noted, took)
+        return TidyResult(set(), took)
+    return TidyResult(noted, took)
 
 
 def surplus_of(runs: Collection[str]) -> list[str]:

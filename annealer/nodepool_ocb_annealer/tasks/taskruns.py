@@ -27,13 +27,13 @@ from nodepool_ocb.tasks.runs.deciding import TaskRunDecision, decide
 from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Table
 from nodepool_ocb.tasks.runs.standing import RunStatus
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.driving.work import Move
+from nodepool_ocb_annealer.driving.work import DrivingStep
 from nodepool_ocb_annealer.timer_kinds import TimerKind
 
 READ_AT_ONCE: Final = 2000  # records of runs
 
 
-class Driven(msgspec.Struct, frozen=True):
+class DrivenTaskRun(msgspec.Struct, frozen=True):
     """A run of tasks as its driver knows it."""
 
     running: LoadedTaskRun
@@ -86,14 +86,20 @@ class TaskRuns:
     def lock(self, deployment: str, identity: str) -> str:
         return paths.task_run_lock(deployment, identity)
 
-    def read(self, deployment: str, identity: str) -> Driven | None:
+    def read(self, deployment: str, identity: str) -> DrivenTaskRun | None:
         found = runs.read(self._session, deployment, identity)
         if found is None:
             return None
         running, versions = found
-        return Driven(running, versions, frozenset({*running.plan.nodes, running.head.virtual}))
+        return DrivenTaskRun(running, versions, frozenset({*running.plan.nodes, running.head.virtual}))
 
-    def move(self, world: World, driven: Driven, now: float, quarantined: Iterable[str]) -> Move[Driven]:  # noqa: ARG002
+    def move(
+        self,
+        world: World,
+        driven: DrivenTaskRun,
+        now: float,
+        quarantined: Iterable[str],  # noqa: ARG002
+    ) -> DrivingStep[DrivenTaskRun]:
         decision = decide(world, driven.running, now, driven.start)
         if decision.record:
             return self._end(world, driven, now)
@@ -102,9 +108,9 @@ class TaskRuns:
         changes = next(_moved(world, driven, decision, head, now), None)
         if changes is None:
             changes = [] if decision.head == driven.running.head else head
-        return Move(changes, _written(after, changes), decision.due, lines=_lines(driven, after))
+        return DrivingStep(changes, _written(after, changes), decision.due, lines=_lines(driven, after))
 
-    def _end(self, world: World, driven: Driven, now: float) -> Move[Driven]:
+    def _end(self, world: World, driven: DrivenTaskRun, now: float) -> DrivingStep[DrivenTaskRun]:
         """Read the missing parts of the history; when it is complete, write it and the end of the run."""
         look = RunStatus(world, driven.running, now)
         known = driven.read or {}
@@ -114,7 +120,7 @@ class TaskRuns:
             gone = dict.fromkeys(unread[:READ_AT_ONCE], _GONE)
             driven = replace(driven, read={**known, **gone, **found})
             if len(unread) > READ_AT_ONCE:
-                return Move((), driven, due=now)
+                return DrivingStep((), driven, due=now)
         read = {path: run for path, run in (driven.read or {}).items() if run is not _GONE}
         rows = list(history.rows(look, read))
         parts = runs.keep_history(self._session, driven.running, rows, driven.version)
@@ -122,9 +128,9 @@ class TaskRuns:
         head = replace(head, parts={**head.parts, Table.HISTORY: parts})
         after = replace(driven, running=replace(driven.running, head=head))
         changes = _heads(driven, after, now)
-        return Move(changes, _written(after, changes), lines=_lines(driven, after))
+        return DrivingStep(changes, _written(after, changes), lines=_lines(driven, after))
 
-    def nodes(self, driven: Driven) -> frozenset[str]:
+    def nodes(self, driven: DrivenTaskRun) -> frozenset[str]:
         return driven.nodes
 
     def count(self, driven: int) -> None:
@@ -141,13 +147,13 @@ class TaskRuns:
 _GONE: Final = Run(annealer="", started=0.0, ended=0.0, outcome="unknown", generation=0, epoch=0)
 
 
-def _heads(driven: Driven, after: Driven, now: float) -> list[Change]:
+def _heads(driven: DrivenTaskRun, after: DrivenTaskRun, now: float) -> list[Change]:
     before = driven.running
     return runs.heads(driven.deployment, driven.id, before.head, after.running.head, driven.versions, now)
 
 
 def _moved(
-    world: World, driven: Driven, decision: TaskRunDecision, together: Sequence[Change], now: float
+    world: World, driven: DrivenTaskRun, decision: TaskRunDecision, together: Sequence[Change], now: float
 ) -> Iterator[list[Change]]:
     """The first transaction of the decisions, with the checks of the run; only the first may be taken."""
     for move in decision.moves:
@@ -160,13 +166,13 @@ def _moved(
         yield records.changes
 
 
-def _written(after: Driven, changes: Sequence[Change]) -> Driven:
+def _written(after: DrivenTaskRun, changes: Sequence[Change]) -> DrivenTaskRun:
     """It, with the versions that hold once the changes are written."""
     versions = TASK_RUN.written(after.deployment, after.id, after.versions, changes)
     return replace(after, versions=versions)
 
 
-def _lines(driven: Driven, after: Driven) -> list[tuple[int, str]]:
+def _lines(driven: DrivenTaskRun, after: DrivenTaskRun) -> list[tuple[int, str]]:
     before, head = driven.running.head, after.running.head
     if head.state == before.state:
         return []

@@ -27,7 +27,7 @@ SIGNATURE: Final = "X-Nodepool-Ocb-Signature-256"
 _encode = msgspec.json.Encoder().encode
 
 
-class Batch(msgspec.Struct, frozen=True):
+class EntryBatch(msgspec.Struct, frozen=True):
     """The range of one request: ``entries`` in JSON, all up to the number ``last``."""
 
     entries: tuple[bytes, ...]
@@ -36,7 +36,7 @@ class Batch(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()  # of entries that cannot be read
 
 
-def batch(delivered: int, numbers: Sequence[int], found: Iterable[tuple[int, Entry | None, str]]) -> Batch:
+def batch(delivered: int, numbers: Sequence[int], found: Iterable[tuple[int, Entry | None, str]]) -> EntryBatch:
     """The first entries that fit.
 
     ``numbers`` are the requested ones after ``delivered``; ``found`` has the existing ones, in their order: number, entry,
@@ -57,13 +57,13 @@ def batch(delivered: int, numbers: Sequence[int], found: Iterable[tuple[int, Ent
             size += len(encoded) + 1
             entries.append(encoded)
         at = number
-    return Batch(tuple(entries), last, last - delivered - len(entries), tuple(problems))
+    return EntryBatch(tuple(entries), last, last - delivered - len(entries), tuple(problems))
 
 
-def body(cluster: str, sent: Batch) -> bytes:
+def body(cluster: str, sent: EntryBatch) -> bytes:
     """The request's.
 
-    >>> body("c", Batch((b'{"number":7}', b'{"number":8}'), last=8, missed=1))
+    >>> body("c", EntryBatch((b'{"number":7}', b'{"number":8}'), last=8, missed=1))
     b'{"cluster":"c","missed":1,"entries":[{"number":7},{"number":8}]}'
     """
     return b'{"cluster":%s,"missed":%d,"entries":[%s]}' % (_encode(cluster), sent.missed, b",".join(sent.entries))
@@ -95,10 +95,10 @@ def wait_seconds(failures: int, chance: float) -> float:
     return wait * (1.0 + JITTER * (2.0 * chance - 1.0))
 
 
-def missed_words(sent: Batch) -> str:
+def missed_words(sent: EntryBatch) -> str:
     """For the log.
 
-    >>> missed_words(Batch((), last=8, missed=3))
+    >>> missed_words(EntryBatch((), last=8, missed=3))
     'up to entry 8, 3 were not sent: they are not kept any more, or cannot be read'
     """
     return f"up to entry {sent.last}, {sent.missed} were not sent: they are not kept any more, or cannot be read"

@@ -23,12 +23,12 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.telemetry import masks
 from nodepool_ocb_annealer.webhook import batches, receiver
-from nodepool_ocb_annealer.webhook.batches import Batch
+from nodepool_ocb_annealer.webhook.batches import EntryBatch
 
 LONG_SECONDS: Final = 60.0  # after which a failure is noted for all to see
 
 
-class Order(msgspec.Struct, frozen=True):
+class DeliveryInputs(msgspec.Struct, frozen=True):
     """The inputs of an attempt."""
 
     settings: WebhookSettings
@@ -37,14 +37,14 @@ class Order(msgspec.Struct, frozen=True):
     failing_since: float | None  # since when our attempts fail, by ZooKeeper's clock
 
 
-class Sent(msgspec.Struct, frozen=True):
+class Delivered(msgspec.Struct, frozen=True):
     """The receiver took a batch, and the cursor says so; None where there was nothing to send. ``left``: entries after it."""
 
-    batch: Batch | None
+    batch: EntryBatch | None
     left: int
 
 
-class Failed(msgspec.Struct, frozen=True):
+class DeliveryFailed(msgspec.Struct, frozen=True):
     """Nothing was taken, as far as we know."""
 
     why: str
@@ -62,7 +62,7 @@ def held(session: Session, locks: Locks, lock: Lock | None, owner: LockOwner) ->
     return locks.take(paths.WEBHOOK_LOCK, owner)
 
 
-def attempt(session: Session, order: Order) -> Sent | Failed:
+def attempt(session: Session, order: DeliveryInputs) -> Delivered | DeliveryFailed:
     """Send the first unsent entries. Raises Invalid if the cursor cannot be read, Stale
     if another annealer moved it, and Unavailable."""
     try:
@@ -76,21 +76,21 @@ def attempt(session: Session, order: Order) -> Sent | Failed:
     if known is None:
         known = Webhook(delivered=numbers[-1] if numbers else -1, at=session.now())
         session.commit([Set(paths.WEBHOOK, known, version)])
-        return Sent(None, 0)
+        return Delivered(None, 0)
     fresh = [number for number in numbers if number > known.delivered]
     if not fresh:
-        return Sent(None, 0)
+        return Delivered(None, 0)
     asked = fresh[: batches.MOST_ENTRIES]
     batch = batches.batch(known.delivered, asked, journal.read(session, asked))
     why = _posted(order, batch)
     if why is None:
         session.commit([Set(paths.WEBHOOK, Webhook(delivered=batch.last, at=session.now()), version)])
-        return Sent(batch, len([number for number in fresh if number > batch.last]))
+        return Delivered(batch, len([number for number in fresh if number > batch.last]))
     _note(session, order, known, version, why)
-    return Failed(why, len(fresh))
+    return DeliveryFailed(why, len(fresh))
 
 
-def _posted(order: Order, batch: Batch) -> str | None:
+def _posted(order: DeliveryInputs, batch: EntryBatch) -> str | None:
     settings = order.settings
     try:
         key = private.webhook_key(settings)
@@ -101,7 +101,7 @@ def _posted(order: Order, batch: Batch) -> str | None:
     return receiver.post(settings.url, body, batches.headers(body, key, receiver.authorization(settings.url)))
 
 
-def _note(session: Session, order: Order, known: Webhook, version: int, why: str) -> None:
+def _note(session: Session, order: DeliveryInputs, known: Webhook, version: int, why: str) -> None:
     """Have all see that it fails, once it has for long."""
     now, since = session.now(), order.failing_since
     if known.failing is not None:

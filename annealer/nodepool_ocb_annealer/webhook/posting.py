@@ -24,14 +24,14 @@ from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 from nodepool_ocb_annealer.webhook import batches, delivery
-from nodepool_ocb_annealer.webhook.delivery import Failed, Order, Sent
+from nodepool_ocb_annealer.webhook.delivery import Delivered, DeliveryFailed, DeliveryInputs
 
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 0.5  # after what ZooKeeper did not answer or refused
 PATIENT: Final = 5  # failures in a row, before another host may try
 
-Ended = Sent | Failed | OcbError | None  # None: another has the lock
+Ended = Delivered | DeliveryFailed | OcbError | None  # None: another has the lock
 
 
 class Posting:
@@ -44,7 +44,7 @@ class Posting:
         self._lock: Lock | None = None  # as it was left by the newest attempt; the next one looks whether it stands
         self._workers = WorkerPool("webhook", 1, lambda: context.post(self._ended))
         self._result: tuple[Lock | None, Ended] = (None, None)  # of the attempt that has ended
-        self._order: Order | None = None  # the newest
+        self._order: DeliveryInputs | None = None  # the newest
         self._under_way = False
         self._again = False  # something came meanwhile
         self._woken = False  # a look was posted, and did not come yet
@@ -156,20 +156,20 @@ class Posting:
             purpose=f"sends the journal to {receiver(settings.url)}",
             since=context.session.now(),
         )
-        self._order = Order(settings, context.cluster, owner, self._failing_since)
+        self._order = DeliveryInputs(settings, context.cluster, owner, self._failing_since)
         self._our_turn, self._again, self._under_way = None, False, True
         if not self._workers.start("webhook", partial(self._work, self._order, self._lock)):
             self._under_way = False
             self._schedule(time.monotonic() + AGAIN_SECONDS)
 
-    def _work(self, order: Order, lock: Lock | None) -> None:
+    def _work(self, order: DeliveryInputs, lock: Lock | None) -> None:
         """On its thread."""
-        ended: Ended = Failed("is sent nothing: an error of this program, which is in the log")
+        ended: Ended = DeliveryFailed("is sent nothing: an error of this program, which is in the log")
         try:
             lock = delivery.held(self._context.session, self._locks, lock, order.owner)
             ended = delivery.attempt(self._context.session, order) if lock is not None else None
         except Denied as refused:
-            ended = Failed(delivery.denied(refused))
+            ended = DeliveryFailed(delivery.denied(refused))
         except OcbError as refused:
             ended = refused
         finally:  # a lock that was taken and forgotten would keep everybody out, us too
@@ -189,24 +189,24 @@ class Posting:
         elif again or changed:
             self._schedule(0.0)
 
-    def _take(self, order: Order, ended: Ended) -> bool:
+    def _take(self, order: DeliveryInputs, ended: Ended) -> bool:
         """Whether there is more to do at once."""
         match ended:
             case None:
                 return False
-            case Sent():
+            case Delivered():
                 return self._sent(order, ended)
-            case Failed():
+            case DeliveryFailed():
                 self._failed(order, ended)
             case Stale() | Unavailable():
                 log.info("webhook: %s", ended)
                 self._schedule(time.monotonic() + AGAIN_SECONDS)
             case _:
-                self._failed(order, Failed(f"is sent nothing: {ended}"))
+                self._failed(order, DeliveryFailed(f"is sent nothing: {ended}"))
                 self.release()  # a person has to mend it, and may not where somebody works
         return False
 
-    def _sent(self, order: Order, sent: Sent) -> bool:
+    def _sent(self, order: DeliveryInputs, sent: Delivered) -> bool:
         metrics.WEBHOOK_LAG.set(sent.left)
         if sent.batch is None:
             return False
@@ -221,7 +221,7 @@ class Posting:
             log.warning("webhook: %s", batches.missed_words(sent.batch))
         return sent.left > 0
 
-    def _failed(self, order: Order, failed: Failed) -> None:
+    def _failed(self, order: DeliveryInputs, failed: DeliveryFailed) -> None:
         self._failures += 1
         metrics.WEBHOOK_FAILURES.inc()
         metrics.WEBHOOK_LAG.set(failed.left)

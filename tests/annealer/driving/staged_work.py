@@ -16,7 +16,7 @@ from nodepool_ocb.model.records import Change, Check, Pointer, RolloutPointer
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.world.changeset import ChangeSet
-from nodepool_ocb_annealer.driving.work import Move
+from nodepool_ocb_annealer.driving.work import DrivingStep
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 LAB, ID, ME = "lab", "0000000001", "annealer-1"
@@ -57,8 +57,10 @@ class Executions:
     def read(self, _deployment: str, _identity: str) -> Execution:
         return Execution(*pointers.read(self.session, POINTER, RolloutPointer))
 
-    def move(self, _world: World, driven: Execution, _now: float, _quarantined: Iterable[str]) -> Move[Execution]:
-        return Move([Check(POINTER, driven.version)], driven)
+    def move(
+        self, _world: World, driven: Execution, _now: float, _quarantined: Iterable[str]
+    ) -> DrivingStep[Execution]:
+        return DrivingStep([Check(POINTER, driven.version)], driven)
 
     def nodes(self, _driven: Execution) -> frozenset[str]:
         return frozenset()

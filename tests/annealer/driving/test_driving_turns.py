@@ -30,7 +30,7 @@ from nodepool_ocb.store.locks import holders
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb_annealer.driving import drivers as driving
 from nodepool_ocb_annealer.driving.drivers import Drivers
-from nodepool_ocb_annealer.driving.work import Move
+from nodepool_ocb_annealer.driving.work import DrivingStep
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 from tests.annealer.driving.staged_work import ID, LAB, ME, POINTER, Annealer, Execution, Executions
 from tests.engine.worlds import put, world
@@ -52,7 +52,7 @@ class Work(Executions):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.moves: list[Callable[[Execution], Move[Execution]]] = []
+        self.moves: list[Callable[[Execution], DrivingStep[Execution]]] = []
         self.counted: list[int] = []
         self.written, self.concerned, self.seconds = 0, False, 0.0
         self.own: frozenset[str] = frozenset({"n1"})
@@ -64,8 +64,10 @@ class Work(Executions):
     def read(self, deployment: str, identity: str) -> Execution:
         return replace(super().read(deployment, identity), over=self.is_over)
 
-    def move(self, _world: World, driven: Execution, _now: float, _quarantined: Iterable[str]) -> Move[Execution]:
-        return self.moves.pop(0)(driven) if self.moves else Move([], driven)
+    def move(
+        self, _world: World, driven: Execution, _now: float, _quarantined: Iterable[str]
+    ) -> DrivingStep[Execution]:
+        return self.moves.pop(0)(driven) if self.moves else DrivingStep([], driven)
 
     def nodes(self, _driven: Execution) -> frozenset[str]:
         return self.own
@@ -111,7 +113,7 @@ class Desk(Annealer):
         list(self.timers.due(float("inf")))
         return max(min(found), 0.0) if found else None
 
-    def due(self, *moves: Callable[[Execution], Move[Execution]]) -> None:
+    def due(self, *moves: Callable[[Execution], DrivingStep[Execution]]) -> None:
         """A turn, without the pause that would precede it."""
         self.work.moves += moves
         for drive in self.drivers._driven.values():
@@ -140,12 +142,12 @@ def driving_desk(desk: Desk) -> Desk:
     return desk
 
 
-def writes(driven: Execution) -> Move[Execution]:
+def writes(driven: Execution) -> DrivingStep[Execution]:
     after = replace(driven, pointer=replace(driven.pointer, since=5.0), version=driven.version + 1)
-    return Move([Set(POINTER, after.pointer, driven.version)], after, lines=[(logging.INFO, "it moved")])
+    return DrivingStep([Set(POINTER, after.pointer, driven.version)], after, lines=[(logging.INFO, "it moved")])
 
 
-def quiet(driven: Execution) -> Move[Execution]:
+def quiet(driven: Execution) -> DrivingStep[Execution]:
     return replace(writes(driven), quiet=True)
 
 
@@ -295,12 +297,12 @@ def test_what_a_move_wants_is_written_and_the_next_follows_after_a_pause(
 def test_a_move_without_a_change_writes_nothing_and_may_set_a_timer(driving_desk: Desk) -> None:
     desk = driving_desk
     at = desk.session.now() + 40.0
-    desk.due(lambda driven: Move([], driven, due=at))
+    desk.due(lambda driven: DrivingStep([], driven, due=at))
     wait = desk.waits()
     assert desk.sent == []
     assert wait is not None
     assert 35.0 < wait <= 40.0
-    desk.due(lambda driven: Move([], driven, due=at - 90.0))
+    desk.due(lambda driven: DrivingStep([], driven, due=at - 90.0))
     assert desk.waits() == 0.0
     desk.due()
     assert desk.waits() is None

@@ -16,7 +16,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb_annealer.driving import drivers as driving
 from nodepool_ocb_annealer.driving.drivers import Drivers
-from nodepool_ocb_annealer.driving.work import Move
+from nodepool_ocb_annealer.driving.work import DrivingStep
 from tests.annealer.driving.staged_work import ID, LAB, ME, POINTER, Annealer, Execution, Executions
 from tests.annealer.webhook.posters import Poster
 
@@ -74,7 +74,9 @@ class Failing(Executions):
             raise OSError(errno.EMFILE, "Too many open files")
         return found
 
-    def move(self, _world: World, _driven: Execution, _now: float, _quarantined: Iterable[str]) -> Move[Execution]:
+    def move(
+        self, _world: World, _driven: Execution, _now: float, _quarantined: Iterable[str]
+    ) -> DrivingStep[Execution]:
         raise OSError(errno.EMFILE, "Too many open files")
 
 
@@ -131,10 +133,12 @@ def test_failures_that_end_before_that_are_not_counted_together(
     annealer, outcomes = Annealer(session), [True, True, True, True, False] * 3
 
     class Sometimes(Executions):
-        def move(self, _world: World, driven: Execution, _now: float, _quarantined: Iterable[str]) -> Move[Execution]:
+        def move(
+            self, _world: World, driven: Execution, _now: float, _quarantined: Iterable[str]
+        ) -> DrivingStep[Execution]:
             if outcomes.pop(0):
                 raise OSError(errno.EMFILE, "Too many open files")
-            return Move([], driven)
+            return DrivingStep([], driven)
 
     drivers = Drivers(annealer, Sometimes(session))
     drivers.due(LAB)

@@ -21,7 +21,7 @@ from nodepool_ocb.model.records import Change, Daemon, Node, State
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.machines.judging import Judging
-from nodepool_ocb_annealer.runs.attempts import Answer
+from nodepool_ocb_annealer.runs.attempts import SlotAnswer
 from nodepool_ocb_annealer.runs.slots import SlotPool
 from tests.engine.worlds import put, world
 
@@ -42,7 +42,7 @@ class Context:
         self.slots = SlotPool(self)
         if outcome is not None:
             event = RunEvent.UNREACHED if isinstance(outcome, Unreachable) else RunEvent.ENDED
-            answer = Answer(event, outcome, 1.0)
+            answer = SlotAnswer(event, outcome, 1.0)
             self.slots.start = lambda _, done, __: done(answer)  # type: ignore[method-assign]
         self.judging = Judging(self)
         self.claims = Claims(self, self.slots, self.tidying, self.judging, lambda _: True)

@@ -23,8 +23,8 @@ from nodepool_ocb.rollout.strategy import Strategy
 from nodepool_ocb.store.client import codec, transaction
 from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.world.paths import parse
-from nodepool_ocb_annealer.driving.work import Move
-from nodepool_ocb_annealer.rollouts.rolling import Driven, move
+from nodepool_ocb_annealer.driving.work import DrivingStep
+from nodepool_ocb_annealer.rollouts.rolling import DrivenRollout, move
 from tests.journeys.staging import document
 
 LAB, ID = "lab", "0000000001"
@@ -51,7 +51,7 @@ class Simulated:
         made[paths.rollouts(LAB)] = RolloutPointer(newest=ID, over=False)
         self.znodes: dict[str, tuple[Record, int]] = {path: (record, 3) for path, record in made.items()}
 
-    def read(self) -> Driven:
+    def read(self) -> DrivenRollout:
         """As another driver that takes over."""
         prefix = paths.rollout(LAB, ID)
         parts = {path[len(prefix) + 1 :]: each for path, each in self.znodes.items() if path.startswith(prefix)}
@@ -62,7 +62,7 @@ class Simulated:
         rollouts, of_these = self.znodes[paths.rollouts(LAB)]
         assert isinstance(rollouts, RolloutPointer)
         versions = {"": version} | {part: number for part, (_, number) in parts.items()}
-        return Driven(LAB, ID, records.whole(head, groups, nodes), Versions(rollouts, of_these, versions))
+        return DrivenRollout(LAB, ID, records.whole(head, groups, nodes), Versions(rollouts, of_these, versions))
 
     def write(self, changes: list[Change]) -> None:
         transaction.pack(changes, "", b"")  # refuses what is too large
@@ -103,7 +103,7 @@ class Simulated:
         return moved
 
 
-def drive(there: Simulated, chance: Random | None = None) -> Driven:
+def drive(there: Simulated, chance: Random | None = None) -> DrivenRollout:
     """Until it is over; with ``chance`` drivers die between any two transactions, and machines are slow."""
     driven = there.read()
     for _ in range(10_000):
@@ -123,7 +123,7 @@ def drive(there: Simulated, chance: Random | None = None) -> Driven:
     raise AssertionError("it does not end")
 
 
-def outcome(driven: Driven) -> Any:
+def outcome(driven: DrivenRollout) -> Any:
     return (
         driven.rollout.head.state,
         {name: (record.state, record.reason) for name, record in driven.rollout.groups.items()},
@@ -182,7 +182,7 @@ def test_drivers_that_die_between_any_two_transactions_end_in_the_same_place(see
 def test_what_somebody_else_wrote_meanwhile_refuses_the_driver() -> None:
     there = Simulated(document([{"name": "all"}]), 3)
     driven = there.read()
-    found: Move[Driven] = move(there.world, driven, 1.0)
+    found: DrivingStep[DrivenRollout] = move(there.world, driven, 1.0)
     rollouts, version = there.znodes[paths.rollouts(LAB)]
     there.znodes[paths.rollouts(LAB)] = rollouts, version + 1
     with pytest.raises(Stale):

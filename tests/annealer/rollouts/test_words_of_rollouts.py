@@ -14,7 +14,7 @@ from nodepool_ocb.rollout.records import Decision, NodeState, Progress, RolloutS
 from nodepool_ocb.store.client.doubts import Doubt
 from nodepool_ocb.store.client.outcome import SentTransaction
 from nodepool_ocb_annealer.rollouts import rolling
-from nodepool_ocb_annealer.rollouts.rolling import Directive, Driven
+from nodepool_ocb_annealer.rollouts.rolling import Directive, DrivenRollout
 from nodepool_ocb_annealer.writing import Writing
 from tests.store.test_rollouts import rollout
 
@@ -57,7 +57,7 @@ def test_the_log_has_groups_lost_nodes_and_the_end_of_a_rollout(monkeypatch: pyt
         Decision(node, replace(made.nodes[node], state=NodeState.UNKNOWN), "no answer"),
         Decision(node, replace(made.nodes[node], state=NodeState.SENT), "sent"),
     ]
-    driven: Any = Driven("lab", "0000000001", made, None)  # type: ignore[arg-type]
+    driven: Any = DrivenRollout("lab", "0000000001", made, None)  # type: ignore[arg-type]
     assert list(rolling._lines(driven, decisions)) == [
         (logging.INFO, "it goes on"),
         (logging.INFO, "it ended"),

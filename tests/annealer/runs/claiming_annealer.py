@@ -13,7 +13,7 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Outcome
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Daemon, NodeRole, Set
-from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer
 from nodepool_ocb_annealer.timer_kinds import Timer
 from tests.annealer.test_feeding import Context, among
 
@@ -29,7 +29,7 @@ class Stage:
         self.context = Context(self.world, instant=False)
         self.executor = self.context.claims.executor
         self.orders: list[tuple[str, tuple[Any, ...]]] = []
-        self.dones: list[Callable[[Answer], None]] = []
+        self.dones: list[Callable[[SlotAnswer], None]] = []
         self.changes: list[list[Change]] = []
         self.tidied: list[tuple[str, bool]] = []
         slots: Any = self.context.slots
@@ -46,7 +46,7 @@ class Stage:
         self.context.claims.consider("n")
         self.attempt: Attempt = self.executor._attempts["n"]
 
-    def _order(self, word: str, done: Callable[[Answer], None], *given: Any) -> None:
+    def _order(self, word: str, done: Callable[[SlotAnswer], None], *given: Any) -> None:
         self.orders.append((word, given))
         self.dones.append(done)
 
@@ -73,7 +73,7 @@ class Stage:
 
     def end(self, event: RunEvent, outcome: Outcome | None, **fields: Any) -> None:
         """The slot answers to the newest order."""
-        self.dones.pop()(Answer(event, outcome, 1.0, **fields))
+        self.dones.pop()(SlotAnswer(event, outcome, 1.0, **fields))
 
     def cancel(self, reason: str = "time is up") -> None:
         self.write(replace(self.attempt.grant.record, cancel_reason=reason))

@@ -21,7 +21,7 @@ from nodepool_ocb.model.records import State
 from nodepool_ocb.secrecy.errors import Sealed
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb_annealer.runs import attributes, running
-from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer
 from nodepool_ocb_annealer.runs.running import JigRunner
 from tests.engine.worlds import put, world
 
@@ -72,14 +72,14 @@ class Bench:
         self.noted: list[tuple[Any, ...]] = []
         monkeypatch.setattr(self.runner._forbidden, "note", lambda *given: self.noted.append(given))
 
-    def run(self) -> Answer | None:
+    def run(self) -> SlotAnswer | None:
         return self.runner.run(self.attempt, self.sources, 0.0)
 
-    def end(self, reason: str | None = "time is up") -> Answer | None:
+    def end(self, reason: str | None = "time is up") -> SlotAnswer | None:
         return self.runner.end(self.attempt, reason, 0.0)
 
 
-def answered(answer: Answer | None) -> Answer:
+def answered(answer: SlotAnswer | None) -> SlotAnswer:
     assert answer is not None
     return answer
 

@@ -11,7 +11,7 @@ from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.jigs.noop import NoopJig
 from nodepool_ocb.model.records import Role
 from nodepool_ocb.secrecy.opening import Secrets
-from nodepool_ocb_annealer.runs.attempts import Answer, Attempt
+from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer
 from nodepool_ocb_annealer.runs.slots import SlotPool
 
 
@@ -24,7 +24,7 @@ def test_it_ends_at_once_and_was_given_nothing() -> None:
     )
     working = SlotPool(context)
     attempt: Any = SimpleNamespace(checking=False, role=Role(barclamp="b", jig="noop"), jig="noop")
-    answers: list[Answer] = []
+    answers: list[SlotAnswer] = []
     working.start(cast("Attempt", attempt), answers.append)
     [answer] = answers
     assert (answer.event, answer.ended) == (RunEvent.ENDED, 5.0)

@@ -21,7 +21,7 @@ from nodepool_ocb.store import journal
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_annealer.runs import forbidden, logs, tidying
 from nodepool_ocb_annealer.runs.forbidden import Forbidden
-from nodepool_ocb_annealer.runs.tidying import CHECKS_KEPT, LOOK_SHARE, RUNS_KEPT, TIDY_SECONDS, Look, Tidying
+from nodepool_ocb_annealer.runs.tidying import CHECKS_KEPT, LOOK_SHARE, RUNS_KEPT, TIDY_SECONDS, Tidying, TidyResult
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 TIDY = Timer(TimerKind.TIDY)
@@ -54,7 +54,7 @@ def test_of_each_noderole_the_newest_runs_and_checks_stay(zk_session: Session, t
     recorded(zk_session, 2, fqdn="n2")
     others = runs(zk_session, "n2")
     look = tidying._tidy(zk_session, AnnealerSettings(log_dir=str(tmp_path)), {"a@n1", "a@n2", "a@gone"}, None)
-    assert look == Look(set(), None)
+    assert look == TidyResult(set(), None)
     assert runs(zk_session) == sorted([*names[3 : RUNS_KEPT + 3], *names[-CHECKS_KEPT:]])
     assert runs(zk_session, "n2") == others
 
@@ -88,7 +88,7 @@ def test_what_could_not_be_tidied_is_left_for_the_next_look(
 
     monkeypatch.setattr(tidying, "drop_old_runs", fails)
     settings = AnnealerSettings(log_dir=str(tmp_path))
-    assert tidying._tidy(zk_session, settings, {"a@n1"}, None) == Look({"a@n1"}, None)
+    assert tidying._tidy(zk_session, settings, {"a@n1"}, None) == TidyResult({"a@n1"}, None)
     look = tidying._tidy(zk_session, settings, {"a@n1"}, set())
     assert look.left == {"a@n1"}
     assert look.took_seconds is not None
@@ -169,7 +169,7 @@ def test_one_look_goes_on_at_a_time_and_takes_all_that_was_noted() -> None:
     assert work.args == (session, one.context.settings, {"a@n1"}, {"r1"})
     assert one.tidying._noted == set()
     one.tidying._look_at = NOW + 30.0
-    one.tidying._tidied(Look({"a@n2"}, None))
+    one.tidying._tidied(TidyResult({"a@n2"}, None))
     assert one.tidying._noted == {"a@n2"}
     assert (one.wait() or 99.0) <= TIDY_SECONDS
     one.tidying.due()
@@ -179,13 +179,13 @@ def test_one_look_goes_on_at_a_time_and_takes_all_that_was_noted() -> None:
 def test_the_pause_after_a_look_at_the_logs_grows_with_its_time() -> None:
     one = Asked()
     one.wait()
-    one.tidying._tidied(Look(set(), 2.0))
+    one.tidying._tidied(TidyResult(set(), 2.0))
     pause = one.tidying._look_at - NOW
     assert 2.0 * LOOK_SHARE - 1.0 < pause <= 2.0 * LOOK_SHARE
     wait = one.wait()
     assert wait is not None
     assert 3599.0 < wait <= 3600.0
-    one.tidying._tidied(Look(set(), None))
+    one.tidying._tidied(TidyResult(set(), None))
     assert pause - 5.0 < (one.wait() or 0.0) <= pause
 
 

@@ -96,7 +96,7 @@ def test_of_a_run_that_began_with_something_else_it_is_not_known_what_it_was_giv
     grant = SimpleNamespace(vertex=vertex(), record=vertex().record)
     judged = inputs.Judged(7, Given(jig="script", attributes={"a": 1}))
     read: attributes.Blobs = {WALL: None, GIVEN: None}
-    sent = attributes.Sent(Opened(), judged)
+    sent = attributes.JigInputs(Opened(), judged)
     found = attributes.results(cast("Grant", grant), read, sent, Secrets(), Succeeded({"b": 2}, ordered=ordered))
     assert list(found.wall) == [Create(WALL, {"b": 2})]
     (kept,) = found.given
@@ -125,7 +125,7 @@ def test_a_run_notes_how_the_one_before_it_was_given_something_else() -> None:
 def test_it_notes_that_where_there_was_one_and_it_was_given_something_else(number: int, notes: bool) -> None:
     grant = SimpleNamespace(vertex=vertex(), record=replace(vertex().record, given=number))
     judged = inputs.Judged(7, Given(jig="script", attributes={"a": 1}))
-    sent = attributes.Sent(Opened(), judged)
+    sent = attributes.JigInputs(Opened(), judged)
     read: attributes.Blobs = {WALL: None, GIVEN: znode(GIVEN, {"schema": 1, "jig": "script"})}
     found = attributes.results(cast("Grant", grant), read, sent, Secrets(), Succeeded({}))
     assert (found.former is not None) is notes

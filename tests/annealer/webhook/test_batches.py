@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nodepool_ocb.model.journal import Effect, Entry, FieldChange
 from nodepool_ocb_annealer.webhook import batches
-from nodepool_ocb_annealer.webhook.batches import Batch, batch, body, wait_seconds
+from nodepool_ocb_annealer.webhook.batches import EntryBatch, batch, body, wait_seconds
 from tests.annealer.webhook.posters import entry
 
 
@@ -17,7 +17,7 @@ def found(*numbers: int) -> list[tuple[int, Entry | None, str]]:
     return [(number, entry(f"n{number}.example.com"), "") for number in numbers]
 
 
-def numbers_in(made: Batch) -> list[int]:
+def numbers_in(made: EntryBatch) -> list[int]:
     return [each["number"] for each in json.loads(body("c", made))["entries"]]
 
 
