@@ -31,7 +31,7 @@ from nodepool_ocb.operations.deployments.configuring import DeploymentSet, Deplo
 from nodepool_ocb.operations.deployments.deleting import DeploymentDelete
 from nodepool_ocb.operations.deployments.reading import DeploymentList, DeploymentShow
 from nodepool_ocb.operations.operation import Explained, Operation
-from nodepool_ocb.views.deployments import Branch
+from nodepool_ocb.views.deployments import DeploymentBranch
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -86,7 +86,7 @@ def show(name: str) -> None:
     output.thing(document, name, about, _tree(found.tree), roles, bound)
 
 
-def _tree(branch: Branch) -> Tree:
+def _tree(branch: DeploymentBranch) -> Tree:
     from rich.tree import Tree
 
     made = Tree(branch.name)

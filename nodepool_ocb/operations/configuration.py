@@ -18,7 +18,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import backends
 from nodepool_ocb.images import nodepool as documents
 from nodepool_ocb.operations.performer import Performer
-from nodepool_ocb.views.cluster import ConfigDocument, Nodepool
+from nodepool_ocb.views.cluster import ConfigDocument, NodepoolNames
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import BuilderSettings
@@ -61,7 +61,7 @@ def checked(performer: Performer, file: str | None, nodepool: Path | None, *, of
     )
 
 
-def _images(path: Path, builder: BuilderSettings, say: Say) -> Nodepool:
+def _images(path: Path, builder: BuilderSettings, say: Say) -> NodepoolNames:
     """The content of a nodepool.yaml, without anything that may be secret; raises Invalid with every fault."""
 
     def takes(driver: str, options: Mapping[str, Json]) -> str | None:
@@ -84,7 +84,7 @@ def _images(path: Path, builder: BuilderSettings, say: Say) -> Nodepool:
             section = f"providers[{provider.name}]"
             where = f"{path}:{read.line(section + '.' + fault.partition(': ')[0])}"
             say(f"warning: {where}: {section}: {fault}; builders of this host leave it out")
-    return Nodepool(
+    return NodepoolNames(
         file=str(path),
         diskimages=tuple(image.name for image in read.diskimages if not image.stub),
         providers=tuple(provider.name for provider in read.providers),

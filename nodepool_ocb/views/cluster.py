@@ -53,7 +53,7 @@ class Deleted(View, frozen=True, kw_only=True):
     path: str
 
 
-class Nodepool(View, frozen=True, kw_only=True):
+class NodepoolNames(View, frozen=True, kw_only=True):
     """The names in a nodepool.yaml, without any value that may be secret."""
 
     file: str
@@ -68,7 +68,7 @@ class ConfigDocument(View, frozen=True, kw_only=True):
     file: str | None
     zookeeper_reached: bool | None  # None where it was not asked
     settings: Mapping[str, Json]  # section → key → value
-    nodepool: Nodepool | msgspec.UnsetType = msgspec.UNSET
+    nodepool: NodepoolNames | msgspec.UnsetType = msgspec.UNSET
 
 
 def excerpt(document: RecordDocument) -> str:
@@ -86,7 +86,7 @@ def config_words(document: ConfigDocument) -> dict[str, Json]:
             words |= {f"{section}.{key}": value for key, value in values.items()}
         else:
             words[section] = values
-    if isinstance(document.nodepool, Nodepool):
+    if isinstance(document.nodepool, NodepoolNames):
         words |= {f"nodepool {key}": value for key, value in plain(document.nodepool).items()}
     else:
         words["nodepool file"] = "there is none; only builders need it"

@@ -35,7 +35,7 @@ class Configured(View, frozen=True, kw_only=True):
     refused: Mapping[str, str]  # hook → why it refuses
 
 
-class Bound(View, frozen=True, kw_only=True):
+class BoundInDeployment(View, frozen=True, kw_only=True):
     """A noderole that is bound in it."""
 
     noderole: str
@@ -51,14 +51,14 @@ class DeploymentDocument(View, frozen=True, kw_only=True):
     paused: str | None  # the author, end and reason of the pause; its own, or that of the uppermost above it
     below: tuple[str, ...]  # the deployments below it
     roles: tuple[Configured, ...]
-    noderoles: tuple[Bound, ...]
+    noderoles: tuple[BoundInDeployment, ...]
 
 
-class Branch(View, frozen=True):
+class DeploymentBranch(View, frozen=True):
     """A deployment of the tree with those that are shown below it."""
 
     name: str
-    below: tuple[Branch, ...] = ()
+    below: tuple[DeploymentBranch, ...] = ()
 
 
 def rows(world: World, now: float) -> list[DeploymentRow]:
@@ -104,7 +104,7 @@ def document(world: World, name: str, now: float) -> DeploymentDocument:
         if deployment == name
     ]
     bound = [
-        Bound(noderole=vertex.name, state=vertex.record.state, since=vertex.record.since)
+        BoundInDeployment(noderole=vertex.name, state=vertex.record.state, since=vertex.record.since)
         for vertex in sorted(world.vertices(), key=lambda each: each.name)
         if vertex.record.deployment == name
     ]
@@ -118,17 +118,17 @@ def document(world: World, name: str, now: float) -> DeploymentDocument:
     )
 
 
-def tree(world: World, name: str) -> Branch:
+def tree(world: World, name: str) -> DeploymentBranch:
     """A deployment with all above and all below it, from the top."""
     children: dict[str, list[str]] = {}
     for each in deployments.below(world, name)[1:]:
         children.setdefault(str(world.deployments[each].record.parent), []).append(each)
 
-    def branch(each: str) -> Branch:
-        return Branch(each, tuple(map(branch, children.get(each, ()))))
+    def branch(each: str) -> DeploymentBranch:
+        return DeploymentBranch(each, tuple(map(branch, children.get(each, ()))))
 
     made, seen = branch(name), [name]
     while (parent := world.deployments[seen[-1]].record.parent) in world.deployments and parent not in seen:
         seen.append(str(parent))
-        made = Branch(seen[-1], (made,))
+        made = DeploymentBranch(seen[-1], (made,))
     return made

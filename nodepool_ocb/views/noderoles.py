@@ -37,7 +37,7 @@ class NoderoleRow(View, frozen=True, kw_only=True):
     by: str | None
 
 
-class Gone(View, frozen=True):
+class DeletedNoderole(View, frozen=True):
     """A noderole that was deleted, in a list that is watched."""
 
     noderole: str
@@ -81,7 +81,7 @@ class OutdatedIn(View, frozen=True, kw_only=True):
     advice: str
 
 
-class RunRow(View, frozen=True):
+class NoderoleRunRow(View, frozen=True):
     """A run that is over."""
 
     run: str
@@ -95,7 +95,7 @@ class NoderoleDocument(View, frozen=True, kw_only=True):
     record: NodeRole
     children: tuple[str, ...]
     attributes: Layers
-    runs: tuple[RunRow, ...]  # the oldest first
+    runs: tuple[NoderoleRunRow, ...]  # the oldest first
 
 
 class RunOutput(View, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ def document(vertex: Vertex, attributes: Layers, runs: Iterable[tuple[str, Run]]
         record=vertex.record,
         children=tuple(child.name for child in vertex.children),
         attributes=attributes,
-        runs=tuple(RunRow(name, record) for name, record in runs),
+        runs=tuple(NoderoleRunRow(name, record) for name, record in runs),
     )
 
 

@@ -33,7 +33,7 @@ class NodeRow(View, frozen=True, kw_only=True):
     busy: str | None  # the noderole for which it is claimed
 
 
-class Bound(View, frozen=True, kw_only=True):
+class BoundOnNode(View, frozen=True, kw_only=True):
     """A noderole of the node."""
 
     noderole: str
@@ -51,7 +51,7 @@ class NodeDocument(View, frozen=True, kw_only=True):
     held: str | None  # the author, end and reason of the hold
     epoch: int
     claim: Claim | None
-    noderoles: tuple[Bound, ...]  # the worst first
+    noderoles: tuple[BoundOnNode, ...]  # the worst first
 
 
 def rows(
@@ -103,7 +103,7 @@ def document(view: NodeView, node: Node, now: float) -> NodeDocument:
     """The node with the record ``node``."""
     ordered = sorted(view.noderoles.values(), key=lambda each: (WORST.index(each.record.state), each.name))
     bound = (
-        Bound(noderole=v.name, state=v.record.state, since=v.record.since, reason=readiness.standing(v))
+        BoundOnNode(noderole=v.name, state=v.record.state, since=v.record.since, reason=readiness.standing(v))
         for v in ordered
     )
     why = marks.why(node) or marks.suspected(node)

@@ -41,7 +41,7 @@ class CheckedRole(View, frozen=True, kw_only=True):
     flags: tuple[str, ...]
 
 
-class Checked(View, frozen=True, kw_only=True):
+class CheckedRoles(View, frozen=True, kw_only=True):
     """The result of a check of documents."""
 
     roles: tuple[CheckedRole, ...]
@@ -66,10 +66,10 @@ def rows(world: World, flags: Sequence[str] = (), barclamp: str | None = None, *
     ]
 
 
-def checked(found: Imported) -> Checked:
+def checked(found: Imported) -> CheckedRoles:
     """The roles in the order of the documents."""
     roles = (
         CheckedRole(name=name, barclamp=role.barclamp, jig=role.jig, flags=role.flags)
         for name, role in found.roles.items()
     )
-    return Checked(roles=tuple(roles), warnings=tuple(found.warnings), problems=tuple(found.problems))
+    return CheckedRoles(roles=tuple(roles), warnings=tuple(found.warnings), problems=tuple(found.problems))

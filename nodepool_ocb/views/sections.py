@@ -32,7 +32,7 @@ class Made(View, frozen=True):
     states: str | None
 
 
-class Section(msgspec.Struct, frozen=True):
+class TableSection(msgspec.Struct, frozen=True):
     """A table with its title; not shown where it has no rows."""
 
     title: str
@@ -40,69 +40,73 @@ class Section(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
 
 
-def sections(overview: Overview) -> list[Section]:
+def sections(overview: Overview) -> list[TableSection]:
     """The sections that have rows: holds and pauses, failures, movements, workers."""
     every = [_aside(overview), *_failures(overview), *_movements(overview), *_workers(overview)]
     return [section for section in every if section.rows]
 
 
-def _aside(seen: Overview) -> Section:
-    return Section("SET ASIDE", seen.aside, ("what", "by", "since", "until", "reason", "advice"))
+def _aside(seen: Overview) -> TableSection:
+    return TableSection("SET ASIDE", seen.aside, ("what", "by", "since", "until", "reason", "advice"))
 
 
-def _failures(seen: Overview) -> Iterator[Section]:
+def _failures(seen: Overview) -> Iterator[TableSection]:
     troubled = [row for row in seen.daemons if row.trouble]
     hooks = [MissingRow(each) for each in seen.hooks_without_code]
     lost = ("image", "build", "provider", "state", "external_id")
-    yield Section("DAEMONS THAT ARE NOT READY", troubled, ("kind", "id", "trouble"))
+    yield TableSection("DAEMONS THAT ARE NOT READY", troubled, ("kind", "id", "trouble"))
     left_out = [LeftOutRow(row.kind, row.id, each) for row in seen.daemons for each in row.left_out]
-    yield Section("EXTENSIONS THAT ARE LEFT OUT", left_out, ("kind", "id", "left_out"))
-    yield Section("IN ERROR", seen.errors, ("noderole", "since", "reason"))
+    yield TableSection("EXTENSIONS THAT ARE LEFT OUT", left_out, ("kind", "id", "left_out"))
+    yield TableSection("IN ERROR", seen.errors, ("noderole", "since", "reason"))
     drifted = tuple(each for each in seen.drift if each.drifted or each.unknown)
-    yield Section(
+    yield TableSection(
         "DRIFTED", drifted, ("deployment", "drifted", "unmended", "unknown", "unchecked", "in_sync", "advice")
     )
-    yield Section("OUTDATED", seen.outdated, ("deployment", "noderoles", "destructive", "advice"))
-    yield Section("ROLLOUTS THAT FAILED", seen.rollouts.failed, ("rollout", "state", "since", "reason"))
+    yield TableSection("OUTDATED", seen.outdated, ("deployment", "noderoles", "destructive", "advice"))
+    yield TableSection("ROLLOUTS THAT FAILED", seen.rollouts.failed, ("rollout", "state", "since", "reason"))
     failed = list(map(taskruns.words, seen.task_runs.failed))
-    yield Section("RUNS OF TASKS THAT FAILED", failed, ("run", "started", "reason"))
-    yield Section("IMAGES THAT NO BUILDER CAN BUILD", seen.images.unbuildable, ("image", "reason"))
-    yield Section("IMAGES THAT FAIL", seen.images.failing, ("image", "failures", "build", "since", "reason"))
-    yield Section("UPLOADS THAT FAILED", seen.images.failed_uploads, ("image", "build", "provider", "since", "reason"))
-    yield Section("UPLOADS AT PROVIDERS THAT NO BUILDER HAS", seen.images.stranded, lost)
-    yield Section("IMAGES WITHOUT THEIR BUILDER", seen.images.bereft, ("image", "build", "builder", "since"))
-    yield Section("BUILDERS THAT DIFFER", seen.images.differing, ("image", "builders"))
+    yield TableSection("RUNS OF TASKS THAT FAILED", failed, ("run", "started", "reason"))
+    yield TableSection("IMAGES THAT NO BUILDER CAN BUILD", seen.images.unbuildable, ("image", "reason"))
+    yield TableSection("IMAGES THAT FAIL", seen.images.failing, ("image", "failures", "build", "since", "reason"))
+    yield TableSection(
+        "UPLOADS THAT FAILED", seen.images.failed_uploads, ("image", "build", "provider", "since", "reason")
+    )
+    yield TableSection("UPLOADS AT PROVIDERS THAT NO BUILDER HAS", seen.images.stranded, lost)
+    yield TableSection("IMAGES WITHOUT THEIR BUILDER", seen.images.bereft, ("image", "build", "builder", "since"))
+    yield TableSection("BUILDERS THAT DIFFER", seen.images.differing, ("image", "builders"))
     webhook = [WebhookRow(seen.webhook)] if seen.webhook is not None else []
-    yield Section("THE WEBHOOK FAILS", webhook, ("since", "host", "reason"))
-    yield Section("HOOKS WITHOUT CODE ON ANY ANNEALER", hooks, ("role", "hook", "waiting"))
+    yield TableSection("THE WEBHOOK FAILS", webhook, ("since", "host", "reason"))
+    yield TableSection("HOOKS WITHOUT CODE ON ANY ANNEALER", hooks, ("role", "hook", "waiting"))
 
 
-def _movements(seen: Overview) -> Iterator[Section]:
+def _movements(seen: Overview) -> Iterator[TableSection]:
     counts = [Counted(state, count) for state, count in seen.noderoles.items()]
     under_way = list(map(words, seen.rollouts.under_way))
     made = [Made("builds", images.counted(seen.images.builds)), Made("uploads", images.counted(seen.images.uploads))]
     of_rollouts = ("rollout", "state", "since", "started", "by", "driver", "reason")
     idle = ("name", "since", "reason")
-    yield Section("NODEROLES", counts, ("state", "noderoles"))
-    yield Section("ROLLOUTS UNDER WAY", under_way, of_rollouts)
-    yield Section("ROLLOUTS CANCELLED", seen.rollouts.cancelled, ("rollout", "since", "reason"))
+    yield TableSection("NODEROLES", counts, ("state", "noderoles"))
+    yield TableSection("ROLLOUTS UNDER WAY", under_way, of_rollouts)
+    yield TableSection("ROLLOUTS CANCELLED", seen.rollouts.cancelled, ("rollout", "since", "reason"))
     running = list(map(taskruns.words, seen.task_runs.under_way))
     stopped = list(map(taskruns.words, seen.task_runs.stopped))
-    yield Section("RUNS OF TASKS UNDER WAY", running, ("run", "state", "started", "by", "nodes", "driver", "reason"))
-    yield Section("RUNS OF TASKS STOPPED", stopped, ("run", "started", "reason"))
-    yield Section("NODES THAT AN ANNEALER DOES NOT REACH", seen.nodes.suspected, idle)
-    yield Section(f"NODES NOT ALIVE, OF {seen.nodes.all}", seen.nodes.not_alive, idle)
-    yield Section(f"NODES NOT AVAILABLE, OF {seen.nodes.all}", seen.nodes.not_available, idle)
-    yield Section(f"IMAGES: {seen.images.all}", [row for row in made if row.states], ("of", "states"))
-    yield Section("IMAGES BEING BUILT", seen.images.building, ("image", "build", "builder", "since"))
+    yield TableSection(
+        "RUNS OF TASKS UNDER WAY", running, ("run", "state", "started", "by", "nodes", "driver", "reason")
+    )
+    yield TableSection("RUNS OF TASKS STOPPED", stopped, ("run", "started", "reason"))
+    yield TableSection("NODES THAT AN ANNEALER DOES NOT REACH", seen.nodes.suspected, idle)
+    yield TableSection(f"NODES NOT ALIVE, OF {seen.nodes.all}", seen.nodes.not_alive, idle)
+    yield TableSection(f"NODES NOT AVAILABLE, OF {seen.nodes.all}", seen.nodes.not_available, idle)
+    yield TableSection(f"IMAGES: {seen.images.all}", [row for row in made if row.states], ("of", "states"))
+    yield TableSection("IMAGES BEING BUILT", seen.images.building, ("image", "build", "builder", "since"))
 
 
-def _workers(seen: Overview) -> Iterator[Section]:
-    yield Section("DEPLOYMENTS", seen.deployments, ("name", "parent", "state", "paused", "noderoles", "since"))
-    yield Section("DAEMONS", seen.daemons, ("kind", "id", "state", "host", "slots", "started"))
-    yield Section("HELD LONGER THAN THEIR RUN CAN LAST", seen.overdue, ("noderole", "since", "reason"))
-    yield Section("AT WORK", seen.claims, ("node", "noderole", "owner", "since"))
-    yield Section("CANNOT BE READ", seen.quarantined, ("path", "reason"))
+def _workers(seen: Overview) -> Iterator[TableSection]:
+    yield TableSection("DEPLOYMENTS", seen.deployments, ("name", "parent", "state", "paused", "noderoles", "since"))
+    yield TableSection("DAEMONS", seen.daemons, ("kind", "id", "state", "host", "slots", "started"))
+    yield TableSection("HELD LONGER THAN THEIR RUN CAN LAST", seen.overdue, ("noderole", "since", "reason"))
+    yield TableSection("AT WORK", seen.claims, ("node", "noderole", "owner", "since"))
+    yield TableSection("CANNOT BE READ", seen.quarantined, ("path", "reason"))
 
 
 class LeftOutRow(View, frozen=True):

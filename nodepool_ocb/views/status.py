@@ -30,7 +30,7 @@ from nodepool_ocb.views.images import UploadRow
 from nodepool_ocb.views.locks import ClaimRow
 from nodepool_ocb.views.noderoles import OutdatedIn
 from nodepool_ocb.views.rollouts.rows import RolloutRow
-from nodepool_ocb.views.tasks.runs import RunRow
+from nodepool_ocb.views.tasks.runs import TaskRunRow
 from nodepool_ocb.views.view import View
 
 UNTRIED_SECONDS: Final = 1800.0  # several of the longest pauses between two attempts
@@ -49,7 +49,7 @@ class SetAside(View, frozen=True, kw_only=True):
     advice: str  # the command that lifts it
 
 
-class Failed(View, frozen=True):
+class FailedNoderole(View, frozen=True):
     """A noderole in ERROR."""
 
     noderole: str
@@ -87,9 +87,9 @@ class TaskRunTotals(View, frozen=True, kw_only=True):
     """The number of runs of tasks. Also the newest one of each deployment, if it failed, was stopped, or is under way."""
 
     all: int
-    failed: tuple[RunRow, ...]
-    stopped: tuple[RunRow, ...]
-    under_way: tuple[RunRow, ...]
+    failed: tuple[TaskRunRow, ...]
+    stopped: tuple[TaskRunRow, ...]
+    under_way: tuple[TaskRunRow, ...]
 
 
 class Failing(View, frozen=True):
@@ -129,7 +129,7 @@ class Differing(View, frozen=True):
     builders: str
 
 
-class Unbuildable(View, frozen=True):
+class UnbuildableImage(View, frozen=True):
     """An image that no running builder can build."""
 
     image: str
@@ -148,7 +148,7 @@ class OfImages(View, frozen=True, kw_only=True):
     stranded: tuple[UploadRow, ...]  # at providers that no running builder reaches
     bereft: tuple[BuildAt, ...]  # the newest ready build is with a builder that is not there
     differing: tuple[Differing, ...]
-    unbuildable: tuple[Unbuildable, ...]
+    unbuildable: tuple[UnbuildableImage, ...]
 
 
 class Quarantined(View, frozen=True):
@@ -164,7 +164,7 @@ class Overview(View, frozen=True, kw_only=True):
     cluster: str | None
     aside: tuple[SetAside, ...]
     noderoles: Mapping[State, int]
-    errors: tuple[Failed, ...]
+    errors: tuple[FailedNoderole, ...]
     outdated: tuple[OutdatedIn, ...]
     drift: tuple[DriftIn, ...]
     nodes: Nodes
@@ -175,7 +175,7 @@ class Overview(View, frozen=True, kw_only=True):
     deployments: tuple[DeploymentRow, ...]
     daemons: tuple[DaemonRow, ...]
     claims: tuple[ClaimRow, ...]
-    overdue: tuple[Failed, ...]  # held longer than their run can last
+    overdue: tuple[FailedNoderole, ...]  # held longer than their run can last
     webhook: WebhookFailure | None  # where its receiver has taken nothing for a while
     quarantined: tuple[Quarantined, ...]
     unlooked: int  # noderoles of a large cluster with attributes and runs that were not read
@@ -188,7 +188,7 @@ def overview(
     running: Builders,
     quarantined: Mapping[str, str],
     outdated: Sequence[Vertex] = (),
-    task_runs: Sequence[RunRow] = (),
+    task_runs: Sequence[TaskRunRow] = (),
     pauses: Mapping[tuple[str, str], DaemonPause] = {},
     webhook: Webhook | None = None,
     unlooked: int = 0,
@@ -204,7 +204,7 @@ def overview(
         cluster=world.cluster.record.id if world.cluster else None,
         aside=tuple(_aside(world, pauses, now)),
         noderoles={state: counts[state] for state in nodes.WORST},
-        errors=tuple(Failed(v.name, v.record.since, v.record.reason) for v in failed),
+        errors=tuple(FailedNoderole(v.name, v.record.since, v.record.reason) for v in failed),
         outdated=tuple(noderoles.outdated_in(outdated)),
         drift=tuple(by_deployment(world)),
         nodes=_of_nodes(world, now),
@@ -215,7 +215,7 @@ def overview(
         deployments=tuple(deployments.rows(world, now)),
         daemons=tuple(daemons.rows({**world.daemons, "builder": running})),
         claims=tuple(locks.claims(world)),
-        overdue=tuple(Failed(each.subject, each.since, each.text) for each in all_overdue(world, now)),
+        overdue=tuple(FailedNoderole(each.subject, each.since, each.text) for each in all_overdue(world, now)),
         webhook=_failing_webhook(webhook, now),
         quarantined=tuple(Quarantined(path, reason) for path, reason in sorted(quarantined.items())),
         unlooked=unlooked,
@@ -273,8 +273,8 @@ def _of_rollouts(rows: Sequence[RolloutRow]) -> RolloutTotals:
     )
 
 
-def _of_task_runs(rows: Sequence[RunRow]) -> TaskRunTotals:
-    newest: dict[str, RunRow] = {}
+def _of_task_runs(rows: Sequence[TaskRunRow]) -> TaskRunTotals:
+    newest: dict[str, TaskRunRow] = {}
     for row in rows:
         newest.setdefault(row.run.partition("/")[0], row)
     return TaskRunTotals(
@@ -302,7 +302,7 @@ def _of_images(known: Images, running: Builders) -> OfImages:
         stranded=tuple(images.upload_row(each.image, each.upload) for each in builders.stranded(known, running)),
         bereft=tuple(_bereft(known, running)),
         differing=tuple(Differing(each.image, each.sentence) for each in builders.differences(running)),
-        unbuildable=tuple(Unbuildable(each.image, each.reason) for each in builders.unbuildable(known, running)),
+        unbuildable=tuple(UnbuildableImage(each.image, each.reason) for each in builders.unbuildable(known, running)),
     )
 
 

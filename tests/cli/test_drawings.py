@@ -12,7 +12,7 @@ import pytest
 
 from nodepool_ocb.cli.pictures import drawings
 from nodepool_ocb.errors import Invalid, NotFound, TimedOut
-from nodepool_ocb.views.graphs.graphviz import Box, Picture, dot
+from nodepool_ocb.views.graphs.graphviz import Box, GraphPicture, dot
 from tests.fixtures.commands import Ocb
 
 SVG: Final = "{http://www.w3.org/2000/svg}"
@@ -33,7 +33,7 @@ def texts(svg: str) -> list[str]:
 @graphviz
 def test_whatever_is_in_a_name_is_seen_in_the_picture_as_it_is() -> None:
     boxes = [Box(HOSTILE, HOSTILE, ("ACTIVE",), "ACTIVE", "white", HOSTILE), Box("b", "b\x1b[2J", (), "ACTIVE", "red")]
-    found = texts(drawings.svg(dot("drawn", Picture(boxes, [(HOSTILE, "b")]))))
+    found = texts(drawings.svg(dot("drawn", GraphPicture(boxes, [(HOSTILE, "b")]))))
     assert [each.replace("\xa0", " ") for each in sorted(found)] == sorted([HOSTILE, HOSTILE, "ACTIVE", "b\\x1b[2J"])
 
 

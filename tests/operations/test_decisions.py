@@ -52,7 +52,7 @@ from nodepool_ocb.operations.rollouts.finding import NO_ANNEALER
 from nodepool_ocb.operations.selection import ResolveNodes
 from nodepool_ocb.rollout import plan
 from nodepool_ocb.rollout.strategy import Group, Selector, Strategy
-from nodepool_ocb.views.history.entries import Wanted
+from nodepool_ocb.views.history.entries import EntryFilter
 from tests.engine.worlds import put, world
 from tests.operations.performing import ListeningCaller
 
@@ -287,7 +287,7 @@ def test_history_is_read_from_the_time_that_is_asked_for(fields: dict[str, float
 
 @pytest.mark.parametrize(("since", "first"), [(None, 5), (1.0, -1)])
 def test_events_begin_behind_the_newest_entry_or_at_a_time(since: float | None, first: int) -> None:
-    source = SimpleNamespace(_wanted=Wanted(since=since))
+    source = SimpleNamespace(_wanted=EntryFilter(since=since))
     assert events._EventSource._begin(cast(Any, source), [3, 5]) == first
     assert events._EventSource._begin(cast(Any, source), []) == -1
 

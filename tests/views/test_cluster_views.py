@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodepool_ocb.views import cluster
-from nodepool_ocb.views.cluster import ClusterRow, ConfigDocument, Deleted, Nodepool, RecordDocument
+from nodepool_ocb.views.cluster import ClusterRow, ConfigDocument, Deleted, NodepoolNames, RecordDocument
 from nodepool_ocb.views.view import plain
 
 
@@ -39,7 +39,7 @@ def test_a_configuration_has_a_line_for_each_key_and_says_where_there_is_no_node
         "annealer.slots": 3,
         "nodepool file": "there is none; only builders need it",
     }
-    found = Nodepool(file="/n.yaml", diskimages=("a",), providers=(), labels=())
+    found = NodepoolNames(file="/n.yaml", diskimages=("a",), providers=(), labels=())
     whole = ConfigDocument(file="/c.yaml", zookeeper_reached=True, settings={}, nodepool=found)
     assert plain(whole)["nodepool"] == {"file": "/n.yaml", "diskimages": ["a"], "providers": [], "labels": []}
     assert cluster.config_words(whole)["nodepool diskimages"] == ["a"]

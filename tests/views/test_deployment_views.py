@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.model.records import Deployment, DeploymentRole, State
 from nodepool_ocb.views import deployments
-from nodepool_ocb.views.deployments import Branch
+from nodepool_ocb.views.deployments import DeploymentBranch
 from nodepool_ocb.views.view import plain
 from tests.views.small import BASE, MIDDLE, TOP, put, small
 
@@ -58,13 +58,15 @@ def test_the_tree_has_all_above_and_all_below_a_deployment_and_nothing_beside_it
     world = small()
     for name, parent in (("b", "lab"), ("a", "lab"), ("c", "a"), ("beside", "system")):
         world.put(Stored(Deployment(parent=parent), 0), name)
-    below = Branch("lab", (Branch("a", (Branch("c"),)), Branch("b")))
-    assert deployments.tree(world, "lab") == Branch("system", (below,))
-    assert deployments.tree(world, "c") == Branch("system", (Branch("lab", (Branch("a", (Branch("c"),)),)),))
+    below = DeploymentBranch("lab", (DeploymentBranch("a", (DeploymentBranch("c"),)), DeploymentBranch("b")))
+    assert deployments.tree(world, "lab") == DeploymentBranch("system", (below,))
+    assert deployments.tree(world, "c") == DeploymentBranch(
+        "system", (DeploymentBranch("lab", (DeploymentBranch("a", (DeploymentBranch("c"),)),)),)
+    )
 
 
 def test_deployments_in_a_circle_are_drawn_once() -> None:
     world = small()
     for name, parent in (("a", "b"), ("b", "a")):
         world.put(Stored(Deployment(parent=parent), 0), name)
-    assert deployments.tree(world, "a") == Branch("b", (Branch("a", (Branch("b"),)),))
+    assert deployments.tree(world, "a") == DeploymentBranch("b", (DeploymentBranch("a", (DeploymentBranch("b"),)),))

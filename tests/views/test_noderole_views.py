@@ -29,7 +29,7 @@ def test_a_noderole_at_a_glance() -> None:
         ("reason", "disk full"),
         ("by", None),
     ]
-    assert plain(noderoles.Gone(BASE)) == {"noderole": BASE, "state": None}
+    assert plain(noderoles.DeletedNoderole(BASE)) == {"noderole": BASE, "state": None}
 
 
 def test_one_noderole_has_its_record_its_children_its_attributes_and_its_runs() -> None:

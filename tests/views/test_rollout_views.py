@@ -96,7 +96,7 @@ def test_a_report_and_the_end_of_a_wait_are_the_document_with_more() -> None:
     reported = rows.reported(rows.document(KEY, failed(), None), failed())
     assert list(plain(reported))[-2:] == ["next", "report"]
     assert reported.report.startswith("Start\n|\n")
-    awaited = plain(rows.Awaited("failed", reported.row, reported.report))
+    awaited = plain(rows.AwaitedRollout("failed", reported.row, reported.report))
     assert list(awaited)[:2] == ["outcome", "rollout"]
     assert list(awaited)[-1] == "report"
 
@@ -114,7 +114,7 @@ def test_what_is_watched_are_nodes_then_groups_then_the_rollout_each_a_line() ->
         ("state", "failure"),
     ]
     assert list(found["rollout", ""])[:3] == ["kind", "rollout", "deployment"]
-    assert plain(rows.Gone(rollout=str(KEY))) == {"kind": "rollout", "rollout": str(KEY), "state": None}
+    assert plain(rows.DeletedRollout(rollout=str(KEY))) == {"kind": "rollout", "rollout": str(KEY), "state": None}
 
 
 def test_a_picture_of_many_groups_has_those_at_work_first() -> None:

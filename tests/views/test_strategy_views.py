@@ -6,7 +6,7 @@ from nodepool_ocb.model.records import Node
 from nodepool_ocb.rollout.plan import plan
 from nodepool_ocb.rollout.strategy import Criteria, Group, Selector, Strategy
 from nodepool_ocb.views.rollouts import strategies
-from nodepool_ocb.views.rollouts.strategies import PlanDocument, StrategyDocument
+from nodepool_ocb.views.rollouts.strategies import RolloutPlanDocument, StrategyDocument
 from nodepool_ocb.views.view import plain
 
 NODES = {name: Node(tags=(name[0],), rack="r1", labels={"b": "2", "a": "1"}) for name in ("a1", "a2", "b1", "c1")}
@@ -36,7 +36,7 @@ def test_a_check_has_the_groups_in_the_order_of_the_document_and_a_plan_in_that_
 def test_documents_have_the_rules_that_were_left_to_the_default_and_all_of_the_plan() -> None:
     document = plain(StrategyDocument(STRATEGY))
     assert {"name", "groups", "phases", "max_in_flight"} <= set(document)
-    planned = plain(PlanDocument("s", "lab", "v1", plan(STRATEGY, NODES)))
+    planned = plain(RolloutPlanDocument("s", "lab", "v1", plan(STRATEGY, NODES)))
     assert list(planned) == [
         *("name", "deployment", "inventory", "levels", "members", "overlaps", "ungrouped", "unmet", "strangers")
     ]

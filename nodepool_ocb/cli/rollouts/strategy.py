@@ -122,7 +122,7 @@ def show(strategy: Strategy, made: RolloutPlan, deployment: str, inventory: str)
     elif output.chosen() == "name":
         output.things(rows, ("name",))
     else:
-        output.thing(strategies.PlanDocument(strategy.name, deployment, inventory, made), strategy.name)
+        output.thing(strategies.RolloutPlanDocument(strategy.name, deployment, inventory, made), strategy.name)
 
 
 def remark(strategy: Strategy, made: RolloutPlan) -> None:

@@ -44,7 +44,7 @@ def _lines(key: Key, following: Iterator[RolloutView]) -> None:
     shown: dict[tuple[str, str], rows.WatchLine] = {}
     for view in following:
         if view.rollout is None:
-            output.line(rows.Gone(rollout=str(key)))
+            output.line(rows.DeletedRollout(rollout=str(key)))
             raise NotFound(f"rollout {key} was deleted")
         for name, row in view.lines(key):
             if shown.get(name) != row:
@@ -84,7 +84,7 @@ def wait(key: Key, timeout_seconds: float | None, fail_fast: bool = False) -> No
     if last is not None and last.rollout is not None:
         outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
         report = last.reported(key)
-        document = rows.Awaited(outcome, report.row, report.report)
+        document = rows.AwaitedRollout(outcome, report.row, report.report)
         output.text(document, str(key) if output.chosen() == "name" else report.report)
     if ended is not None:
         raise ended

@@ -64,7 +64,7 @@ def history(run: str, tasks: Sequence[str], nodes: Sequence[str], failed: bool, 
         counts = ", ".join(f"{count} {state}" for state, count in histories.counted(row.state for row in rows).items())
         output.say(f"tasks run {found.key}: {found.head.state}: {counted(len(rows), 'instance')}: {counts or 'none'}")
     elif output.chosen() == "name":
-        output.things([histories.Named(name=row.name) for row in rows], ("name",))
+        output.things([histories.NamedInstance(name=row.name) for row in rows], ("name",))
     else:
         output.thing(shown.RunDocument(found.row, tuple(rows)), str(found.key))
 

@@ -51,7 +51,7 @@ def show(planned: PlannedTasks) -> None:
         output.thing(document, document.deployment)
 
 
-def _tables(document: plans.PlanDocument) -> Iterator[RenderableType]:
+def _tables(document: plans.TaskPlanDocument) -> Iterator[RenderableType]:
     if document.runs:
         yield output.table(map(plans.words, document.runs), ("wave", "task", "type", "nodes"))
     if document.runs and document.reasons:

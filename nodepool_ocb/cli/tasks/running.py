@@ -34,7 +34,7 @@ class TaskRunSnapshot(NamedTuple):
     holder: LockOwner | None
 
     @property
-    def row(self) -> shown.RunRow:
+    def row(self) -> shown.TaskRunRow:
         return shown.row(self.key, self.head, self.holder)
 
 
@@ -80,7 +80,7 @@ def _driver(opened: Session, key: Key) -> LockOwner | None:
     return holders(opened, [paths.task_run_lock(*key)])[0]
 
 
-def rows(opened: Session, deployment: str | None) -> list[shown.RunRow]:
+def rows(opened: Session, deployment: str | None) -> list[shown.TaskRunRow]:
     """Runs at a glance: by deployment, the newest first; raises NotFound."""
     from nodepool_ocb.store.tasks import runs
 
@@ -92,5 +92,5 @@ def rows(opened: Session, deployment: str | None) -> list[shown.RunRow]:
     return [_row(opened, Key(each.deployment, each.id), each.head) for each in ordered]
 
 
-def _row(opened: Session, key: Key, head: TaskRun) -> shown.RunRow:
+def _row(opened: Session, key: Key, head: TaskRun) -> shown.TaskRunRow:
     return shown.row(key, head, None if head.over else _driver(opened, key))

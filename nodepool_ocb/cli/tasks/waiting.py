@@ -78,7 +78,7 @@ def wait(key: Key, timeout_seconds: float | None) -> None:
     if last is not None:
         outcome = "timeout" if isinstance(ended, TimedOut) else str(last.head.state)
         bad = histories.chosen(last.instances, failed=True)
-        document = shown.Awaited(outcome, shown.RunDocument(last.row, tuple(bad)))
+        document = shown.AwaitedTaskRun(outcome, shown.RunDocument(last.row, tuple(bad)))
         parts = [output.fields(shown.words(last.row), but=("started",))]
         output.thing(
             document, str(key), *parts, *([output.table(map(histories.words, bad), running.COLUMNS)] if bad else [])

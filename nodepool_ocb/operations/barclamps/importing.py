@@ -22,7 +22,7 @@ from nodepool_ocb.operations.reads.announcement import Announcement
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.views import cluster
 from nodepool_ocb.views import roles as shown
-from nodepool_ocb.views.roles import Checked
+from nodepool_ocb.views.roles import CheckedRoles
 
 
 class BarclampsImported(Explained, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class BarclampImport(Operation[BarclampsImported], frozen=True, kw_only=True):
         )
 
 
-def check(sources: Iterable[Path | str]) -> tuple[Checked, tuple[str, ...]]:
+def check(sources: Iterable[Path | str]) -> tuple[CheckedRoles, tuple[str, ...]]:
     """The roles, warnings and problems of documents, and the sentences about the warnings; raises NotFound."""
     from nodepool_ocb.catalogue import barclamp
 

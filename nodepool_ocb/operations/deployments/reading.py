@@ -8,7 +8,7 @@ from nodepool_ocb.operations.names import deployment_of
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.views import deployments as shown
-from nodepool_ocb.views.deployments import Branch, DeploymentDocument, DeploymentRow
+from nodepool_ocb.views.deployments import DeploymentBranch, DeploymentDocument, DeploymentRow
 
 
 class DeploymentList(Operation[list[DeploymentRow]], frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class DeploymentShown(msgspec.Struct, frozen=True):
     """The document, and the deployments around this one as a tree."""
 
     document: DeploymentDocument
-    tree: Branch
+    tree: DeploymentBranch
 
 
 class DeploymentShow(Operation[DeploymentShown], frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.operations.following import Following
 from nodepool_ocb.operations.performer import Performer
 from nodepool_ocb.views.history import entries, happenings
-from nodepool_ocb.views.history.entries import EntryRow, Wanted
+from nodepool_ocb.views.history.entries import EntryFilter, EntryRow
 from nodepool_ocb.views.history.happenings import StateEvent, States
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Event: TypeAlias = EntryRow | StateEvent
 
 
-def events(performer: Performer, wanted: Wanted, after: int | None) -> Iterator[Sequence[Event]]:
+def events(performer: Performer, wanted: EntryFilter, after: int | None) -> Iterator[Sequence[Event]]:
     """The wanted entries above the number ``after``, then new events after every change.
 
     Each entry comes one time, also after an outage of ZooKeeper. Without ``after`` and ``wanted.since`` older entries are
@@ -37,7 +37,7 @@ class _EventSource:
     """The wanted events since the last look. A look that raises changes nothing, so its events come with the next one."""
 
     def __init__(
-        self, performer: Performer, opened: Session, wake: Callable[[], None], wanted: Wanted, after: int | None
+        self, performer: Performer, opened: Session, wake: Callable[[], None], wanted: EntryFilter, after: int | None
     ) -> None:
         from nodepool_ocb.store.world.cache import Cache
 

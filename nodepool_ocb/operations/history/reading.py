@@ -7,7 +7,7 @@ import msgspec
 from nodepool_ocb.operations.history import choosing
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.journal import FindEntries, RefuseUnknownNames, VerbInJournal
-from nodepool_ocb.views.history.entries import EntryRow, Wanted
+from nodepool_ocb.views.history.entries import EntryFilter, EntryRow
 
 
 class HistoryFound(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class HistoryRead(Operation[HistoryFound], frozen=True, kw_only=True):
     limit: int | None = None
 
     def decide(self, situation: Situation) -> Steps[HistoryFound]:
-        wanted = Wanted(
+        wanted = EntryFilter(
             names=self.names or None,
             beside=(yield from choosing.beside(self.names)),
             meant=(yield from choosing.meant(self.selector)),
@@ -49,7 +49,7 @@ class HistoryRead(Operation[HistoryFound], frozen=True, kw_only=True):
         return HistoryFound(rows, verb_known=(yield from VerbInJournal(self.of_verb)))
 
 
-class EventsChoose(Operation[Wanted], frozen=True, kw_only=True):
+class EventsChoose(Operation[EntryFilter], frozen=True, kw_only=True):
     """The choice of events to follow: a selector is resolved one time. Raises NotFound for an unknown name if ``strict``."""
 
     noun = "events"
@@ -63,9 +63,9 @@ class EventsChoose(Operation[Wanted], frozen=True, kw_only=True):
     since_seconds: float | None = None  # before now; not beside ``since``
     strict: bool = True
 
-    def decide(self, situation: Situation) -> Steps[Wanted]:
+    def decide(self, situation: Situation) -> Steps[EntryFilter]:
         yield from RefuseUnknownNames(self.names, self.strict)
-        return Wanted(
+        return EntryFilter(
             names=self.names or None,
             meant=(yield from choosing.meant(self.selector)),
             since=choosing.since(situation, self.since, self.since_seconds),

@@ -74,11 +74,11 @@ class NoderoleList(Operation[NoderolesListed], frozen=True, kw_only=True):
 
 
 def watched(performer: Performer, operation: NoderoleList) -> Iterator[View]:
-    """The rows now, and a row or a ``Gone`` for each change; without end."""
+    """The rows now, and a row or a ``DeletedNoderole`` for each change; without end."""
     for world, touched in following.worlds(performer, None):
         for vertex in sorted(touched.vertices, key=lambda each: each.name):
             if world.vertex(vertex.name) is None:
-                yield shown.Gone(vertex.name)
+                yield shown.DeletedNoderole(vertex.name)
             elif operation.wanted(vertex):
                 yield shown.row(vertex)
 

@@ -14,7 +14,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Role
 from nodepool_ocb.operations.operation import Lookup
 from nodepool_ocb.views.history import entries
-from nodepool_ocb.views.history.entries import EntryRow, Wanted
+from nodepool_ocb.views.history.entries import EntryFilter, EntryRow
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
@@ -28,7 +28,7 @@ class FindEntries(Lookup[list[EntryRow]], frozen=True):
 
     records = "the journal"
 
-    wanted: Wanted
+    wanted: EntryFilter
     limit: int | None
 
     def answer(self, reader: Reader) -> list[EntryRow]:

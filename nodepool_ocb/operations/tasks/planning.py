@@ -31,7 +31,7 @@ from nodepool_ocb.tasks.records import ListOwner
 from nodepool_ocb.tasks.runs import uniting
 from nodepool_ocb.tasks.tasklist import TaskKind, TaskList
 from nodepool_ocb.views.tasks import plans
-from nodepool_ocb.views.tasks.plans import PlanDocument
+from nodepool_ocb.views.tasks.plans import TaskPlanDocument
 
 READS: Final = (*earlier.READS, *lists.READS, *sources.READS, MatchNodes, ReadDone, ReadSucceeded, CompilePlan)
 WHOLE: Final = ""  # the only part of a run that no rollout sends
@@ -63,7 +63,7 @@ class TaskTurns(msgspec.Struct, frozen=True):
 class PlannedTasks(msgspec.Struct, frozen=True, kw_only=True):
     """A plan, and warnings about it."""
 
-    document: PlanDocument
+    document: TaskPlanDocument
     warnings: tuple[str, ...]
 
 

@@ -24,7 +24,7 @@ from nodepool_ocb.operations.tasks.planning import PlannedTasks, PreparedRun
 from nodepool_ocb.tasks.runs import uniting
 from nodepool_ocb.tasks.runs.records import Tolerance
 from nodepool_ocb.views.tasks import runs as shown
-from nodepool_ocb.views.tasks.runs import RunRow
+from nodepool_ocb.views.tasks.runs import TaskRunRow
 
 FACTS_FILE: Final = "/etc/astute.yaml"
 NO_FILE: Final = "none"
@@ -37,7 +37,7 @@ class TaskRunBegun(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of ``run``: the run; in a dry run the plan."""
 
     key: Key | None = None
-    row: RunRow | None = None
+    row: TaskRunRow | None = None
     plan: PlannedTasks | None = None
 
 
@@ -124,7 +124,7 @@ def _facts(prepared: PreparedRun, facts_file: str | None) -> Mapping[str, Mappin
     return {**prepared.facts, "common": {**prepared.facts["common"], "tasks": shared}}
 
 
-def _row(key: Key) -> Steps[RunRow]:
+def _row(key: Key) -> Steps[TaskRunRow]:
     head = yield from ReadTaskRunHead(*key)
     if head is None:
         raise NotFound(f"there is no tasks run {key}; see: nodepool-ocb tasks runs {key.deployment}")

@@ -25,14 +25,14 @@ class Box(msgspec.Struct, frozen=True):
     group: str | None = None  # the node
 
 
-class Picture(NamedTuple):
+class GraphPicture(NamedTuple):
     """Boxes, and the arrows between them by their names."""
 
     boxes: Sequence[Box]
     arrows: Iterable[tuple[str, str]]
 
 
-def dot(name: str, picture: Picture) -> str:
+def dot(name: str, picture: GraphPicture) -> str:
     """One cluster a group; arrows go from left to right."""
     lines = [f"digraph {name} {{", '  rankdir="LR";', '  node [shape="box", style="filled,rounded"];']
     for group, boxes in _grouped(picture.boxes):
@@ -59,14 +59,14 @@ def _escaped(text: str) -> str:
     return html.escape(line(text), quote=False).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def collapsed(picture: Picture, worst: Sequence[str]) -> Picture:
+def collapsed(picture: GraphPicture, worst: Sequence[str]) -> GraphPicture:
     """A box for each kind with how many are in which state, filled as the first of ``worst`` that it has."""
     kinds: dict[str, list[Box]] = {}
     for box in picture.boxes:
         kinds.setdefault(box.kind, []).append(box)
     of = {box.name: box.kind for box in picture.boxes}
     arrows = dict.fromkeys((of[before], of[after]) for before, after in picture.arrows)
-    return Picture([_together(kind, boxes, worst) for kind, boxes in sorted(kinds.items())], sorted(arrows))
+    return GraphPicture([_together(kind, boxes, worst) for kind, boxes in sorted(kinds.items())], sorted(arrows))
 
 
 def _together(kind: str, boxes: Sequence[Box], worst: Sequence[str]) -> Box:

@@ -9,7 +9,7 @@ from typing import Final
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model.records import State
 from nodepool_ocb.views.graphs import graphviz
-from nodepool_ocb.views.graphs.graphviz import Box, Picture
+from nodepool_ocb.views.graphs.graphviz import Box, GraphPicture
 from nodepool_ocb.views.nodes import WORST
 from nodepool_ocb.views.view import View
 
@@ -25,7 +25,7 @@ FILL: Final = {
 }
 
 
-class Corner(View, frozen=True, kw_only=True):
+class NoderoleVertex(View, frozen=True, kw_only=True):
     """A noderole of the graph."""
 
     name: str
@@ -36,13 +36,13 @@ class Corner(View, frozen=True, kw_only=True):
 class Graph(View, frozen=True, kw_only=True):
     """The noderoles, and the edges between them: (parent, child)."""
 
-    nodes: tuple[Corner, ...]
+    nodes: tuple[NoderoleVertex, ...]
     edges: tuple[tuple[str, str], ...]
 
 
 def document(vertices: Sequence[Vertex]) -> Graph:
     """These noderoles with the edges among them."""
-    corners = (Corner(name=v.name, state=v.record.state, deployment=v.record.deployment) for v in vertices)
+    corners = (NoderoleVertex(name=v.name, state=v.record.state, deployment=v.record.deployment) for v in vertices)
     return Graph(nodes=tuple(corners), edges=tuple(_edges(vertices)))
 
 
@@ -59,12 +59,12 @@ def around(vertex: Vertex) -> set[Vertex]:
     return found
 
 
-def picture(vertices: Sequence[Vertex]) -> Picture:
+def picture(vertices: Sequence[Vertex]) -> GraphPicture:
     """For Graphviz."""
-    return Picture([_box(vertex) for vertex in vertices], _edges(vertices))
+    return GraphPicture([_box(vertex) for vertex in vertices], _edges(vertices))
 
 
-def collapsed(vertices: Sequence[Vertex]) -> Picture:
+def collapsed(vertices: Sequence[Vertex]) -> GraphPicture:
     """For Graphviz: a box for each role, with how many of its noderoles are in which state."""
     return graphviz.collapsed(picture(vertices), WORST)
 

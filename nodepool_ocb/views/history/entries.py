@@ -35,7 +35,7 @@ class EntryLine(View, frozen=True, kw_only=True):
     reason: str | None
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class EntryFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The entries to show. A field that is None does not limit the choice."""
 
     names: Collection[str] | None = None
@@ -49,7 +49,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         """Whether an entry is one of them.
 
         >>> bind = Entry(at=5.0, login="anna", host="h", verb="node bind", subjects=("ntp@n1.x",))
-        >>> [Wanted(names=["n1.x"]).has(bind), Wanted(verb="node").has(bind), Wanted(verb="nod").has(bind)]
+        >>> [EntryFilter(names=["n1.x"]).has(bind), EntryFilter(verb="node").has(bind), EntryFilter(verb="nod").has(bind)]
         [True, True, False]
         """
         return (
@@ -62,9 +62,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     def about(self, subject: str) -> bool:
         """Whether it has one of the names, and is meant.
 
-        >>> [Wanted(meant={"ntp@n1.x"}).about(each) for each in ("ntp@n1.x", "ntp@n1.x (user)", "n1.x")]
+        >>> [EntryFilter(meant={"ntp@n1.x"}).about(each) for each in ("ntp@n1.x", "ntp@n1.x (user)", "n1.x")]
         [True, True, False]
-        >>> beside = Wanted(names=["ntp@n1.x"], beside=["lab", "ntp in lab"])
+        >>> beside = EntryFilter(names=["ntp@n1.x"], beside=["lab", "ntp in lab"])
         >>> [beside.about(each) for each in ("ntp in lab", "lab/01", "a in lab")]
         [True, True, False]
         """
@@ -76,9 +76,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it has no room for all its subjects, and may be one of them for those that it does not name.
 
         >>> commit = Entry(at=5.0, login="anna", host="h", verb="node commit", subjects=("ntp@n1.x",), more=9)
-        >>> [Wanted(names=[name]).may_have(commit) for name in ("n1.x", "n2.x")], Wanted(verb="image").may_have(commit)
+        >>> [EntryFilter(names=[name]).may_have(commit) for name in ("n1.x", "n2.x")], EntryFilter(verb="image").may_have(commit)
         ([False, True], False)
-        >>> Wanted(meant={"ntp@n2.x"}).may_have(commit)
+        >>> EntryFilter(meant={"ntp@n2.x"}).may_have(commit)
         True
         """
         return (
@@ -144,13 +144,13 @@ def _effect(effect: Effect) -> str:
     return " ".join(each for each in (effect.name, done, f"({fields})" if fields else "") if each)
 
 
-def newest(rows: Iterable[EntryRow], wanted: Wanted, limit: int | None) -> list[EntryRow]:
+def newest(rows: Iterable[EntryRow], wanted: EntryFilter, limit: int | None) -> list[EntryRow]:
     """Those that are wanted, or may be, of rows that come newest first: at most ``limit`` of them, the newest last."""
     found = (row for each in rows if (row := chosen(each, wanted)) is not None)
     return list(islice(found, limit))[::-1]
 
 
-def chosen(row: EntryRow, wanted: Wanted) -> EntryRow | None:
+def chosen(row: EntryRow, wanted: EntryFilter) -> EntryRow | None:
     """The row if it is wanted, marked where it only may be; None where it is not."""
     if wanted.has(row.record):
         return row

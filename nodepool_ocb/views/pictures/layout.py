@@ -33,14 +33,14 @@ NARROW: Final = 60  # letters, below which notes are left out
 EMPTY: Final = "no noderoles"
 
 
-class Piece(NamedTuple):
+class LinePart(NamedTuple):
     """A part of a line; ``state`` selects its colour."""
 
     text: str
     state: State | None = None
 
 
-Line = tuple[Piece, ...]
+Line = tuple[LinePart, ...]
 
 
 class Grid(msgspec.Struct, frozen=True):
@@ -55,9 +55,9 @@ class Grid(msgspec.Struct, frozen=True):
 
 def lines(matrix: Matrix, width: int, height: int) -> list[Line]:
     """At most ``height`` lines, none wider than ``width``."""
-    head: list[Line] = [(Piece(each),) for each in folded(summary(matrix), width)]
+    head: list[Line] = [(LinePart(each),) for each in folded(summary(matrix), width)]
     if not matrix.nodes:
-        return list[Line]([(Piece(cut(EMPTY, width)),)])[:height]
+        return list[Line]([(LinePart(cut(EMPTY, width)),)])[:height]
     room = height - len(head) - 1
     grid = _grid(matrix, matrix.first(max(0, room)), width)
     below = _below(matrix, grid, width)
@@ -169,7 +169,7 @@ def _below(matrix: Matrix, grid: Grid, width: int) -> list[Line]:
         found += folded([f"... and {_many(len(hidden), 'role')} more:", *states(counts)], width)
     if grid.nodes and not grid.words:
         found += folded(_legend(matrix, grid), width, "  ")
-    return [(Piece(each),) for each in found]
+    return [(LinePart(each),) for each in found]
 
 
 def _legend(matrix: Matrix, grid: Grid) -> list[str]:
@@ -185,16 +185,16 @@ def _many(count: int, noun: str) -> str:
 
 def _header(grid: Grid) -> Line:
     names = "".join(" " * GAP + middle_cut(role, width).ljust(width) for role, width in grid.roles.items())
-    return (Piece((cut("NODE", grid.label).ljust(grid.label) + names).rstrip()),)
+    return (LinePart((cut("NODE", grid.label).ljust(grid.label) + names).rstrip()),)
 
 
 def _row(matrix: Matrix, grid: Grid, node: str) -> Line:
-    made = [Piece(cut(node, grid.label).ljust(grid.label))]
+    made = [LinePart(cut(node, grid.label).ljust(grid.label))]
     for role, width in grid.roles.items():
         state = matrix.nodes[node].get(role)
         unbound = "" if grid.words else UNBOUND
         word = (str(state) if grid.words else LETTERS[state]) if state else unbound
-        made += [Piece(" " * GAP), Piece(word, state), Piece(" " * (width - len(word)))]
+        made += [LinePart(" " * GAP), LinePart(word, state), LinePart(" " * (width - len(word)))]
     if grid.note:
-        made.append(Piece(" " * GAP + matrix.note(node)))
+        made.append(LinePart(" " * GAP + matrix.note(node)))
     return tuple(made)

@@ -103,7 +103,7 @@ class Reported(View, frozen=True):
     report: str
 
 
-class Awaited(View, frozen=True):
+class AwaitedRollout(View, frozen=True):
     """How a wait for a rollout ended."""
 
     outcome: str | None  # success, failed, cancelled, paused, deleted or timeout
@@ -119,7 +119,7 @@ class WatchLine(View, frozen=True):
     row: NodeProgressRow | GroupRow | RolloutRow
 
 
-class Gone(View, frozen=True, kw_only=True):
+class DeletedRollout(View, frozen=True, kw_only=True):
     """A rollout that is watched, and was deleted."""
 
     kind: str = "rollout"

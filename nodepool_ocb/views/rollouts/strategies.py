@@ -22,7 +22,7 @@ class StrategyDocument(View, frozen=True):
     record: Strategy
 
 
-class PlanDocument(View, frozen=True):
+class RolloutPlanDocument(View, frozen=True):
     """Which nodes each group of a strategy has, and in which order."""
 
     name: str  # of the strategy

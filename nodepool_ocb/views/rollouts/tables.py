@@ -59,7 +59,7 @@ class AboutRollout(View, frozen=True, kw_only=True):
     nodes: str | None  # "1 failure, 3 success"
 
 
-class Picture(View, frozen=True):
+class RolloutPicture(View, frozen=True):
     """A rollout that is under way, for a picture that changes."""
 
     head: str
@@ -130,7 +130,7 @@ def tally(document: RolloutDocument) -> Tally:
     return Tally(done, {done: counts.pop(done, 0), **counts})
 
 
-def picture(document: RolloutDocument) -> Picture:
+def picture(document: RolloutDocument) -> RolloutPicture:
     """Not more than LIVE_GROUPS groups, those at work first."""
     nodes = sum(map(len, document.nodes.values()))
     done = len(document.nodes.get(NodeState.SUCCESS, ()))
@@ -139,7 +139,7 @@ def picture(document: RolloutDocument) -> Picture:
     if len(groups) > LIVE_GROUPS:
         groups = tuple(sorted(groups, key=lambda each: each.state not in AT_WORK)[:LIVE_GROUPS])
         head += f"; {len(groups)} of {counted(len(document.groups), 'group')}, those at work first"
-    return Picture(head, tuple(map(group_words, groups)))
+    return RolloutPicture(head, tuple(map(group_words, groups)))
 
 
 def _words_of_driver(driver: Whole[LockOwner] | None) -> str | None:

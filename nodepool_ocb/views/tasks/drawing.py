@@ -20,7 +20,7 @@ from nodepool_ocb.tasks.plan import VIRTUAL, TaskPlan
 from nodepool_ocb.tasks.selection import Board, Selection, unselected
 from nodepool_ocb.tasks.tasklist import Task, TaskKind, TaskList
 from nodepool_ocb.views.graphs import graphviz
-from nodepool_ocb.views.graphs.graphviz import Box, Picture
+from nodepool_ocb.views.graphs.graphviz import Box, GraphPicture
 from nodepool_ocb.views.tasks.histories import ORDER
 from nodepool_ocb.views.tasks.plans import BARRIER, kinds, topological
 from nodepool_ocb.views.view import View
@@ -52,7 +52,7 @@ STATES: Final = {
 CSS: Final = {"gray95": "#f2f2f2"}  # colours that Mermaid has under another name than Graphviz
 
 
-class Corner(View, frozen=True, kw_only=True):
+class TaskVertex(View, frozen=True, kw_only=True):
     """A task, or an instance of one."""
 
     name: str  # TASK, or TASK@NODE
@@ -66,14 +66,14 @@ class Corner(View, frozen=True, kw_only=True):
 class TaskGraph(View, frozen=True, kw_only=True):
     """A drawing as JSON; edges are (before, after)."""
 
-    nodes: tuple[Corner, ...]
+    nodes: tuple[TaskVertex, ...]
     edges: tuple[tuple[str, str], ...]
 
 
 class Drawing(msgspec.Struct, frozen=True):
     """Corners, and for each the positions of those just before it."""
 
-    corners: Sequence[Corner]
+    corners: Sequence[TaskVertex]
     parents: Sequence[frozenset[int]]
 
     def edges(self) -> Iterator[tuple[int, int]]:
@@ -95,7 +95,7 @@ def of_list(tasks: TaskList) -> Drawing:
                 first, then = (other, own) if before else (own, other)
                 if other != own:
                     parents[then].add(first)
-    corners = [Corner(name=task.id, task=task.id, type=str(task.kind)) for task in tasks.tasks]
+    corners = [TaskVertex(name=task.id, task=task.id, type=str(task.kind)) for task in tasks.tasks]
     return Drawing(corners, [frozenset(each) for each in parents])
 
 
@@ -114,10 +114,10 @@ def of_plan(plan: TaskPlan, tasks: TaskList, states: Mapping[str, str] = {}) -> 
     return Drawing(corners, [frozenset(each) for each in plan.parents])
 
 
-def _instance(plan: TaskPlan, vertex: int, types: Mapping[str, str], states: Mapping[str, str]) -> Corner:
+def _instance(plan: TaskPlan, vertex: int, types: Mapping[str, str], states: Mapping[str, str]) -> TaskVertex:
     name, task = plan.name(vertex), plan.tasks[plan.task_of[vertex]]
     node = plan.nodes[plan.node_of[vertex]]
-    return Corner(
+    return TaskVertex(
         name=name,
         task=task,
         node=None if node == VIRTUAL else node,
@@ -159,7 +159,7 @@ def above(drawing: Drawing, task: str) -> Drawing:
     return _only(drawing, kept, drawing.parents)
 
 
-def without(drawing: Drawing, unwanted: Callable[[Corner], bool]) -> Drawing:
+def without(drawing: Drawing, unwanted: Callable[[TaskVertex], bool]) -> Drawing:
     """The drawing without these corners. An edge replaces each path through corners that are taken out.
 
     Raises Invalid if the result would have more than MOST_EDGES edges.
@@ -221,7 +221,7 @@ def document(drawing: Drawing) -> TaskGraph:
     return TaskGraph(nodes=tuple(drawing.corners), edges=tuple(edges))
 
 
-def fill(corner: Corner) -> str:
+def fill(corner: TaskVertex) -> str:
     """Its colour: that of its state, else of its type."""
     if corner.state is not None:
         return STATES.get(corner.state, TASK)
@@ -230,21 +230,21 @@ def fill(corner: Corner) -> str:
     return TYPES.get(corner.type, TASK)
 
 
-def label(corner: Corner) -> tuple[str, ...]:
+def label(corner: TaskVertex) -> tuple[str, ...]:
     """The lines of a corner: the task, its type, and its state."""
     stands = corner.state or ("skipped" if corner.skipped is not None else None)
     return tuple(each for each in (corner.task, corner.type, stands) if each)
 
 
-def picture(drawing: Drawing) -> Picture:
+def picture(drawing: Drawing) -> GraphPicture:
     """For Graphviz."""
     names = [corner.name for corner in drawing.corners]
-    return Picture(
+    return GraphPicture(
         [_box(each) for each in drawing.corners], [(names[parent], names[to]) for parent, to in drawing.edges()]
     )
 
 
-def collapsed(drawing: Drawing) -> Picture:
+def collapsed(drawing: Drawing) -> GraphPicture:
     """For Graphviz: a box for each task, with how many of its instances are in which state."""
     return graphviz.collapsed(picture(drawing), (*ORDER, UNKNOWN))
 
@@ -254,7 +254,7 @@ def dot(drawing: Drawing) -> str:
     return graphviz.dot(NAME, picture(drawing))
 
 
-def _box(corner: Corner) -> Box:
+def _box(corner: TaskVertex) -> Box:
     task, *words = label(corner)
     state = corner.state or ("skipped" if corner.skipped is not None else UNKNOWN)
     return Box(corner.name, task, tuple(words), state, fill(corner), corner.node)
@@ -282,8 +282,8 @@ def _class(colour: str) -> str:
     return f"{colour}s"  # `end` and the like are words of Mermaid's
 
 
-def _by_node(drawing: Drawing) -> Iterable[tuple[str | None, list[Corner]]]:
-    found: dict[str | None, list[Corner]] = {}
+def _by_node(drawing: Drawing) -> Iterable[tuple[str | None, list[TaskVertex]]]:
+    found: dict[str | None, list[TaskVertex]] = {}
     for corner in drawing.corners:
         found.setdefault(corner.node, []).append(corner)
     return found.items()

@@ -46,11 +46,13 @@ def merged(layers: Sequence[TaskListLayer]) -> dict[str, str]:
             for found, _ in document.load_all_that_can_be_read(text, name, last=True):
                 entries |= {each["id"]: each for each in found.value or ()}
     return {
-        "tasks.yaml": yaml.dump([*entries.values()], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+        "tasks.yaml": yaml.dump(
+            [*entries.values()], Dumper=_AnchorlessDumper, sort_keys=False, allow_unicode=True, width=120
+        )
     }
 
 
-class _Dumper(yaml.SafeDumper):
+class _AnchorlessDumper(yaml.SafeDumper):
     """Without anchors: a value that several entries share is written out in each."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002

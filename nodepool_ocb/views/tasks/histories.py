@@ -36,7 +36,7 @@ class InstanceRow(View, frozen=True, kw_only=True):
         return f"{self.task}@{self.node}" if self.node else self.task
 
 
-class Named(View, frozen=True, kw_only=True):
+class NamedInstance(View, frozen=True, kw_only=True):
     """The name of an instance."""
 
     name: str

@@ -28,7 +28,7 @@ class PlannedTask(View, frozen=True, kw_only=True):
     nodes: tuple[str, ...]  # in listing order; empty for an instance without a node
 
 
-class LeftOut(View, frozen=True, kw_only=True):
+class LeftOutTask(View, frozen=True, kw_only=True):
     """An instance of a task that is not run, or a task that has none (``node`` is null)."""
 
     task: str
@@ -36,7 +36,7 @@ class LeftOut(View, frozen=True, kw_only=True):
     reason: str
 
 
-class Reason(View, frozen=True, kw_only=True):
+class LeftOutReason(View, frozen=True, kw_only=True):
     """Why instances are not run."""
 
     reason: str
@@ -44,15 +44,15 @@ class Reason(View, frozen=True, kw_only=True):
     tasks: tuple[str, ...]
 
 
-class PlanDocument(View, frozen=True, kw_only=True):
+class TaskPlanDocument(View, frozen=True, kw_only=True):
     """A plan for people and programs."""
 
     deployment: str
     nodes: tuple[str, ...]  # in listing order
     roles: Mapping[str, tuple[str, ...]]  # node → its roles in this run
     runs: tuple[PlannedTask, ...]
-    reasons: tuple[Reason, ...]
-    left_out: tuple[LeftOut, ...]
+    reasons: tuple[LeftOutReason, ...]
+    left_out: tuple[LeftOutTask, ...]
 
     @property
     def names(self) -> list[str]:
@@ -128,7 +128,7 @@ def kinds(plan: TaskPlan, tasks: TaskList) -> dict[str, str]:
     return {task: str(known[task].kind) if task in known else BARRIER for task in plan.tasks}
 
 
-def document(deployment: str, plan: TaskPlan, tasks: TaskList, *, everything: bool = False) -> PlanDocument:
+def document(deployment: str, plan: TaskPlan, tasks: TaskList, *, everything: bool = False) -> TaskPlanDocument:
     """The plan by waves. With ``everything`` it has the tasks that run nothing too: groups, stages, barriers, tasks of
     type skipped.
     """
@@ -136,7 +136,7 @@ def document(deployment: str, plan: TaskPlan, tasks: TaskList, *, everything: bo
     reported = [vertex for vertex in range(len(plan)) if everything or types[_task(plan, vertex)] not in _QUIET]
     left = tuple(_left(plan, vertex) for vertex in reported if vertex in plan.skipped)
     homeless = tuple(_homeless(plan, tasks))
-    return PlanDocument(
+    return TaskPlanDocument(
         deployment=deployment,
         nodes=tuple(node for node in plan.nodes if node != VIRTUAL),
         roles=plan.roles,
@@ -146,7 +146,7 @@ def document(deployment: str, plan: TaskPlan, tasks: TaskList, *, everything: bo
     )
 
 
-def _homeless(plan: TaskPlan, tasks: TaskList) -> Iterator[LeftOut]:
+def _homeless(plan: TaskPlan, tasks: TaskList) -> Iterator[LeftOutTask]:
     """The tasks that have no instance, in the order of the list."""
     there = {plan.tasks[number] for number in plan.task_of}
     there |= {name.partition(":")[0] for name in there}  # a part of a rollout has stages of its own
@@ -155,7 +155,7 @@ def _homeless(plan: TaskPlan, tasks: TaskList) -> Iterator[LeftOut]:
     for task in tasks.tasks:
         if task.kind not in ORDER_ONLY and task.id not in there:
             names = dict.fromkeys(role for name in selector(task) for role in groups.get(name, (name,)))
-            yield LeftOut(task=task.id, node=None, reason=f"runs on no node: {_lacking(tuple(names), known)}")
+            yield LeftOutTask(task=task.id, node=None, reason=f"runs on no node: {_lacking(tuple(names), known)}")
 
 
 def _lacking(names: Sequence[str], known: Collection[str]) -> str:
@@ -181,18 +181,18 @@ def _runs(plan: TaskPlan, types: Mapping[str, str], vertices: Iterable[int]) -> 
         yield PlannedTask(wave=number, task=plan.tasks[task], type=types[plan.tasks[task]], nodes=names)
 
 
-def _left(plan: TaskPlan, vertex: int) -> LeftOut:
+def _left(plan: TaskPlan, vertex: int) -> LeftOutTask:
     node = plan.nodes[plan.node_of[vertex]]
-    return LeftOut(task=_task(plan, vertex), node=node or None, reason=plan.skipped[vertex])
+    return LeftOutTask(task=_task(plan, vertex), node=node or None, reason=plan.skipped[vertex])
 
 
-def _reasons(left: Iterable[LeftOut]) -> list[Reason]:
+def _reasons(left: Iterable[LeftOutTask]) -> list[LeftOutReason]:
     """The most frequent first."""
     by_reason: dict[str, list[str]] = {}
     for each in left:
         by_reason.setdefault(each.reason, []).append(each.task)
     found = [
-        Reason(reason=reason, instances=len(tasks), tasks=tuple(dict.fromkeys(tasks)))
+        LeftOutReason(reason=reason, instances=len(tasks), tasks=tuple(dict.fromkeys(tasks)))
         for reason, tasks in by_reason.items()
     ]
     return sorted(found, key=lambda each: (-each.instances, each.reason))
@@ -203,6 +203,6 @@ def words(row: PlannedTask) -> PlannedWords:
     return PlannedWords(wave=row.wave, task=row.task, type=row.type, nodes=some(row.nodes, SHOWN) or None)
 
 
-def reason_words(row: Reason) -> ReasonWords:
+def reason_words(row: LeftOutReason) -> ReasonWords:
     """A row for a table."""
     return ReasonWords(not_run=some(row.tasks, 3), instances=row.instances, reason=row.reason)

@@ -18,7 +18,7 @@ from nodepool_ocb.views.view import View, Whole
 LIVELY: Final = ("running", "failed", "not run", "queued", "successful", "pending", "skipped")
 
 
-class RunRow(View, frozen=True, kw_only=True):
+class TaskRunRow(View, frozen=True, kw_only=True):
     """A run at a glance."""
 
     run: str  # DEPLOYMENT/ID
@@ -40,7 +40,7 @@ class RunRow(View, frozen=True, kw_only=True):
 class RunDocument(View, frozen=True):
     """A run with its instances."""
 
-    row: RunRow
+    row: TaskRunRow
     instances: tuple[InstanceRow, ...]
 
 
@@ -61,16 +61,16 @@ class RunWords(View, frozen=True, kw_only=True):
     reason: str | None
 
 
-class Awaited(View, frozen=True):
+class AwaitedTaskRun(View, frozen=True):
     """The result of a wait for a run of tasks."""
 
     outcome: str | None  # successful, failed, stopped, timeout or deleted
     row: RunDocument
 
 
-def row(key: Key, head: TaskRun, holder: LockOwner | None) -> RunRow:
+def row(key: Key, head: TaskRun, holder: LockOwner | None) -> TaskRunRow:
     """A run and its driver."""
-    return RunRow(
+    return TaskRunRow(
         run=str(key),
         state=str(head.state),
         what=head.what,
@@ -88,7 +88,7 @@ def row(key: Key, head: TaskRun, holder: LockOwner | None) -> RunRow:
     )
 
 
-def words(row: RunRow) -> RunWords:
+def words(row: TaskRunRow) -> RunWords:
     """A row for a table."""
     driver = row.driver.record if row.driver else None
     counts = {state: row.counts[state] for state in histories.ORDER if row.counts.get(state)}
