@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import drift
 from nodepool_ocb.engine.world import ClusterView, NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
-from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model import kinds, limits, paths
 from nodepool_ocb.model.records import (
     Change,
     Check,
@@ -30,11 +30,16 @@ from nodepool_ocb.model.records import (
     Delete,
     Deployment,
     DeploymentRole,
+    Fence,
     Gate,
     Node,
+    NodeRole,
     Raise,
+    Role,
+    RolloutPointer,
     Set,
     Structure,
+    TaskRunPointer,
 )
 
 LOST_ADVICE: Final = (
@@ -45,6 +50,10 @@ FENCE_ADVICE: Final = (
     "; a new fence begins at 0, and the machine obeys no epoch below its newest: before the start write"
     ' "epoch_base":{} or more into the record of the node'
 )
+
+
+#: The records that the structure is the set of; a role counts with its content, for that has the links.
+_MEMBERS: Final = frozenset({Role, Deployment, DeploymentRole, Node, NodeRole})
 
 
 def raised(world: World, changes: Iterable[Change]) -> list[Change]:
@@ -114,12 +123,10 @@ def _raises(transaction: Sequence[Change]) -> bool:
 
 
 def _comes_or_goes(change: Change) -> bool:
-    match change.path.split("/")[2:]:
-        case ["roles", _]:
-            return not isinstance(change, Check)
-        case ["deployments" | "nodes", _] | ["deployments", _, "roles", _] | ["nodes", _, "noderoles", _]:
-            return isinstance(change, Create | Delete)
-    return False
+    found = kinds.find(change.path)
+    if found is None or found.kind.record not in _MEMBERS:
+        return False
+    return isinstance(change, Create | Delete) or (found.kind.record is Role and not isinstance(change, Check))
 
 
 def _leaves(world: World, change: Change) -> bool:
@@ -145,32 +152,32 @@ def _placed(node: Node) -> tuple[str, bool, tuple[str, ...]]:
 def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Change]) -> Structure:
     generation, epoch, rollout = record.generation, record.epoch, record.rollout
     for change in transaction:
-        if isinstance(change, Delete):
-            match change.path.split("/")[2:]:
-                case ["nodes", fqdn, "noderoles", role]:
-                    vertex = world.vertex(paths.noderole_name(role, fqdn))
-                    if vertex is None:
-                        raise Stale(f"{change.path} was not there when this was decided", change.path)
-                    generation = max(generation, vertex.record.generation)
-                    # Where a hand took the fence, nothing else knows the epochs of its machine.
-                    if vertex.node.fence < 0 and vertex.record.epoch:
-                        epoch = max(epoch, vertex.record.epoch + 1)
-                case ["nodes", fqdn, "fence"]:
-                    view = world.nodes.get(fqdn)
-                    if view is None or view.record is None:
-                        raise Stale(f"{change.path} was not there when this was decided", change.path)
-                    epoch = max(epoch, view.epoch + 1)  # above its own base, too: no two lives of a name share one
-                case ["rollouts", deployment]:
-                    known = world.rollouts.get(deployment)
-                    if known is None:
-                        raise Stale(f"{change.path} was not there when this was decided", change.path)
-                    rollout = max(rollout, known.record.id_base, int(known.record.newest or -1))
-                case ["tasks", "runs", deployment]:
-                    runs = world.task_runs.get(deployment)
-                    if runs is None:
-                        raise Stale(f"{change.path} was not there when this was decided", change.path)
-                    rollout = max(rollout, runs.record.id_base, int(runs.record.newest or -1))
+        found = kinds.find(change.path) if isinstance(change, Delete) else None
+        kind = found.kind.record if found is not None else None
+        names = found.names if found is not None else ()
+        if kind is NodeRole:
+            vertex = world.nodes[names[0]].noderoles.get(names[1]) if names[0] in world.nodes else None
+            if vertex is None:
+                raise _not_there(change)
+            generation = max(generation, vertex.record.generation)
+            # Where a hand took the fence, nothing else knows the epochs of its machine.
+            if vertex.node.fence < 0 and vertex.record.epoch:
+                epoch = max(epoch, vertex.record.epoch + 1)
+        elif kind is Fence:
+            view = world.nodes.get(names[0])
+            if view is None or view.record is None:
+                raise _not_there(change)
+            epoch = max(epoch, view.epoch + 1)  # above its own base, too: no two lives of a name share one
+        elif kind in (RolloutPointer, TaskRunPointer):
+            pointer = (world.rollouts if kind is RolloutPointer else world.task_runs).get(names[0])
+            if pointer is None:
+                raise _not_there(change)
+            rollout = max(rollout, pointer.record.id_base, int(pointer.record.newest or -1))
     return replace(record, generation=generation, epoch=epoch, rollout=rollout)
+
+
+def _not_there(change: Change) -> Stale:
+    return Stale(f"{change.path} was not there when this was decided", change.path)
 
 
 def stored(world: World) -> Stored[Structure]:

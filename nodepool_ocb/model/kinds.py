@@ -292,6 +292,18 @@ KINDS: Final = (
     ),
 )
 
+_TREE: Final = PathTree(KINDS)
+
+
+def find(path: str) -> FoundKind | None:
+    """The kind of this table that belongs at a path, and its names; None for other paths (``store.kinds`` has all rows).
+
+    >>> find("/ocb/nodes/n1.example.com/fence").names, find("/ocb/nodes")
+    (('n1.example.com',), None)
+    """
+    return _TREE.find(path)
+
+
 #: The rights at folders that belong to no single kind.
 FOLDERS: Final = {
     "/": Access(annealer="r", builder="r", launcher="r", api="r"),

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodepool_ocb.engine import structure
+from nodepool_ocb.engine.advancing import advance
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Raise, Set
-from nodepool_ocb.site.course import advance
 
 
 class Packing:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from nodepool_ocb.engine.advancing import copied
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.site import binds, machines, pruning, tree
-from nodepool_ocb.site.course import copied
 from nodepool_ocb.site.desired_state import Circumstances, DesiredState, StoredAttributes
 from nodepool_ocb.site.pruning import Removal
 from nodepool_ocb.site.steps import Planning, PlanStep

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import binding, claim, commands, structure
+from nodepool_ocb.engine import advancing, binding, claim, commands, structure
 from nodepool_ocb.engine.noderole import AFTER, Event, after, apply, satisfied, settle
 from nodepool_ocb.engine.readiness import Code, blockers
 from nodepool_ocb.engine.world import Stored, Vertex, World, ancestors
@@ -34,7 +34,6 @@ from nodepool_ocb.model.records import (
     Set,
     State,
 )
-from nodepool_ocb.site import course
 from tests.engine import worlds
 from tests.engine.advancing import advance
 
@@ -148,7 +147,7 @@ def test_whatever_takes_members_back_raises_their_gate_once_in_each_transaction(
     for changes in commands.apply_to(made, all_, Event.PROPOSE, 1.0):
         assert sum(change.path == GATE for change in changes) == 1
         assert limits.fits(changes)
-        course.advance(made, changes)
+        advancing.advance(made, changes)
     assert {vertex.record.state for vertex in all_} == {State.PROPOSED}
 
 

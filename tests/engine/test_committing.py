@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodepool_ocb.engine import commands
+from nodepool_ocb.engine.advancing import advance, copied
 from nodepool_ocb.engine.claim import settling, written
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change, NodeRole, Once, Role, Set, State
-from nodepool_ocb.site.course import advance, copied
 from tests.engine import worlds
 
 

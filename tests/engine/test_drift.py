@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import claim, commands, deployments, drift
+from nodepool_ocb.engine.advancing import advance
 from nodepool_ocb.engine.noderole import Event, after, apply
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import CheckResult, Checks, Drift, PendingCheck
 from nodepool_ocb.model.records import Deployment, DeploymentState, Node, NodeRole, Role, State
-from nodepool_ocb.site.course import advance
 
 NAME = "n1.example.com"
 DAY = 86_400.0

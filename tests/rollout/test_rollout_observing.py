@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.advancing import advance
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
@@ -21,7 +22,6 @@ from nodepool_ocb.rollout.records import NodesRecord, NodeState, Rollout, Rollou
 from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.rollout.step import Action, Directive, step
 from nodepool_ocb.rollout.strategy import WHOLE, Criteria, Strategy
-from nodepool_ocb.site.course import advance
 
 PHASES = [{"name": "prepare", "roles": ["os"]}, {"name": "check", "stages": ["main"]}, {"name": "deploy"}]
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents import written
+from nodepool_ocb.engine.advancing import advance, copied
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Attrib, Change, Create, Deployment, DeploymentState, Json, Role, Set
 from nodepool_ocb.site import exporting, reading
-from nodepool_ocb.site.course import advance, copied
 from nodepool_ocb.site.desired_state import Circumstances, DesiredState, StoredAttributes
 from nodepool_ocb.site.plan import SitePlan, plan
 

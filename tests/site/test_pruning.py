@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.advancing import advance
 from nodepool_ocb.engine.deployments import OF_TASKS
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Delete, Node, NodeRole, State
-from nodepool_ocb.site.course import advance
 from nodepool_ocb.site.plan import SitePlan, plan
 from tests.site.scenes import NOW, Scene, wanted, with_roles
 

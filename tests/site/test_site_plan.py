@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import binding, commands
+from nodepool_ocb.engine.advancing import advance
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError
 from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.records import Attrib, Check, DeploymentState, State
-from nodepool_ocb.site.course import advance
 from tests.site.scenes import NOW, ROLES, Scene, empty, wanted, with_roles
 
 SITE = """\

@@ -7,11 +7,11 @@ from random import Random
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import commands
+from nodepool_ocb.engine.advancing import advance
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import RolloutPointer, State
-from nodepool_ocb.site.course import advance
 from nodepool_ocb.store.tasks import rolled
 from nodepool_ocb.tasks.runs import history
 from nodepool_ocb.tasks.runs.records import TaskRunState, Tolerance

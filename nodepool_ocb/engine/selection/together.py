@@ -10,21 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from nodepool_ocb.engine import structure
-from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.engine.advancing import advance
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import (
-    Change,
-    Check,
-    Create,
-    Delete,
-    DeploymentRole,
-    Gate,
-    Node,
-    NodeRole,
-    Raise,
-    Set,
-    Structure,
-)
+from nodepool_ocb.model.records import Change, Check, Create, Gate, Raise, Set
 
 T = TypeVar("T")
 
@@ -45,34 +34,6 @@ def decided(world: World, things: Iterable[T], decide: Callable[[T], Sequence[Ch
     beside = [Set(paths.STRUCTURE, record, version)] if raised else []
     parts = enumerate(limits.parts(filter(None, units), beside))
     return [[*_once(part), *(Set(each.path, record, version + number) for each in beside)] for number, part in parts]
-
-
-def advance(world: World, changes: Iterable[Change]) -> None:
-    """Apply these changes to the world: to nodes, noderoles and their shared records."""
-    for change in changes:
-        match change.path.split("/")[2:], change:
-            case ["nodes", fqdn], Delete():
-                world.drop_node(fqdn)
-            case ["nodes", fqdn, "noderoles", role], Delete():
-                world.drop_noderole(fqdn, role)
-            case _, Create(data=data):
-                _put(world, change.path, data, 0)
-            case _, Set(data=data, version=version):
-                _put(world, change.path, data, version + 1)
-
-
-def _put(world: World, path: str, data: object, version: int) -> None:
-    match path.split("/")[2:], data:
-        case ["structure"], Structure():
-            world.put(Stored(data, version))
-        case ["nodes", fqdn], Node():
-            world.put_node(fqdn, data, version)
-        case ["nodes", fqdn, "noderoles", role], NodeRole():
-            world.put_noderole(fqdn, role, data, version)
-        case ["deployments", name, "roles", role], DeploymentRole():
-            world.put(Stored(data, version), name, role)
-        case ["deployments", name, "clusters", role], Gate():
-            world.put_gate(name, role, version)
 
 
 def _of_gate(change: Change) -> bool:

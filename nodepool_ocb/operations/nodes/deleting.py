@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from nodepool_ocb.engine import nodes
-from nodepool_ocb.engine.selection import together
+from nodepool_ocb.engine.advancing import advance
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
@@ -65,7 +65,7 @@ def removal(world: World, fqdn: str) -> Steps[list[Change]]:
     asked = nodes.delete(world, fqdn)
     if asked:
         yield asked
-        together.advance(world, asked)
+        advance(world, asked)
         return asked
     elsewhere = [vertex for vertex in reversed(nodes.going(view)) if vertex.node is not view]
     places = [paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere]
@@ -76,7 +76,7 @@ def removal(world: World, fqdn: str) -> Steps[list[Change]]:
     written: list[Change] = []
     for transaction in nodes.taking_away(world, fqdn, deletions):
         yield transaction
-        together.advance(world, transaction)
+        advance(world, transaction)
         written += transaction
     return written
 
