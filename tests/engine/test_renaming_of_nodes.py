@@ -36,7 +36,9 @@ def test_a_node_on_which_an_annealer_works_keeps_its_name(there: World) -> None:
 def test_a_node_with_more_than_one_transaction_bears_keeps_its_name(there: World, letters: int, fits: bool) -> None:
     below, contents = going("noderoles"), {f"{paths.node(OLD)}/noderoles": "x" * letters}
     if not fits:
-        with pytest.raises(Conflict, match="more noderoles, attributes and runs than one transaction bears"):
+        with pytest.raises(
+            Conflict, match="has more noderoles, attributes and runs than the one transaction of a rename"
+        ):
             renaming.rename(there, OLD, NEW, below, contents, admin_domain=None)
         return
     made = renaming.rename(there, OLD, NEW, below, contents, admin_domain=None)
