@@ -18,7 +18,7 @@ import socket
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -171,7 +171,7 @@ class Farm:
 
     def freeze(self, machine: int) -> None:
         """Every process stops; the kernel still acknowledges the bytes that are sent to it."""
-        _signal(self.processes(machine), signal.SIGSTOP)
+        _stop(lambda: self.processes(machine))
 
     def thaw(self, machine: int) -> None:
         _signal(self.processes(machine), signal.SIGCONT)
@@ -301,8 +301,22 @@ def _free_port(host: str) -> int:
 # -- processes --
 
 
-def _end(processes: Any) -> None:
-    """Kill until there is none: a killed process may have started another just before."""
+def _stop(processes: Callable[[], list[int]]) -> None:
+    """Stop all, until none of them runs and no other appears: a process may have started another just before."""
+    deadline, before = time.monotonic() + START_SECONDS, [-1]
+    while (found := processes()) != before or not all(map(_stopped, found)):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"processes that cannot be stopped: {found}")
+        _signal(found, signal.SIGSTOP)
+        before = found
+
+
+def _end(processes: Callable[[], list[int]]) -> None:
+    """Kill until there is none.
+
+    All are stopped first: the child of a killed process has another parent, and a connection of sshd bears no mark.
+    """
+    _stop(processes)
     deadline = time.monotonic() + START_SECONDS
     while found := processes():
         if time.monotonic() > deadline:
@@ -348,6 +362,17 @@ def _running() -> Iterator[tuple[int, int]]:
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError):
-                state, parent, *_ = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+                state, parent, *_ = _stat(entry)
                 if state not in "ZX":
                     yield int(entry), int(parent)
+
+
+def _stopped(pid: int) -> bool:
+    """Whether the process is stopped, or gone."""
+    with contextlib.suppress(OSError):
+        return _stat(str(pid))[0] in "TtZX"
+    return True
+
+
+def _stat(pid: str) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
