@@ -41,9 +41,14 @@ def follow(text: str, folder: Path, machines: list[str], *, network: bool = Fals
     """Run a script on a stage; gives what it printed."""
     file = folder / "script"
     file.write_text(text)
-    done = subprocess.run(
-        command(file, machines, network=network), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=570
-    )
+    words = command(file, machines, network=network)
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=570)
+    except subprocess.TimeoutExpired as late:
+        said = [(each or b"").decode(errors="replace") for each in (late.stderr, late.stdout)]
+        raise AssertionError(
+            f"not within {late.timeout} s:\n{said[0][-6000:]}\n-- stdout --\n{said[1][-4000:]}"
+        ) from None
     assert done.returncode == 0, f"{done.stderr[-6000:]}\n-- stdout --\n{done.stdout[-4000:]}"
     return done.stdout
 
