@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 from msgspec.structs import replace
 
 from nodepool_ocb.config import Settings, ZooKeeperSettings
@@ -38,6 +39,7 @@ from nodepool_ocb.store.tasks import beginning, lists, runs
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.facts import ClusterStatus
 from nodepool_ocb.tasks.plan import TaskPlan
+from nodepool_ocb.tasks.records import ListOwner
 from nodepool_ocb.tasks.runs.records import TaskRun, TaskRunState
 from nodepool_ocb.tasks.tasklist import Task, TaskKind, TaskList
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -190,6 +192,31 @@ def test_a_sync_refuses_releases_with_a_fault_and_stores_the_others(
     assert [(row.name, row.tasks) for row in mine.perform(TasksList()).answer] == [("9.0", 1)]
 
 
+def test_a_sync_replaces_a_list_that_cannot_be_read_and_goes_on_after_a_release_that_another_changed(
+    zk_session: Session, zk_settings: ZooKeeperSettings, kazoo: KazooClient
+) -> None:
+    releases = tuple(ReleaseFiles(release=name, how="by its path", files=files(NET)) for name in ("6.1", "9.0"))
+    calm(zk_settings).perform(TasksSync(releases=releases))
+    kazoo.set(paths.release_tasks("9.0"), b"garbage")
+    real = lists.upload
+
+    def upload(session: Session, owner: ListOwner, *rest: Any) -> Any:
+        if owner.name == "6.1":
+            raise Conflict("the task list of release 6.1 was changed meanwhile")
+        return real(session, owner, *rest)
+
+    more = tuple(ReleaseFiles(release=name, how="by its path", files=files(NET, SITE)) for name in ("6.1", "9.0"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lists, "upload", upload)
+        answer = calm(zk_settings).perform(TasksSync(releases=more)).answer
+    assert [(row.name, row.change) for row in answer.rows] == [("6.1", "refused"), ("9.0", "created")]
+    assert answer.problems == (
+        "the task list of release 6.1 was changed meanwhile",
+        "release 6.1: 1 fault; its list stays as it is",
+    )
+    assert lists.read(zk_session, lists.release("9.0")).record.tasks == 2
+
+
 def test_a_list_is_checked_over_that_of_a_release_and_downloaded_with_it(
     lab: Session, zk_settings: ZooKeeperSettings
 ) -> None:
@@ -275,6 +302,20 @@ def test_a_dry_run_of_a_run_gives_the_plan_and_writes_nothing(lab: Session, zk_s
     assert runs.list_(lab, ["lab"]) == []
     with pytest.raises(Conflict, match="selector state:ERROR means no node"):
         mine.perform(TasksRun(deployment="lab", choice=TaskChoice(selector="state:ERROR")))
+
+
+def test_a_plan_of_a_deployment_that_is_being_deleted_or_of_nodes_that_cannot_be_read_is_refused(
+    lab: Session, zk_settings: ZooKeeperSettings, kazoo: KazooClient
+) -> None:
+    kazoo.create(paths.node("n2.example.com"), b"garbage")
+    with pytest.raises(Conflict, match=r"n2\.example\.com"):
+        calm(zk_settings).perform(TasksPlan(deployment="lab"))
+    kazoo.delete(paths.node("n2.example.com"))
+    assert calm(zk_settings).perform(TasksPlan(deployment="lab")).answer.document.runs
+    stored_record = load_world(lab).deployments["lab"]
+    lab.commit([Set(paths.deployment("lab"), replace(stored_record.record, deleting=True), stored_record.version)])
+    with pytest.raises(Conflict, match="deployment lab is being deleted"):
+        calm(zk_settings).perform(TasksPlan(deployment="lab"))
 
 
 def test_a_run_of_nothing_is_refused(lab: Session, zk_settings: ZooKeeperSettings) -> None:
