@@ -1,4 +1,7 @@
-"""``KEY=VALUE`` of command lines, and the fields of a node among them. Pure; every fault is reported at once."""
+"""``KEY=VALUE`` of command lines, and the fields of a node among them. Pure.
+
+Words that are not KEY=VALUE are refused together, before the values are judged. Faults of values are reported together, too.
+"""
 
 from __future__ import annotations
 

@@ -7,9 +7,11 @@ Three kinds of znodes, each below 256 KiB for 1,000 groups and any number of nod
     rollouts/<deployment>/<id>/nodes/<part>     NodesRecord: nodes in their order, as many as fit
 
 Members are decided once, when the rollout begins. A group's members are positions in the order of the rollout's nodes, written
-as ranges ("0-12,15"): 200 groups of 5,000 nodes each take kilobytes. The rollout's own znode is made last, so a rollout that is
-there is whole; one without it was never begun. ``step.step`` decides in rounds, each of which touches one kind of znode only.
-So a round may be written in any number of transactions, in its order.
+as ranges ("0-12,15"): 200 groups of 5,000 nodes each take kilobytes.
+
+The rollout's znode is created first, with an empty record; the record is written last. So a rollout with a record is whole,
+and one with an empty record was never begun. ``step.step`` decides in rounds, each of which touches one kind of znode only. So
+a round may be written in any number of transactions, in its order.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class InFlight(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Breaker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """More failed nodes than this in the whole rollout, and nothing more is sent."""
+    """If more nodes than this fail in the whole rollout, it is cancelled, and has failed."""
 
     maximum_failed_nodes: Times | None = None
     maximum_failed_percent: Percent | None = None

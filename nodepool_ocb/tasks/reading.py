@@ -1,7 +1,8 @@
 """Task lists (seed 002): Fuel's documents, and those of this product, to tasks.
 
 A list is made of files, each a YAML list of entries; a directory stands for every ``tasks.yaml`` below it. A deployment's own
-list may lie above its release's (``layers``). Every fault of every file is reported at once, with file, line and path.
+list may lie above its release's (``layers``). The faults of all files are reported together, with file, line and path.
+References between tasks are judged only if the files could be read to their ends, and a limit that is exceeded ends the reading.
 
 ``lenient`` reads all that Fuel read, with a warning for each oddity. Of a key that is there twice the last value counts. Unknown
 keys are left out. A name that exists nowhere is no relation between nodes. A missing setting is null in conditions.
