@@ -1,8 +1,8 @@
 """``image export`` and ``image import``: the records of images as one document, from one ZooKeeper to another.
 
 The document names images, below each its builds by id, below these their uploads by provider and id; records are as they are
-in ZooKeeper. What is under way is left out: nobody could go on with it. The files of builds stay where they are, with the
-builder whose image directory has the ``builder_id`` of the records.
+in ZooKeeper. Builds and uploads under way are left out, since no builder could go on with them. The files of builds stay with
+the builder that has the ``builder_id`` of the records in its image directory.
 """
 
 from __future__ import annotations

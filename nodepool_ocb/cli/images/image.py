@@ -1,4 +1,4 @@
-"""``nodepool-ocb image``: images, their builds, and what is asked of builders."""
+"""``nodepool-ocb image``: images, their builds, and requests to builders."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ name_argument = click.argument("name", metavar="IMAGE", shell_complete=completio
 @command.command("list", operation=ImageList)
 @click.option("--watch", is_flag=True, help="One JSON object a line for each, now and whenever it changes.")
 def list_(watch: bool) -> None:
-    """Every image: its newest ready build, how many builds there are, and what is asked of builders.
+    """Every image: its newest ready build, the number of builds, and requests to builders.
 
     FORMATS and UPLOADS (ready/all) are those of the newest ready build. FAILURES counts the builds that failed since.
     """
@@ -84,7 +84,7 @@ def _watch() -> None:
 @command.command(operation=ImageShow)
 @name_argument
 def show(name: str) -> None:
-    """One image: its builds with their uploads, its failures, when it is tried again, and who works on it."""
+    """One image: its builds with their uploads, its failures, the time of the next attempt, and the builder that works on it."""
     document = perform(ImageShow(image=name)).answer
     builds = output.table(document.builds, ("build", "state", "since", "builder", "formats", "removed", "reason"))
     tables = [output.fields(images.about(document, time.time())), builds]
@@ -175,9 +175,9 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
 @yes_option
 @dry_run_option
 def erase(provider: str, yes: bool, dry_run: bool) -> None:
-    """Delete the records of all uploads to a provider that is gone for good, and ask nothing of it.
+    """Delete the records of all uploads to a provider that is gone for good, without a request to it.
 
-    What is there stays, and is named: delete it there by hand. Refused while a running builder has the provider. The builds
+    The objects there stay, and are named: delete them there by hand. Refused while a running builder has the provider. The builds
     that had only these uploads are then free to go.
     """
     session.report_performed(perform(ImageErase(provider=provider), dry_run=dry_run, yes=yes))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def load(opened: Session, quarantined: dict[str, str] | None = None) -> Images:
-    """All images, no older than this call; says what could not be read, unless it is put into ``quarantined``."""
+    """All images, no older than this call. Records that cannot be read go into ``quarantined``; without it they are printed."""
     if quarantined is None:
         return performer().read(finding.load(), opened)
     found = performer().read(iter(ReadImages()), opened)
@@ -36,7 +36,7 @@ def lock_paths(images: Images) -> list[str]:
 
 
 def builders(opened: Session, quarantined: dict[str, str] | None = None) -> dict[str, Daemon]:
-    """The builders that are running, by their ids, as far as what they say can be read."""
+    """The running builders by their ids, without those with a record that cannot be read."""
     from nodepool_ocb.store import daemons
 
     found = daemons.read(opened, "builder", quarantined)

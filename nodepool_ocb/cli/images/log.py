@@ -1,4 +1,4 @@
-"""``image log``: what a build printed."""
+"""``image log``: the output of a build."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def command() -> None:
 @click.option("--provider", shell_complete=completion.providers)
 @click.option("--state", "states", multiple=True, type=click.Choice([*map(str, UploadState)], case_sensitive=False))
 def list_(name: str | None, provider: str | None, states: Sequence[str]) -> None:
-    """Every upload; `-o name` gives what `upload delete` takes."""
+    """Every upload; `-o name` prints the arguments of `upload delete`."""
     rows = perform(UploadList(image=name, provider=provider, states=tuple(states))).answer
     columns = ("image", "build", "provider", "upload", "state", "since", "format", "external_id", "attempt", "reason")
     output.things(rows, columns)
@@ -38,9 +38,7 @@ def list_(name: str | None, provider: str | None, states: Sequence[str]) -> None
 @click.argument("provider", metavar="PROVIDER", shell_complete=completion.providers)
 @click.argument("id", metavar="[UPLOAD]", required=False)
 @click.option("--force", is_flag=True, help="Also where the provider is left without a ready upload.")
-@click.option(
-    "--forget", is_flag=True, help="Delete the records, and ask nothing of the provider: what is there stays."
-)
+@click.option("--forget", is_flag=True, help="Delete the records without a request to the provider: its objects stay.")
 @yes_option
 @dry_run_option
 def delete(
@@ -51,7 +49,7 @@ def delete(
     Refused without --force where the provider would be left without a ready upload of the image. The newest ready build
     is sent again, unless the configuration pauses the image there.
 
-    --forget is for a provider that no builder has any more. What is there must then be deleted by hand.
+    --forget is for a provider that no builder has any more. The objects there must then be deleted by hand.
     """
     kind = UploadDeleteRecords if forget else UploadDelete
     operation = kind(image=name, build=build, provider=provider, upload=id, force=force)
@@ -68,10 +66,10 @@ def delete(
 @yes_option
 @dry_run_option
 def leaks(provider: str | None, external_id: str | None, cluster: str | None, yes: bool, dry_run: bool) -> None:
-    """What providers have with a stamp and no record names: of this cluster, or of another one with a provider of this name.
+    """Objects at providers that have a stamp and no record: of this cluster, or of another one with a provider of this name.
 
-    This host asks them, as its nodepool.yaml says. Builders delete those of this cluster, but for those that may still be
-    sent; those of others stay, until somebody deletes them by hand: --delete, with --cluster.
+    This host asks the providers in its nodepool.yaml. Builders delete the objects of this cluster, except those that may still
+    be sent; those of other clusters stay until a person deletes them: --delete, with --cluster.
     """
     if external_id is None:
         rows = perform(UploadLeaks(provider=provider)).answer

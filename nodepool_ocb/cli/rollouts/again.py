@@ -1,4 +1,4 @@
-"""What a rollout of a site that is ACTIVE runs again: the noderoles of named roles, what is outdated, or both."""
+"""The noderoles that a rollout of an ACTIVE site runs again: those of named roles, outdated ones, or both."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ SHOWN = 3  # names in a sentence
 
 refresh_option = click.option(
     "--refresh", "roles", multiple=True, metavar="ROLE", shell_complete=completion.roles,
-    help="Run again in place what is ACTIVE of this role; may be given again. Nothing that is PROPOSED is committed.",
+    help="Run ACTIVE noderoles of this role again in place; may be given again. PROPOSED noderoles are not committed.",
 )  # fmt: skip
 changed_option = click.option(
     "--changed", is_flag=True,
-    help="Run again in place what is outdated: ACTIVE, and given something else now than its newest run was.",
+    help="Run outdated noderoles again in place: ACTIVE ones with inputs that changed since their newest run.",
 )  # fmt: skip
 batch_option = click.option(
     "--batch",
@@ -50,10 +50,10 @@ batch_option = click.option(
 def chosen(
     opened: Session, world: World, deployment: str, nodes: Iterable[str], roles: Sequence[str], changed: bool
 ) -> Again | None:
-    """What is to run again on these nodes, by ``--refresh`` and ``--changed``; None where nobody asked for that.
+    """The noderoles to run again on these nodes, by ``--refresh`` and ``--changed``; None without these options.
 
-    What is destructive or in ERROR is left out, and said. Raises NotFound for a role that is not there, Conflict where
-    there is nothing.
+    Noderoles that are destructive or in ERROR are left out, with a note. Raises NotFound for a role that does not exist,
+    Conflict if there is no noderole to run again.
     """
     from nodepool_ocb.rollout.plan import Again
 
@@ -72,7 +72,9 @@ def chosen(
     _say_what_is_left_out(meant, [each for each in named if each not in meant and each not in broken])
     _say_what_is_broken(broken)
     wanted = [vertex for vertex in meant if not vertex.destructive]
-    words = ", ".join([*(f"role {role}" for role in dict.fromkeys(roles)), *(["what is outdated"] if changed else [])])
+    words = ", ".join(
+        [*(f"role {role}" for role in dict.fromkeys(roles)), *(["the outdated noderoles"] if changed else [])]
+    )
     if not wanted:
         raise Conflict(f"nothing of {words} is to run again in deployment {deployment}")
     return Again(words, _epochs(wanted))
@@ -111,7 +113,7 @@ def _epochs(vertices: Iterable[Vertex]) -> dict[str, dict[str, int]]:
 
 
 def refuse_nothing(world: World, deployment: str, rollout: Rollout) -> None:
-    """Raises Conflict where no group and phase has what is to run again; says how many do, and which do not."""
+    """Raises Conflict if no group and phase has a noderole to run again; prints how many have one, and the others."""
     look = Observer(world, deployment, rollout)
     grouped = {node for members in rollout.members.values() for node in members}
     phases = range(len(rollout.head.strategy.phases))

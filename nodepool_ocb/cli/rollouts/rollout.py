@@ -41,7 +41,7 @@ for verb in (check, plan, select, start):
 reason_option = click.option("--reason", help="Why.")
 attempt_option = click.option(
     "--attempt", type=click.IntRange(1), default=1, show_default=True,
-    help="Which attempt is meant, as `show` has it: refused where somebody let it go on since.",
+    help="The expected attempt, as `show` has it: refused if the rollout was continued since.",
 )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ attempt_option = click.option(
 
 @command.command("list", operation=RolloutList)
 def list_() -> None:
-    """The newest ten rollouts of every deployment: how each stands, and who drives it."""
+    """The newest ten rollouts of every deployment, with their states and their drivers."""
     found = perform(RolloutList()).answer
     output.things(found, LIST_COLUMNS, key="rollout", shown=map(tables.words, found))
 
@@ -83,7 +83,7 @@ def show(rollout: str | None, deployment: str | None, as_report: bool, watch: bo
 )
 @timeout_option
 def wait(rollout: str | None, deployment: str | None, fail_fast: bool, timeout_seconds: float | None) -> None:
-    """Wait until a rollout is over, or nothing happens before somebody promotes a group; then print its report.
+    """Wait until a rollout is over, or goes on only after a promotion; then print its report.
 
     Exits with 6 when a critical group failed, it was cancelled, or a group pauses.
     """
@@ -114,7 +114,7 @@ def _direct(operation: Operation[RolloutDirected], dry_run: bool) -> None:
 @reason_option
 @dry_run_option
 def cancel(rollout: str | None, deployment: str | None, reason: str | None, dry_run: bool) -> None:
-    """Send nothing more, take back what has not begun, and end what runs."""
+    """Send no more nodes, take back noderoles that have not begun, and end those that run."""
     _direct(RolloutCancel(rollout=rollout, deployment=deployment, reason=reason), dry_run)
 
 
@@ -124,7 +124,7 @@ def cancel(rollout: str | None, deployment: str | None, reason: str | None, dry_
 @attempt_option
 @dry_run_option
 def resume(rollout: str | None, deployment: str | None, attempt: int, dry_run: bool) -> None:
-    """Go on where a rollout was stopped or cancelled; what failed stays failed."""
+    """Go on where a rollout was stopped or cancelled; failed nodes stay failed."""
     _direct(RolloutResume(rollout=rollout, deployment=deployment, attempt=attempt), dry_run)
 
 
@@ -134,7 +134,7 @@ def resume(rollout: str | None, deployment: str | None, attempt: int, dry_run: b
 @attempt_option
 @dry_run_option
 def retry(rollout: str | None, deployment: str | None, attempt: int, dry_run: bool) -> None:
-    """Send again every node that failed, once the rollout is over; what succeeded stays as it is."""
+    """Send every failed node again, once the rollout is over; nodes that succeeded stay as they are."""
     _direct(RolloutRetry(rollout=rollout, deployment=deployment, attempt=attempt), dry_run)
 
 

@@ -1,6 +1,6 @@
-"""Rollouts whose phases name stages of the deployment's task list: planned for each group by itself, and begun.
+"""Rollouts with phases that name stages of the deployment's task list: planned for each group by itself, and begun.
 
-The tasks are those of a run of their own, which is *held*: nothing of it is committed but by the rollout.
+The tasks are those of a run of their own, which is *held*: only the rollout commits them.
 """
 
 from __future__ import annotations
@@ -57,14 +57,16 @@ def named(rollout: Rollout) -> bool:
 def planned(opened: Session, world: World, deployment: str, rollout: Rollout) -> Sending:
     """The deployment's task list for each part of the rollout by itself.
 
-    Raises NotFound for a list or a stage that is not there, Invalid where the list is wrong on these nodes, is too large for the
-    record, or has nodes wait for one another that may not be in flight together.
+    Raises NotFound for a list or a stage that does not exist. Raises Invalid if the list is wrong on these nodes or too large
+    for the record. It also raises Invalid if nodes wait for one another that may not be in flight together.
     """
     from nodepool_ocb.operations.tasks import planning
     from nodepool_ocb.operations.tasks.choosing import TaskChoice
 
     if rollout.head.again is not None:
-        raise Invalid("--changed and --refresh run again what is ACTIVE, and tasks are run anew; leave the stages away")
+        raise Invalid(
+            "--changed and --refresh run ACTIVE noderoles again, and tasks need a new run; leave the stages away"
+        )
     phases = {phase.name: phase.stages for phase in rollout.head.strategy.phases if phase.stages}
     turns = planning.TaskTurns(precedence.parts(rollout), phases)
     prepared = performer().read(planning.prepare(world, deployment, TaskChoice(), turns), opened)
@@ -96,7 +98,7 @@ def _refuse_limits(rollout: Rollout, prepared: PreparedRun) -> None:
 
 
 def remark(opened: Session, sending: Sending, world: World) -> None:
-    """What somebody should know, on stderr."""
+    """Prints notes about the plan on stderr."""
     from nodepool_ocb.operations.tasks import planning
 
     for warning in performer().read(planning.warnings(world, sending.prepared), opened):
@@ -119,7 +121,7 @@ def begin(opened: Session, world: World, sending: Sending, facts_file: str | Non
 
 
 def _tolerances(rollout: Rollout) -> list[Tolerance]:
-    """What waits for all nodes of a group goes on without as many as its criteria bear."""
+    """The number of nodes of a group that may fail, so that tasks that wait for all its nodes go on."""
     most = {
         name: criteria.bearable(rollout.groups[name].group.success_criteria, len(members))
         for name, members in rollout.members.items()

@@ -64,12 +64,12 @@ def start(
     roles: Sequence[str], batches: Sequence[str], phases: Sequence[str], force: bool, wait: bool,
     timeout_seconds: float | None, facts_file: str | None, dry_run: bool,
 ) -> None:  # fmt: skip
-    """Carry out a strategy: commit what is PROPOSED on the nodes of a deployment, one group of them after the other.
+    """Carry out a strategy: commit the PROPOSED noderoles of a deployment, one group of nodes after the other.
 
-    With --changed or --refresh, run again in place what is ACTIVE; then no file means --default. An annealer drives it from
+    With --changed or --refresh, run ACTIVE noderoles again in place; then no file means --default. An annealer drives it from
     here on. Refused while another rollout of the deployment, or a run of its tasks, is under way. Where phases name stages, the
-    tasks of the deployment before these are committed, too; --facts-file is for them. With -l, the nodes that it means are all
-    that there are for the strategy.
+    tasks of the deployment before these are committed, too; --facts-file is for them. With -l, the strategy sees only the nodes
+    that it matches.
     """
     from nodepool_ocb.rollout import plan as planning
 
@@ -133,7 +133,7 @@ def _begin(opened: Session, world: World, deployment: str, wanted: Rollout | Sen
 
 
 def _chosen(files: Sequence[str], whole: bool, name: str | None, phases: Iterable[str]) -> Strategy:
-    """The strategy with what ``--phase`` says; without a file only the phases that commit anything."""
+    """The strategy with the phases of ``--phase``; without a file only the phases that commit anything."""
     from nodepool_ocb.rollout.strategy import WHOLE, without_idle_phases
 
     if bool(files) == whole:
@@ -188,7 +188,7 @@ def _refuse_another(opened: Session, deployment: str) -> None:
         return
     key, head = Key(deployment, newest), found[0].head
     holder = performer().read(iter(ReadRolloutDriver(*key)), opened)
-    who = f"{holder.daemon} on {holder.host} drives it" if holder else "nobody drives it now"
+    who = f"{holder.daemon} on {holder.host} drives it" if holder else "no annealer drives it now"
     since = age(opened.now() - head.started)
     end = "" if head.state is RolloutState.CANCELLING else f", or end it: nodepool-ocb rollout cancel {key}"
     raise Conflict(
@@ -198,7 +198,7 @@ def _refuse_another(opened: Session, deployment: str) -> None:
 
 
 def _refuse_nothing(world: World, deployment: str, rollout: Rollout, sending: Sending | None) -> None:
-    """Raises Conflict where it would commit nothing; says which of what is PROPOSED it would not commit."""
+    """Raises Conflict if it would commit nothing; names the PROPOSED noderoles that it would not commit."""
     if rollout.head.again is not None:
         again.refuse_nothing(world, deployment, rollout)
         return

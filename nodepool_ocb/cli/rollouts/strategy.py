@@ -39,7 +39,7 @@ deployment_option = click.option(
 
 
 def chosen(files: Sequence[str], name: str | None) -> Strategy:
-    """The strategy in these files; what is odd in them is said."""
+    """The strategy in these files; prints warnings about them."""
     from nodepool_ocb.rollout import reading
 
     found = reading.read(files)
@@ -126,7 +126,7 @@ def show(strategy: Strategy, made: RolloutPlan, deployment: str, inventory: str)
 
 
 def remark(strategy: Strategy, made: RolloutPlan) -> None:
-    """What somebody should know, on stderr."""
+    """Prints notes about the strategy on stderr."""
     from nodepool_ocb.views.rollouts import strategies
 
     for note in strategies.notes(strategy, made):
@@ -141,7 +141,7 @@ def remark_virtual(world: World, deployment: str) -> None:
         many = counted(len(left_out), "virtual node is", "virtual nodes are")
         output.say(
             f"note: {many} in no group, since a rollout is about machines: {some(left_out)};"
-            f" what is PROPOSED there: nodepool-ocb node commit {left_out[0]}"
+            f" to commit PROPOSED noderoles there: nodepool-ocb node commit {left_out[0]}"
         )
 
 

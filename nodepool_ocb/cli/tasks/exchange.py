@@ -32,10 +32,10 @@ NAME_BYTES: Final = 255  # of one part of a path
 @options.release_option
 @options.deployment_option
 @click.option("--base", metavar="RELEASE", help="The deployment's own list is over that of this release.")
-@click.option("--settings", metavar="FILE", type=click.Path(), help="JSON or YAML: what conditions call settings.")
+@click.option("--settings", metavar="FILE", type=click.Path(), help="JSON or YAML: the settings of conditions.")
 @options.lenient_option
 @options.compat_option
-@click.option("--force", is_flag=True, help="Also where somebody changed the list since it was downloaded here.")
+@click.option("--force", is_flag=True, help="Also if the list was changed since it was downloaded here.")
 @dry_run_option
 def upload(
     files: Sequence[str], release: str | None, deployment: str | None, base: str | None, settings: str | None,

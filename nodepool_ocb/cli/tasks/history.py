@@ -33,7 +33,7 @@ RUN_COLUMNS = (
 @click.command(cls=Verb)
 @click.argument("deployment", required=False, shell_complete=completion.deployments)
 def runs(deployment: str | None) -> None:
-    """The newest ten runs of a deployment, or of every one: how each stands, and who drives it."""
+    """The newest ten runs of a deployment, or of every one, with their states and their drivers."""
     with session.session() as opened:
         opened.sync()
         found = running.rows(opened, deployment)
@@ -46,12 +46,12 @@ def runs(deployment: str | None) -> None:
     "--task", "tasks", multiple=True, shell_complete=completion.tasks, help="Only this task; may be given again."
 )
 @click.option("--node", "nodes", multiple=True, shell_complete=completion.nodes, help="Only on this node.")
-@click.option("--failed", is_flag=True, help="Only what failed, and what was not run.")
+@click.option("--failed", is_flag=True, help="Only tasks that failed or were not run.")
 @click.option("--csv", "as_csv", is_flag=True, help="As CSV, with a header.")
 def history(run: str, tasks: Sequence[str], nodes: Sequence[str], failed: bool, as_csv: bool) -> None:
-    """What became of each task on each node, in the order in which they began.
+    """The result of each task on each node, in the order in which they began.
 
-    Of a run that is under way: how each stands now. Without RUN it is the deployment's newest.
+    In a run under way, the present state of each. Without RUN it is the deployment's newest run.
     """
     with session.session() as opened:
         found = running.load(opened, running.find(opened, run))
@@ -71,12 +71,12 @@ def history(run: str, tasks: Sequence[str], nodes: Sequence[str], failed: bool, 
 
 @click.command(cls=Verb, writes=True)
 @run_argument
-@click.option("--now", is_flag=True, help="Also end what runs; else it is waited for.")
+@click.option("--now", is_flag=True, help="Also end running tasks; else they go on to their end.")
 @dry_run_option
 def stop(run: str, now: bool, dry_run: bool) -> None:
-    """Begin nothing more. What runs ends, or is ended; what has not begun is not run.
+    """Begin no more tasks. Running tasks go on to their end, or are ended with --now; the others are not run.
 
-    With the name of a deployment, a run whose preparation broke off is ended, too: its noderoles are free then.
+    With the name of a deployment, a run with an unfinished preparation is ended, too: its noderoles are free then.
     """
     from nodepool_ocb.store.tasks import beginning
     from nodepool_ocb.store.tasks import runs as store
@@ -100,7 +100,7 @@ def stop(run: str, now: bool, dry_run: bool) -> None:
 @run_argument
 @timeout_option
 def wait(run: str, timeout_seconds: float | None) -> None:
-    """Wait until a run is over; then print how it ended, and what did not succeed. Exits with 6 unless all did."""
+    """Wait until a run is over; then print its state and the tasks that did not succeed. Exits with 6 unless all did."""
     with session.session() as opened:
         key = running.find(opened, run)
         running.load(opened, key)

@@ -63,9 +63,9 @@ def _list(flag: str, help: str, metavar: str = "TASK,...") -> Callable[[F], F]:
 def part_options(command: F) -> F:
     """A decorator: which tasks."""
     for each in (
-        _list("--end", "These tasks, and what they need."),
-        _list("--start", "These tasks, and what needs them; with --end what is between."),
-        _list("--skip", "All but these tasks. What is left out keeps its place in the order."),
+        _list("--end", "These tasks, and the tasks that they need."),
+        _list("--start", "These tasks, and the tasks that need them; with --end the tasks between."),
+        _list("--skip", "All but these tasks. Tasks that are left out keep their place in the order."),
         _list("--tasks", "These tasks alone; TASK/1,3-5 on some nodes alone."),
     ):
         command = each(command)
@@ -78,15 +78,15 @@ def run_options(command: F) -> F:
         click.option(
             "--event", "events", multiple=True, help="Also tasks that run again on this event (reexecute_on)."
         ),
-        click.option("--force", is_flag=True, help="Conditions on what has changed see everything as new."),
+        click.option("--force", is_flag=True, help="Conditions on changes see everything as new."),
         click.option(
             "--retry",
             "--resume",
             "retry",
             is_flag=True,
-            help="Go on with the newest run: what did not succeed in it, chosen as it was.",
+            help="Go on with the newest run: its tasks that did not succeed, with its choice.",
         ),
-        click.option("--noop", is_flag=True, help="Change nothing on machines: say what would be changed."),
+        click.option("--noop", is_flag=True, help="Change nothing on machines: print the changes."),
     ):
         command = each(command)
     return part_options(command)

@@ -1,4 +1,4 @@
-"""``tasks plan`` and ``tasks graph``: what a run would do, before it does."""
+"""``tasks plan`` and ``tasks graph``: the plan of a run that is not begun."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def plan(deployment: str, everything: bool, **given: Any) -> None:
     """Show which tasks would run on which nodes, in which order, and why the rest would not; nothing is begun.
 
-    A wave is what may run at the same time, as far as the order goes.
+    A wave has the tasks that may run at the same time by their order.
     """
     operation = TasksPlan(deployment=deployment, choice=options.choice(**given), everything=everything)
     show(perform(operation).answer)
@@ -84,7 +84,7 @@ def _tables(document: plans.TaskPlanDocument) -> Iterator[RenderableType]:
     "--remove",
     multiple=True,
     type=click.Choice(REMOVABLE),
-    help="Without what is of this type; the rest keeps its order.",
+    help="Without tasks of this type; the rest keeps its order.",
 )
 @click.option("--tred", is_flag=True, help="Without edges that others imply.")
 @drawings.options
@@ -92,11 +92,12 @@ def graph(
     release: str | None, deployment: str | None, tasks_only: bool, parents_for: str | None, remove: Sequence[str],
     tred: bool, form: str | None, file: Path | None, **given: Any,
 ) -> None:  # fmt: skip
-    """Draw which task waits for which.
+    """Draw the dependencies between tasks.
 
-    Groups are light blue, stages red, skipped tasks grey, others green; in a run what is waiting is white, ready yellow,
-    running blue, done green, failed red, and not run orange. In a picture (--format svg) of more than 300 instances a box is
-    a task, and says how many of its instances are in which state; with --parents-for it is always an instance.
+    Groups are light blue, stages red, skipped tasks grey, others green. In a run, waiting tasks are white, ready ones yellow,
+    running ones blue, done ones green, failed ones red, and tasks that were not run orange. In a picture (--format svg) of more
+    than 300 instances a box is a task, with the number of its instances in each state. With --parents-for a box is always an
+    instance.
     """
     operation = TasksGraph(
         release=release,

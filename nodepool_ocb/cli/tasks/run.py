@@ -24,7 +24,7 @@ from nodepool_ocb.views.tasks import runs as shown
     "--dry-run",
     "only_plan",
     is_flag=True,
-    help="Show what would run, and begin nothing; exit 10 if anything would.",
+    help="Show the tasks that would run, and begin nothing; exit 10 if there are any.",
 )
 @click.option("--all", "everything", is_flag=True, help="With --plan: groups, stages and barriers, too.")
 @click.option("--wait", is_flag=True, help="Wait until it is over; then print how it ended.")

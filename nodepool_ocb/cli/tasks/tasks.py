@@ -31,7 +31,7 @@ for verb in (check, upload, download, list_, sync, plan, graph, run, runs, histo
 @options.release_option
 @options.deployment_option
 def show(task: str, release: str | None, deployment: str | None) -> None:
-    """One task as it counts: where it comes from, what it does, and which tasks are just before and after it."""
+    """One task as it counts: its origin, its action, and the tasks just before and after it."""
     with usage():
         owner = lists.owner(release, deployment)
     found = performer().read(lists.loaded(owner))

@@ -60,7 +60,7 @@ class _TaskRunSource:
 
 
 def wait(key: Key, timeout_seconds: float | None) -> None:
-    """Wait for the end of a run, and print what became of it: one document.
+    """Wait for the end of a run, and print its result: one document.
 
     Raises InError (failed, stopped), NotFound (deleted), or TimedOut.
     """
@@ -92,7 +92,7 @@ def _error(key: Key, run: TaskRunSnapshot | None) -> OcbError | None:
         return NotFound(f"tasks run {key} was deleted")
     if run.head.state == "successful":
         return None
-    advice = f"nodepool-ocb tasks run --deployment {key.deployment} --retry runs what did not succeed"
+    advice = f"to run the unsuccessful tasks again: nodepool-ocb tasks run --deployment {key.deployment} --retry"
     return InError(f"tasks run {key}: {run.head.state}: {run.head.reason or 'no reason was recorded'}; {advice}")
 
 

@@ -46,7 +46,9 @@ class UploadDeleteRecords(Operation[Explained], frozen=True, kw_only=True):
             )
         _refuse_locked(found)
         if not situation.call.dry_run:
-            yield from Agreement(f"forget {', '.join(map(finding.called, found))}, and leave there what is there")
+            yield from Agreement(
+                f"forget {', '.join(map(finding.called, found))}, and leave the objects at the provider"
+            )
         now = self._named((yield from finding.load()))
         _refuse_locked(now)
         if _versions(now) != _versions(found):
@@ -85,7 +87,7 @@ class ImageErase(Operation[Explained], frozen=True, kw_only=True):
             yield from Announcement(tuple(_stays(found.values())))
             count = len(found)
             yield from Agreement(
-                f"erase the records of {count} uploads to {self.provider}, and leave there what is there"
+                f"erase the records of {count} uploads to {self.provider}, and leave the objects at the provider"
             )
         now = self._at((yield from finding.load()))
         yield from self._refuse_reached()

@@ -23,7 +23,7 @@ from nodepool_ocb.views.tasks.lists import ListRow
 if TYPE_CHECKING:
     from nodepool_ocb.tasks.reading import CheckedTaskList
 
-AS_FUEL: Final = "note: Fuel would have read this list; --lenient reads it so, and what is refused here is a warning"
+AS_FUEL: Final = "note: Fuel would have read this list; --lenient reads it so, and faults become warnings"
 SETTINGS: Final = "settings.json"
 READS: Final = (ReadStoredList, ListReleases)
 

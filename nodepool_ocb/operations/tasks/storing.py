@@ -185,7 +185,7 @@ def _before(upload: ListUpload) -> Steps[StoredList]:
         return (yield from ReadStoredList(upload.owner))
     except Invalid as broken:
         if not upload.force:
-            advice = f"{upload.owner}: what cannot be read is replaced by an upload with --force"
+            advice = f"{upload.owner}: parts that cannot be read; to replace them: nodepool-ocb tasks upload --force"
             raise Invalid([*broken.problems, advice]) from broken
     except Conflict:
         if not upload.force:

@@ -128,7 +128,7 @@ def test_one_changed_attribute_is_sent_in_batches_and_a_failing_canary_leaves_th
     zk_session.commit([Set(paths.role("work"), role, 0)])
     assert ocb("rollout", "start", "--default", "--wait", "--timeout", "60").exit_code == 0
     answer = ocb("rollout", "start", "--changed")
-    assert (answer.exit_code, "nothing of what is outdated is to run again" in answer.stderr) == (4, True), (
+    assert (answer.exit_code, "nothing of the outdated noderoles is to run again" in answer.stderr) == (4, True), (
         answer.output
     )
     before = ran(zk_session)
@@ -139,11 +139,11 @@ def test_one_changed_attribute_is_sent_in_batches_and_a_failing_canary_leaves_th
     start = ("rollout", "start", "--changed", *BATCHES)
     answer = ocb(*start, "--wait", "--timeout", "60")
     assert answer.exit_code == 6, answer.output
-    assert "note: what is outdated: to run again: 12 noderoles on 12 nodes\n" in answer.stderr
+    assert "note: the outdated noderoles: to run again: 12 noderoles on 12 nodes\n" in answer.stderr
     assert f"{CANARY}  work@{CANARY}: no disk" in answer.stdout
     assert ran(zk_session) == {**before, f"work@{CANARY}": before[f"work@{CANARY}"] + 1}
     assert set(texts(zk_session).values()) == {None}, "no machine has the new value"
-    assert "what is outdated: to run again: 11 noderoles on 11 nodes" in ocb(*start, "--dry-run").stderr
+    assert "the outdated noderoles: to run again: 11 noderoles on 11 nodes" in ocb(*start, "--dry-run").stderr
     zk_session.commit([Set(paths.user("work", CANARY), {}, 0)])
     ask("rollout", "retry")
     assert ocb("rollout", "wait", "--timeout", "60").exit_code == 0

@@ -71,7 +71,10 @@ def test_a_dry_run_shows_the_plan_and_begins_nothing(ask: Ask, ocb: Ocb, file: s
 
 
 def test_virtual_nodes_with_noderoles_are_named_since_they_are_in_no_group(site: Session, ocb: Ocb, file: str) -> None:
-    said = "note: 1 virtual node is in no group, since a rollout is about machines: v1.example.com; what is PROPOSED there:"
+    said = (
+        "note: 1 virtual node is in no group, since a rollout is about machines: v1.example.com;"
+        " to commit PROPOSED noderoles there:"
+    )
     site.commit([Create(paths.role("anchor"), Role(barclamp="b", jig="noop"))])
     for name in ("v1.example.com", "v2.example.com"):
         assert ocb("node", "create", name, "--virtual", "--deployment", LAB).exit_code == 0
@@ -87,7 +90,7 @@ def test_a_second_rollout_of_a_deployment_is_refused_while_one_is_under_way(star
     result = ocb("rollout", "start", "--default")
     assert result.exit_code == 4
     assert f"rollout {FIRST} is under way" in result.stderr
-    assert "nobody drives it now; wait for it: nodepool-ocb rollout wait lab/0" in result.stderr
+    assert "no annealer drives it now; wait for it: nodepool-ocb rollout wait lab/0" in result.stderr
     holder = LockOwner(daemon="annealer-7", host="h7", pid=7, purpose="drives", since=1.0)
     assert Locks(started).take(paths.rollout_lock(LAB, FIRST[4:]), holder)
     assert "annealer-7 on h7 drives it" in ocb("rollout", "start", "--default").stderr

@@ -90,7 +90,7 @@ class ListReleases(Lookup[list[str]], frozen=True):
 class WriteTaskList(Procedure[None], frozen=True, kw_only=True):
     """Replace a list, the base of a deployment's list, or its settings: those of ``changes``.
 
-    ``before``: the list as it was read; None: whatever is there is replaced. Raises Conflict if another writer changed it since.
+    ``before``: the list as it was read; None: any list there is replaced. Raises Conflict if another writer changed it since.
     """
 
     owner: ListOwner
