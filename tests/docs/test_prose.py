@@ -110,7 +110,7 @@ def test_messages_are_errors_and_log_lines_or_other_strings(prose: Any, tmp_path
 
 def test_a_message_may_have_a_long_sentence_but_not_the_nine_words(prose: Any, tmp_path: Path) -> None:
     write(tmp_path, "annealer/a.py", f"raise Invalid('{LONG} {'letters' * 23}')\nx = 'who and what and whom'")
-    assert faults(prose, tmp_path) == ["other strings has 3 of the nine words, and may have 1"]
+    assert faults(prose, tmp_path) == ["messages/strings has 3 of the nine words, and may have 1"]
 
 
 @pytest.mark.parametrize(("words", "allowed"), [(10, 1), (400, 1), (600, 2), (1000, 4), (1001, 5), (2000, 9)])
@@ -119,10 +119,10 @@ def test_fewer_than_five_of_the_nine_are_allowed_for_a_thousand_words(prose: Any
 
 
 def faults(prose: Any, root: Path) -> Sequence[str]:
-    return [each.partition(";")[0] for each in prose.faults(prose.measured(root), prose.read_ceilings(root))]
+    return [each.partition(";")[0] for each in prose.faults(prose.measured(root))]
 
 
-def test_a_page_without_a_ceiling_may_not_exceed_the_limits(prose: Any, tmp_path: Path) -> None:
+def test_a_page_may_not_exceed_the_limits(prose: Any, tmp_path: Path) -> None:
     write(tmp_path, "docs/decisions/001-a.md", f"Who. Who. {LONG}.\n{'letters' * 23}")
     assert faults(prose, tmp_path) == [
         "docs/decisions/001-a.md has 2 of the nine words, and may have 1",
@@ -131,32 +131,17 @@ def test_a_page_without_a_ceiling_may_not_exceed_the_limits(prose: Any, tmp_path
     ]
 
 
-def test_a_ceiling_holds_and_only_falls(prose: Any, tmp_path: Path) -> None:
+def test_the_command_fails_and_names_each_place_above_a_limit(
+    prose: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(tmp_path, "README.md", "Who. " * 5)
-    write(tmp_path, "docs/a.md", "Who. " * 3)
-    write(tmp_path, prose.CEILINGS, "5 1 0 README.md\n2 0 0 docs/a.md\n4 0 0 docs/gone.md\n")
-    assert faults(prose, tmp_path) == ["docs/a.md has 3 of the nine words, and may have 2"]
-
-    assert prose.main(["--record"], tmp_path) == 1
-    assert (tmp_path / prose.CEILINGS).read_text() == "5 0 0 README.md\n2 0 0 docs/a.md\n"
     write(tmp_path, "docs/a.md", "All is plain.")
-    assert prose.main(["--record"], tmp_path) == 0
-    assert (tmp_path / prose.CEILINGS).read_text() == "5 0 0 README.md\n"
-
-
-def test_a_page_without_a_ceiling_gets_none(prose: Any, tmp_path: Path) -> None:
-    write(tmp_path, "README.md", "Who. " * 5)
-    write(tmp_path, "docs/a.md", "Who. " * 3)
-    write(tmp_path, prose.CEILINGS, "5 0 0 README.md\n")
-    assert prose.main(["--record"], tmp_path) == 1
-    assert (tmp_path / prose.CEILINGS).read_text() == "5 0 0 README.md\n"
-
-
-def test_the_list_of_ceilings_goes_when_all_is_below_the_limits(prose: Any, tmp_path: Path) -> None:
+    assert prose.main([], tmp_path) == 1
+    assert capsys.readouterr().out == (
+        "README.md has 5 of the nine words, and may have 1; see: tools/prose.py --show README.md\n"
+    )
     write(tmp_path, "README.md", "All is plain.")
-    write(tmp_path, prose.CEILINGS, "5 1 0 README.md\n")
-    assert prose.main(["--record"], tmp_path) == 0
-    assert not (tmp_path / prose.CEILINGS).exists()
+    assert prose.main([], tmp_path) == 0
 
 
 def test_each_violation_is_shown_with_its_place(prose: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
