@@ -150,7 +150,9 @@ def commit(name: str, alone: bool, force: bool, wait: bool, timeout_seconds: flo
     --no-noderoles leaves them to the rollout.
     """
     if alone and wait:
-        raise click.UsageError("--no-noderoles and --wait contradict each other: nothing would become ACTIVE")
+        raise click.UsageError(
+            "--no-noderoles and --wait contradict each other: nothing would become ACTIVE; leave one of them out"
+        )
     operation = DeploymentCommit(name=name, alone=alone, force=force)
     waiting.commit_and_wait(operation, wait, timeout_seconds, dry_run)
 

@@ -1,4 +1,4 @@
-"""Which cluster the files in a daemon's folder are of: its id, in ``cluster_id.txt``, written once.
+"""The cluster that the files in a daemon's folder belong to: its id is in ``cluster_id.txt``, and is not overwritten.
 
 ZooKeeper cannot tell a daemon that it was sent to another world: a wrong chroot, an ensemble rebuilt from nothing, a folder
 copied to another cluster's host. The folder can.

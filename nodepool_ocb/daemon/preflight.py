@@ -81,7 +81,7 @@ def _is_default(settings: Settings) -> bool:
 
 
 def may_be_there(name: str) -> bool:
-    """Whether there is a file, or its folder may not be entered."""
+    """True if the file exists, or if its folder cannot be entered, so that its existence is unknown."""
     try:
         return Path(name).exists()
     except PermissionError:

@@ -182,7 +182,7 @@ def conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[
         return
     deployment, above = world.deployments.get(record.deployment), vertex.above
     if deployment is None or len(above) != len(vertex.record.parents):
-        raise Conflict(f"{vertex.name}: its deployment or a parent is not there")
+        raise Conflict(f"{vertex.name}: its deployment or a parent does not exist")
     yield Check(paths.node(vertex.node.name), vertex.node.version)
     yield from _pausable(world, record.deployment)
     for parent in above:

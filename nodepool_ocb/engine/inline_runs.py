@@ -61,7 +61,7 @@ def run_name(view: NodeView, token: str, number: int) -> str:
 
 
 def runs_inline(role: Role, jig: str, instant: Collection[str]) -> bool:
-    """Whether a run of the role has nothing to do on a machine; ``jig``: the jig that the run is ordered with, or was."""
+    """Whether a run of the role by ``jig`` has nothing to do on a machine. ``instant``: the jigs without work on a machine."""
     return jig in instant and jig == role.jig and "on_transition" not in role.hooks
 
 

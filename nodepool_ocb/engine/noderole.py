@@ -407,7 +407,9 @@ def apply(
         if vertex.unreadable:
             raise Conflict(f"{vertex.name}: its record cannot be read, so it cannot {event}")
         if event is Event.REFRESH and vertex.destructive:
-            raise Conflict(f"{vertex.name}: {DESTRUCTIVE}: nodepool-ocb noderole redeploy {vertex.name}")
+            raise Conflict(
+                f"{vertex.name}: {DESTRUCTIVE}; to redeploy it: nodepool-ocb noderole redeploy {vertex.name}"
+            )
         try:
             changed[vertex] = after(forecast.record(vertex), event, now, by, reason)
         except Conflict as refused:

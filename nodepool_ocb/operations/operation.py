@@ -98,7 +98,7 @@ class Lookup(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def key(self) -> object:
-        """Lookups of one key that are ``kept`` have one answer."""
+        """Two lookups with equal keys share one answer if they are ``kept``."""
         return self
 
     def answer(self, reader: Reader) -> T:

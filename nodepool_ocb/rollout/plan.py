@@ -80,7 +80,9 @@ def levels(strategy: Strategy) -> tuple[tuple[str, ...], ...]:
     while waiting:
         row = tuple(name for name, above in waiting.items() if not above)
         if not row:
-            raise Invalid(f"groups depend on one another, or on groups that do not exist: {', '.join(waiting)}")
+            raise Invalid(
+                f"groups depend on one another, or on groups that do not exist: {', '.join(waiting)}; correct their depends_on"
+            )
         rows.append(row)
         for name in row:
             del waiting[name]

@@ -50,7 +50,7 @@ class Keyring:
         """The value of the secret at a place; raises Sealed."""
         parts = secrecy.encrypted(text)
         if parts is None:
-            raise Sealed("it is neither encrypted nor a reference", own=False)
+            raise Sealed("it is neither encrypted nor a reference; set the secret again", own=False)
         key, id, token = parts
         if key not in self._keys:
             raise Sealed(f"it was encrypted by key {key}, which is not here: {self._origin}", own=True)

@@ -107,7 +107,9 @@ class Secrets:
         for a reference to a secret: a machine would get any secret that it names.
         """
         if secrecy.named(wall):
-            raise Sealed(f"only people refer to secrets ({secrecy.KEY})", own=False)
+            raise Sealed(
+                f"only people may write references to secrets ({secrecy.KEY}); a run must return a value", own=False
+            )
         if not places and not opened.mask:
             return dict(wall)
         keep = _Keep(self, before, opened)

@@ -50,7 +50,7 @@ def resolve(settings: SecretsSettings, text: str) -> Json:
             return _variable(what)
         case "vault":
             return _vault(settings.vault, *what.rpartition("#")[::2])
-    raise Sealed(f"{kind!r} is no kind of reference", own=False)
+    raise Sealed(f"{kind!r} is no kind of reference; write file:, env: or vault:", own=False)
 
 
 def _file(settings: SecretsSettings, name: str) -> str:
@@ -68,7 +68,10 @@ def _file(settings: SecretsSettings, name: str) -> str:
 
 def _variable(name: str) -> str:
     if (value := os.environ.get(name)) is None:
-        raise Sealed(f"the variable {name} is not set where this annealer was started", own=True)
+        raise Sealed(
+            f"the variable {name} is not set where this annealer was started; set it there, and restart the annealer",
+            own=True,
+        )
     return value
 
 
@@ -89,9 +92,11 @@ def _vault(settings: VaultSettings | None, path: str, key: str) -> Json:
     except (OSError, HTTPException) as error:
         raise Sealed(f"Vault at {settings.address} does not answer: {error}", own=True) from None
     except (msgspec.DecodeError, KeyError, TypeError):
-        raise Sealed(f"Vault at {settings.address} gives something else than a secret for {path}", own=True) from None
+        raise Sealed(
+            f"Vault at {settings.address} answers without a secret for {path}; correct the path", own=True
+        ) from None
     if not isinstance(values, dict) or key not in values:
-        raise Sealed(f"Vault has no key {key} at {path}", own=False)
+        raise Sealed(f"Vault has no key {key} at {path}; write it there, or correct the reference", own=False)
     return values[key]
 
 
@@ -121,5 +126,5 @@ def _token(settings: VaultSettings) -> str:
         reason = f"secrets.vault.token_file {settings.token_file} cannot be read: {error.strerror}"
         raise Sealed(reason, own=True) from None
     if not token.isascii() or not token.isprintable():
-        raise Sealed(f"secrets.vault.token_file {settings.token_file} holds no token", own=True)
+        raise Sealed(f"secrets.vault.token_file {settings.token_file} holds no token; write one into it", own=True)
     return token

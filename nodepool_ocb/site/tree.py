@@ -50,7 +50,9 @@ def made(plan: Planning) -> None:
                 changes = deployments.create(plan.world, each.name, parent, plan.about.now, plan.about.by)
                 plan.take(changes, "create", "deployment", each.name, parent)
             elif each.parent not in (None, stored.record.parent):
-                raise Conflict(f"deployment {each.name} is below {stored.record.parent}, and stays there")
+                raise Conflict(
+                    f"deployment {each.name} is below {stored.record.parent}, and stays there; write that parent"
+                )
 
 
 def checked(plan: Planning) -> None:

@@ -40,7 +40,10 @@ def current(session: Session, expected: str = "") -> Cluster:
             f' images-dir and of each log_dir: zkCli.sh -server HOST set {paths.CLUSTER} \'{{"schema":1,"id":"ID"}}\''
         ) from invalid
     if expected and found.id != expected:
-        raise NoCluster(f"the cluster in {where(session)} is {found.id}, and was {expected} before: it is another one")
+        raise NoCluster(
+            f"the cluster in {where(session)} is {found.id}, and was {expected} before;"
+            " it is another one; correct zookeeper.hosts"
+        )
     return found
 
 

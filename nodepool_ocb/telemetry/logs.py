@@ -45,7 +45,8 @@ def failed(logger: logging.Logger, error: Exception, text: str, *arguments: obje
 
 
 class Repeats(logging.Filter):
-    """Leaves out a line that was logged within the last minute already, until one begins with ``anew``."""
+    """Leaves out a line that was logged within the last minute already. After a line that begins with ``anew``, each line is new
+    again. Lines below INFO are not judged."""
 
     def __init__(self, anew: str) -> None:
         super().__init__()

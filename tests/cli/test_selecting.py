@@ -172,7 +172,7 @@ REFUSED = (
     ("node bind n1.example.com base top", 3, "it is a role: of several, write --role for each"),
     ("node bind -l tag:web n1.example.com top", 2, "with -l only the ROLE is given, and no names"),
     ("noderole retry -l failed", 0, "nothing matches the selector"),
-    ("tasks run --deployment lab --nodes 1 -l *", 2, "-l EXPR goes not with --nodes"),
+    ("tasks run --deployment lab --nodes 1 -l *", 2, "-l EXPR does not go with --nodes"),
 )
 
 

@@ -41,7 +41,7 @@ def test_no_daemon_may_be_registered() -> None:
     with pytest.raises(Conflict) as refused:
         next(restoring.restored(made, {}, NOW, "ann", None))
     assert str(refused.value) == (
-        "annealer a is registered, on h: stop every daemon, and wait until its session is over: nodepool-ocb daemon list"
+        "annealer a is registered, on h: stop every daemon, and wait until its session is over; see: nodepool-ocb daemon list"
     )
 
 

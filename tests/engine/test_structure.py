@@ -117,7 +117,7 @@ def test_a_node_that_is_deleted_before_anybody_claimed_it_and_made_again_begins_
 
 
 def test_what_nobody_judged_is_not_deleted(world: World) -> None:
-    with pytest.raises(Stale, match="was not there"):
+    with pytest.raises(Stale, match="did not exist"):
         structure.raised(world, [Delete(paths.noderole("appeared", N1), 0)])
 
 

@@ -153,16 +153,19 @@ def test_an_upload_that_leaves_open_where_it_goes_is_refused(zk_settings: ZooKee
     for operation, said in (
         (TasksUpload(files=files(NET)), "give --release or --deployment"),
         (TasksUpload(release="9.0", deployment="lab", files=files(NET)), "not both"),
-        (TasksUpload(release="9.0", files=files(NET), base="8.0"), "are of a deployment"),
-        (TasksUpload(release="9.0", files=files(NET), settings={}), "are of a deployment"),
+        (TasksUpload(release="9.0", files=files(NET), base="8.0"), "belong to a deployment"),
+        (TasksUpload(release="9.0", files=files(NET), settings={}), "belong to a deployment"),
         (TasksUpload(deployment="lab"), "give the files of a list"),
         (TasksCheck(files=files(NET)), "give --release or --deployment"),
         (TasksDownload(), "give --release or --deployment"),
         (TasksGraph(release="9.0", choice=TaskChoice(nodes=("1",))), "chooses instances"),
         (TasksGraph(deployment="lab", tasks_only=True, choice=TaskChoice(tasks=("net/1",))), "chooses instances"),
         (TasksGraph(deployment="lab", choice=TaskChoice(retry=True, end=("net",))), "--retry goes on"),
-        (TasksPlan(deployment="system", choice=TaskChoice(selector="tag:web", nodes=("1",))), "goes not with --nodes"),
-        (TasksPlan(deployment="system", choice=TaskChoice(selector="tag:web", retry=True)), "goes not with --retry"),
+        (
+            TasksPlan(deployment="system", choice=TaskChoice(selector="tag:web", nodes=("1",))),
+            "does not go with --nodes",
+        ),
+        (TasksPlan(deployment="system", choice=TaskChoice(selector="tag:web", retry=True)), "does not go with --retry"),
     ):
         with pytest.raises(Ambiguous, match=said):
             calm(zk_settings).perform(operation)

@@ -74,7 +74,11 @@ def test_a_token_file_that_holds_something_else_is_told_without_its_text(
 ) -> None:
     (tmp_path / "token").write_text("one\ntwo: three")
     refused = refusal(vault, "vault:apps/shop#password")
-    assert (refused.own, "holds no token" in str(refused), "two" in str(refused)) == (True, True, False)
+    assert (refused.own, "holds no token; write one into it" in str(refused), "two" in str(refused)) == (
+        True,
+        True,
+        False,
+    )
 
 
 def test_what_vault_does_not_have_is_no_fault_of_this_host(vault: SecretsSettings) -> None:

@@ -34,7 +34,7 @@ def say(what: str, until: float | None, lift: str) -> None:
 def refuse_both(until: float | None, seconds: float | None) -> None:
     """Raises UsageError for two ends of one time."""
     if until is not None and seconds is not None:
-        raise click.UsageError("--until and --for contradict each other")
+        raise click.UsageError("--until and --for contradict each other; give one of them")
 
 
 def ends(now: float, until: float | None, seconds: float | None) -> float | None:

@@ -131,7 +131,7 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
 def pause(name: str, reason: str | None, until: float | None, seconds: float | None, dry_run: bool) -> None:
     """Let no build of an image begin; one that is under way goes on, and uploads too."""
     if until is not None and seconds is not None:
-        raise click.UsageError("--until and --for contradict each other")
+        raise click.UsageError("--until and --for contradict each other; give one of them")
 
     operation = ImagePause(image=name, reason=reason, until=until, seconds=seconds)
     try:

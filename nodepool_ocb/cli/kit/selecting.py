@@ -87,7 +87,9 @@ def listed(lines: Iterable[str]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if len(words) > 1:
-            raise click.UsageError(f"line {number} of the list on stdin has more than one name: {line.strip()!r}")
+            raise click.UsageError(
+                f"line {number} of the list on stdin has more than one name: {line.strip()!r}; write one name a line"
+            )
         yield from words
 
 
@@ -99,7 +101,7 @@ def _with_stdin(given: Iterable[str]) -> Iterator[str]:
         try:
             text = sys.stdin.read(MOST_LETTERS + 1)
         except UnicodeDecodeError:
-            raise click.UsageError("the list on stdin is not UTF-8") from None
+            raise click.UsageError("the list on stdin is not UTF-8; save it as UTF-8") from None
         if len(text) > MOST_LETTERS:
-            raise click.UsageError("the list on stdin is longer than 16 MiB")
+            raise click.UsageError("the list on stdin is longer than 16 MiB; divide it")
         yield from listed(text.removeprefix(BOM).splitlines())

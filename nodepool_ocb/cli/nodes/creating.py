@@ -61,7 +61,7 @@ def create(
     With --count, FQDN and each --address are templates: {} is the number, {:03} the number with three digits at least.
     """
     if no_address and addresses:
-        raise click.UsageError("--address and --no-address contradict each other")
+        raise click.UsageError("--address and --no-address contradict each other; give one of them")
     for option, check in (("host_keys", assigning.host_keys), ("tags", assigning.checked_tags)):
         try:
             check(fields[option])

@@ -41,7 +41,7 @@ def dead(
     More than one are listed, and asked about. A machine's own mark ends after an hour, unless it says otherwise.
     """
     if until is not None and hold_seconds is not None:
-        raise click.UsageError("--until and --for contradict each other")
+        raise click.UsageError("--until and --for contradict each other; give one of them")
     operation = NodeDead(
         nodes=nodes_given(fqdns, selector),
         selector=selector,

@@ -35,7 +35,7 @@ def watch(key: Key) -> None:
                 break
             _show(live, key, last)
     if last is None or last.rollout is None:
-        raise NotFound(f"rollout {key} was deleted")
+        raise NotFound(f"rollout {key} was deleted; see: nodepool-ocb rollout list")
     output.render(*rolling.parts(last.document(key)))
 
 

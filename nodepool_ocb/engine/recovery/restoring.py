@@ -46,14 +46,16 @@ def _refuse(world: World, builders: Mapping[str, Daemon | None]) -> None:
     for kind, identity, daemon in registered:
         on = f", on {daemon.host}" if daemon is not None else ""
         raise Conflict(
-            f"{kind} {identity} is registered{on}: stop every daemon, and wait until its session is over:"
-            " nodepool-ocb daemon list"
+            f"{kind} {identity} is registered{on}: stop every daemon, and wait until its session is over;"
+            " see: nodepool-ocb daemon list"
         )
     for view in world.nodes.values():
         if view.claim is not None:
             raise Conflict(f"node {view.name} is claimed by {view.claim.annealer}: wait until its session is over")
     for path in sorted(world.unreadable):
-        raise Conflict(f"{path} cannot be read, so its numbers cannot be raised: nodepool-ocb record delete {path}")
+        raise Conflict(
+            f"{path} cannot be read, so its numbers cannot be raised; first: nodepool-ocb record delete {path}"
+        )
 
 
 def _pause(world: World, by: str, reason: str | None, now: float) -> list[Change]:

@@ -246,7 +246,7 @@ def _meant(what: str, words: Iterable[Word], known: Iterable[str]) -> set[str]:
         if not own and word.glob is None:
             kind, equals, value = word.text.partition("=")
             meant = f"; did you mean `{kind}:{value}`?" if equals else did_you_mean(word.text, known)
-            raise NotFound(f"selector, character {word.at}: {what} {word.text} exists nowhere{meant}")
+            raise NotFound(f"selector, character {word.at}: {what} {word.text} does not exist{meant}")
         found |= own
     return found
 

@@ -37,7 +37,7 @@ def answers(hosts: Iterable[str], timeout_seconds: float = TIMEOUT_SECONDS) -> b
         for family, address in _resolved(hosts):
             selector.register(stack.enter_context(_opened(family, address)), selectors.EVENT_READ, family)
         if not selector.get_map():
-            raise NotAsked("it has no address")
+            raise NotAsked("the node has no address")
         deadline = time.monotonic() + timeout_seconds
         for number in range(1, ECHOES + 1):
             for key in list(selector.get_map().values()):

@@ -60,9 +60,9 @@ def absolute(path: str, what: str = "path") -> str:
     '/etc//hosts'
     """
     if not path.startswith("/"):
-        raise TaskRefused(f"the {what} {path} does not begin with /")
+        raise TaskRefused(f"the {what} {path} does not begin with /; write an absolute path")
     if ".." in path.split("/"):
-        raise TaskRefused(f"the {what} {path} has .. in it")
+        raise TaskRefused(f"the {what} {path} has .. in it; write the path without ..")
     if "\0" in path:
         raise TaskRefused(f"the {what} has a zero byte in it")
     return path
@@ -72,7 +72,7 @@ def script(files: Sequence[File], noop: bool) -> str:
     """The script that puts the files in their places, in this order; with ``noop`` it prints them. Raises TaskRefused."""
     for file in files:
         if file.path.endswith(("/", "/.")):
-            raise TaskRefused(f"the path {file.path} names a directory, not a file")
+            raise TaskRefused(f"the path {file.path} names a directory, not a file; name the file")
     if not files:
         return "echo 'there is no file for this node'\n"
     if noop:

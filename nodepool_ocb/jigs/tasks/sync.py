@@ -70,6 +70,8 @@ def _require(src: str, path: str) -> None:
     if shutil.which("rsync") is None:
         raise Lacking(f"there is no program rsync on the annealer's host {host}; install the package rsync")
     if not Path(path).is_dir():
-        raise TaskRefused(f"src {src} on the annealer's host {host}: there is no such directory")
+        raise TaskRefused(
+            f"src {src} on the annealer's host {host}: there is no such directory; create it, or correct src"
+        )
     if not os.access(path, os.R_OK | os.X_OK):
         raise Lacking(f"src {src} on the annealer's host {host}: it cannot be read")

@@ -1,1 +1,1 @@
-"""Rules that every verb shares that commits noderoles: outdated noderoles, and reservations of rollouts."""
+"""Rules of the verbs that commit noderoles: outdated noderoles, and reservations of rollouts."""

@@ -63,7 +63,7 @@ class ImageImport(Operation[Explained], frozen=True, kw_only=True):
 def _creations(name: str, exported: Exported) -> _Creations:
     """All creations of an image; raises Invalid with every fault."""
     if not _NAME.fullmatch(name) or name in (".", ".."):
-        raise Invalid(f"images: {name!r} cannot be the name of an image")
+        raise Invalid(f"images: {name!r} cannot be the name of an image; rename it in the document")
     faults: list[str] = []
     made: list[Create] = []
     if exported.pause is not None:

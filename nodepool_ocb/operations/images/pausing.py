@@ -42,7 +42,7 @@ class ImagePause(Operation[ImageIsPaused], frozen=True, kw_only=True):
     def decide(self, situation: Situation) -> Steps[ImageIsPaused]:
         end = situation.end(self.until, self.seconds)
         if end is not None and end <= situation.now:
-            raise EndPassed(f"{shown(end)} is over")
+            raise EndPassed(f"{shown(end)} is in the past; give a time in the future")
         found = finding.image_of((yield from finding.load()), self.image).pause
         record = Pause(by=situation.by, reason=self.reason, at=situation.now, until=end)
         path = paths.pause(self.image)

@@ -86,7 +86,10 @@ class NoderoleAttributesRuns(Operation[shown.UnlikeDocument], frozen=True, kw_on
             if name not in records:
                 raise NotFound(f"{vertex.name} has no run {name}; it has: {', '.join(records) or 'none'}")
             if records[name].outcome != "succeeded":
-                raise NotFound(f"the inputs of {name} are not kept: it {records[name].outcome}, and did not succeed")
+                raise NotFound(
+                    f"the inputs of {name} are not kept: it {records[name].outcome}, and did not succeed;"
+                    " name a run that succeeded"
+                )
         [newest] = yield from ReadRunInputs((paths.given(vertex.role, vertex.node.name),))
         succeeded = sorted((each for each in recorded if each[1].outcome == "succeeded"), reverse=True)
         given = inputs.of_runs(vertex.record, newest, succeeded)

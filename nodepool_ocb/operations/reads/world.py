@@ -111,4 +111,6 @@ def _content(znode: Znode) -> Json:
     try:
         return msgspec.json.decode(codec.unsigned(znode.data)) if znode.data else None
     except msgspec.DecodeError as wrong:
-        raise Conflict(f"{znode.path} cannot be read, and would not get along: {wrong}") from wrong
+        raise Conflict(
+            f"{znode.path} cannot be read, so it cannot move to the new name: {wrong}; see: nodepool-ocb record show {znode.path}"
+        ) from wrong

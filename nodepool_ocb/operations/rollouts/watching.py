@@ -58,7 +58,7 @@ class RolloutView(NamedTuple):
 
     def _rollout(self, key: Key) -> Rollout:
         if self.rollout is None:
-            raise NotFound(f"rollout {key} was deleted")
+            raise NotFound(f"rollout {key} was deleted; see: nodepool-ocb rollout list")
         return self.rollout
 
 
@@ -117,7 +117,7 @@ def views(performer: Performer, key: Key, deadline: float | None) -> Iterator[Ro
 def error(key: Key, now: RolloutProgress, rollout: Rollout | None) -> OcbError | None:
     """The error with which a wait ends; None for a rollout that succeeded."""
     if rollout is None:
-        return NotFound(f"rollout {key} was deleted")
+        return NotFound(f"rollout {key} was deleted; see: nodepool-ocb rollout list")
     if now.outcome == RolloutState.SUCCESS:
         return None
     if now.group is not None:

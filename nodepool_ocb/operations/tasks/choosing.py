@@ -74,7 +74,7 @@ class TaskChoice(msgspec.Struct, frozen=True, kw_only=True):
     def refuse_contradictions(self) -> None:
         """Raises Ambiguous for options that exclude one another."""
         if self.selector is not None and (self.nodes or self.retry):
-            raise Ambiguous(f"-l EXPR goes not with {'--nodes' if self.nodes else '--retry'}")
+            raise Ambiguous(f"-l EXPR does not go with {'--nodes' if self.nodes else '--retry'}; give one of them")
         if self.retry and self.words:
             raise Ambiguous(f"--retry goes on as it was chosen then; leave {self.words} away")
 

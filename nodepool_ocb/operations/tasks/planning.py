@@ -171,7 +171,9 @@ def _with_nodes(everyone: Sequence[Member], choice: TaskChoice) -> Steps[TaskCho
         return choice
     nodes = tuple(each.name for each in everyone if each.name in meant)
     if not nodes:
-        raise Conflict(f"selector {choice.selector} means no node on which these tasks could run")
+        raise Conflict(
+            f"selector {choice.selector} matches no node on which these tasks could run; see: nodepool-ocb node list"
+        )
     return replace(choice, nodes=nodes, selector=None)
 
 

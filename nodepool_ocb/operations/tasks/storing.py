@@ -85,7 +85,7 @@ def refuse_contradictions(
 ) -> None:
     """Raises Ambiguous for an upload to no owner or to two, of nothing, or of parts that its owner cannot have."""
     if not lists.owner(release, deployment).deployment and (base or settings is not None):
-        raise Ambiguous("--base and --settings are of a deployment")
+        raise Ambiguous("--base and --settings belong to a deployment; give --deployment")
     if not files and not base and settings is None:
         raise Ambiguous("give the files of a list, --base or --settings")
 

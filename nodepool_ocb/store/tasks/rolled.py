@@ -63,7 +63,10 @@ def joined(session: Session, deployment: str, identity: str, rollout: str) -> li
     """
     znode, head = _read(session, deployment, identity)
     if head.over or head.stop or head.rollout is not None:
-        raise Conflict(f"tasks run {deployment}/{identity} is {head.state}, and no rollout can send it")
+        raise Conflict(
+            f"tasks run {deployment}/{identity} is {head.state}, and no rollout can send it;"
+            " start another rollout: nodepool-ocb rollout start"
+        )
     return _written(session, deployment, znode, replace(head, rollout=rollout))
 
 

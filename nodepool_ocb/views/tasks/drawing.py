@@ -198,7 +198,7 @@ def _ordered(drawing: Drawing) -> list[int]:
     order = topological(drawing.parents)
     if len(order) < len(drawing.corners):
         left = sorted({drawing.corners[each].name for each in set(range(len(drawing.corners))).difference(order)})
-        raise Invalid(f"there is a circle at or above these: {some(left)}")
+        raise Invalid(f"there is a circle at or above these: {some(left)}; take one of their relations away")
     return order
 
 
