@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,7 +106,7 @@ def test_it_gives_up_when_others_are_always_faster(
         longest.append(most)
         return least
 
-    monkeypatch.setattr(performing, "random", SimpleNamespace(uniform=shortest))
+    monkeypatch.setattr("random.uniform", shortest)
 
     class Overtaken(Operation[None], frozen=True, kw_only=True):
         noun, verb, right, reads, writes = "lamp", "light", Right.OPERATOR, (ReadWorld,), ("node",)
