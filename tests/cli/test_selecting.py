@@ -160,7 +160,7 @@ def test_names_come_from_stdin_where_a_dash_stands(ocb: Ocb) -> None:
 REFUSED = (
     ("node delete --yes", 2, "give names of nodes, or - for a list of them on stdin, or -l EXPR"),
     ("node delete n1.example.com -l * --yes", 2, "give names of nodes, or -l EXPR, not both"),
-    ("node delete -l tag:wbe --yes", 3, "tag wbe exists nowhere; did you mean `web`?"),
+    ("node delete -l tag:wbe --yes", 3, "tag wbe does not exist; did you mean `web`?"),
     ("node delete n1.example.com n1.exampel.com mars.example.com --yes", 3, "node mars.example.com does not exist"),
     (
         "node delete n1.example.com n1.exampel.com mars.example.com --yes",

@@ -18,7 +18,7 @@ from tests.fixtures.commands import Ocb
     ("line", "sentence"),
     [
         ("history --since yesterday", "or as a duration: 2h for the last two hours"),
-        ("node list -l tag=web", "node tag=web exists nowhere; did you mean `tag:web`?"),
+        ("node list -l tag=web", "node tag=web does not exist; did you mean `tag:web`?"),
         ("deployment create lab", "deployment lab exists already; see: nodepool-ocb deployment show lab"),
         ("node show n01.example.com", "did you mean `n1.example.com`?"),
         ("image build jammy", "a builder makes those of its nodepool.yaml known; start one"),

@@ -141,7 +141,7 @@ def test_a_pause_that_another_ended_meanwhile_is_no_failure(builder: Builder, zk
 def test_a_pause_that_is_over_already_is_refused(
     builder: Builder, zk_settings: ZooKeeperSettings, end: dict[str, float]
 ) -> None:
-    with pytest.raises(EndPassed, match="is over"):
+    with pytest.raises(EndPassed, match="is in the past"):
         calm(zk_settings).perform(ImagePause(image="jammy", **end))
     assert builder.view().pause is None
 

@@ -53,7 +53,7 @@ def test_outdated_noderoles_are_looked_for_with_the_attributes_of_now(
 def test_a_name_that_does_not_exist_at_the_begin_is_refused(zk_settings: ZooKeeperSettings) -> None:
     with pytest.raises(NotFound, match="deployment lad"):
         Scope(calm(zk_settings), "lad", None)
-    with pytest.raises(NotFound, match="tag wep exists nowhere"):
+    with pytest.raises(NotFound, match="tag wep does not exist"):
         Scope(calm(zk_settings), None, "tag:wep")
 
 

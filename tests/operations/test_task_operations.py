@@ -303,7 +303,7 @@ def test_a_dry_run_of_a_run_gives_the_plan_and_writes_nothing(lab: Session, zk_s
     assert answer.plan is not None
     assert ([row.task for row in answer.plan.document.runs], answer.key) == (["site"], None)
     assert runs.list_(lab, ["lab"]) == []
-    with pytest.raises(Conflict, match="selector state:ERROR means no node"):
+    with pytest.raises(Conflict, match="selector state:ERROR matches no node"):
         mine.perform(TasksRun(deployment="lab", choice=TaskChoice(selector="state:ERROR")))
 
 

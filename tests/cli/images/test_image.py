@@ -124,7 +124,7 @@ def test_every_command_answers_in_every_form(builder: Builder, ocb: Ocb, line: s
         ("image pause jammy --for 1h --until 2100-01-01", 2, "contradict"),
         ("image pause jammy --for soon", 2, "90m"),
         ("image pause jammy --until yesterday", 2, "2026-01-31T18:00"),
-        ("image pause jammy --until 2001-01-01", 2, "is over"),
+        ("image pause jammy --until 2001-01-01", 2, "is in the past"),
         ("image shwo jammy", 2, "did you mean `show`?"),
         ("image import /nowhere.json", 1, "nowhere.json"),
     ],
