@@ -177,7 +177,7 @@ def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Ch
 
 
 def _not_there(change: Change) -> Stale:
-    return Stale(f"{change.path} was not there when this was decided", change.path)
+    return Stale(f"{change.path} did not exist when this was decided; read it again", change.path)
 
 
 def stored(world: World) -> Stored[Structure]:

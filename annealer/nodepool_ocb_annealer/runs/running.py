@@ -77,7 +77,7 @@ class JigRunner:
         return self._stored(replace(answer, ordered=progress.ordered), progress.mask) if answer is not None else None
 
     def end(self, attempt: Attempt, reason: str | None, after_seconds: float) -> SlotAnswer | None:
-        """End the run on the machine; no other thread sends it orders meanwhile. None as from ``run``.
+        """End the run on the machine. No other thread may send it orders meanwhile. None if the claim is gone.
 
         ``reason``: the reason of its failure; None if its role has another jig now, and it must run again.
         """

@@ -45,7 +45,7 @@ def _lines(key: Key, following: Iterator[RolloutView]) -> None:
     for view in following:
         if view.rollout is None:
             output.line(rows.DeletedRollout(rollout=str(key)))
-            raise NotFound(f"rollout {key} was deleted")
+            raise NotFound(f"rollout {key} was deleted; see: nodepool-ocb rollout list")
         for name, row in view.lines(key):
             if shown.get(name) != row:
                 shown[name] = row

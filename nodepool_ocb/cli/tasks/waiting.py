@@ -112,7 +112,7 @@ def _runs(key: Key, deadline: float | None) -> Iterator[TaskRunSnapshot | None]:
 
 
 def _shown(key: Key, runs: Iterator[TaskRunSnapshot | None]) -> Iterator[TaskRunSnapshot | None]:
-    """With how far it is, and what failed: in a picture that changes on a terminal, elsewhere in lines."""
+    """Shows progress and failures: in a picture that changes on a terminal, elsewhere in lines."""
     with waits.LiveProgress() as progress:
         for run in runs:
             if run is not None:
@@ -121,7 +121,7 @@ def _shown(key: Key, runs: Iterator[TaskRunSnapshot | None]) -> Iterator[TaskRun
 
 
 def _tell(progress: waits.LiveProgress, key: Key, run: TaskRunSnapshot) -> None:
-    """What runs and what failed first."""
+    """Prints the running tasks and the first failure."""
     now = shown.tally(run.instances)
     if progress.width is None:
         progress.note(shown.failed(run.instances)[:MOST_FAILED])

@@ -23,7 +23,7 @@ HELD_BACK: Final = WAITING | {State.PROPOSED}
 
 
 class RunStatus:
-    """One look; positions are vertices of the plan."""
+    """The state of a run at one look. Positions are vertices of its plan."""
 
     def __init__(self, world: World, running: LoadedTaskRun, now: float) -> None:
         self.world, self.running, self._now = world, running, now
