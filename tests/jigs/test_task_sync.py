@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -314,12 +315,14 @@ def test_a_pusher_that_is_killed_or_frozen_does_not_act_beside_its_successor(
         assert tree(dst) == tree(src)
         first.send_signal(signal.SIGCONT)
         said, _ = first.communicate(timeout=60)
-        assert said in ("", "Succeeded\n"), "it hears of the same run"
+        # It hears of the same run, or, over a new connection, that an order of a later epoch was taken.
+        assert said in ("", "Succeeded\n", "Fenced\n")
         assert tree(dst) == tree(src)
     finally:
         first.kill()
         first.communicate()
-    assert machine.events("start", "attach", "end") == ["start", "attach", "end"]
+    events = machine.events("start", "attach", "end")
+    assert [event for event, _ in groupby(events)] == ["start", "attach", "end"], "it attaches again if a link breaks"
 
 
 def test_who_pushes_under_an_epoch_that_is_over_is_not_heard_any_more(

@@ -42,7 +42,7 @@ class Machine:
         return msgspec.convert(self.farm.settings() | {"connect_timeout_seconds": 5.0} | ssh, SshSettings)
 
     def order(self, script: str, *, flags: tuple[str, ...] = (), role: str = "ntp", **fields: Any) -> Order:
-        fields = {"generation": 1, "epoch": 1, "attributes": {}, "log": self.log, "timeout_seconds": 60.0} | fields
+        fields = {"generation": 1, "epoch": 1, "attributes": {}, "log": self.log, "timeout_seconds": 300.0} | fields
         return Order(
             node=self.fqdn,
             record=fields.pop("record", self.node),
@@ -117,7 +117,7 @@ class Annealer:
         thread.start()
 
         def outcome() -> Outcome:
-            thread.join(300.0)
+            thread.join(400.0)
             assert outcomes, "the run has no outcome"
             return outcomes[0]
 
