@@ -103,3 +103,7 @@ def test_a_map_without_rules_is_refused_by_the_place_of_its_rule() -> None:
         kwalify.translate({"type": "map", "mapping": {"a": {"type": "map"}}}, did_you_mean)
     text = "mapping/a: a map needs a key mapping: the rule for each key, and for all others under the key ="
     assert caught.value.problems == (text,)
+
+
+def test_the_classes_of_ruby_become_those_of_json_schema() -> None:
+    assert kwalify.expression(r"/\A\h+\z/") == "^[0-9a-fA-F]+$"

@@ -19,7 +19,34 @@ def judging(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     yield places
     for name in ("mutation.places", "mutation"):
-        del sys.modules[name]
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def runs_at_import(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The question; its module belongs to no package of the product."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from mutation.imported import runs_at_import
+
+    yield runs_at_import
+    for name in ("mutation.imported", "mutation"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(
+    ("source", "runs"),
+    [
+        ("def rules(): ...\nRULES: tuple = tuple(rules())", True),
+        ("def rules(): ...\nRULES = {rule: 1 for rule in (*rules(), 2)}", True),
+        ("def rules(): ...\ndef step(): return rules()", False),
+        ("class A:\n    def rules(self): ...\n    def step(self): rules()", False),
+        ("def rules(): ...\nRULES = rules", False),
+    ],
+)
+def test_a_function_that_a_statement_of_its_module_calls_runs_while_it_is_imported(
+    runs_at_import: Any, source: str, runs: bool
+) -> None:
+    assert runs_at_import(source, "rules") is runs
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.records import (
     Check,
     Create,
+    Delete,
     Deployment,
     DeploymentRole,
     DeploymentState,
@@ -25,6 +26,8 @@ from nodepool_ocb.model.records import (
     State,
     Structure,
 )
+
+HOOK = ("on_deployment_delete",)
 
 
 @pytest.fixture
@@ -142,3 +145,22 @@ def test_a_deletion_in_parts_begins_with_a_mark_over_the_version_that_was_judged
     assert Set(paths.deployment("lab"), Deployment(deleting=True), 4) in transaction
     assert world.deployments["lab"] == Stored(Deployment(deleting=True), 5)
     assert list(deployments.marking(world, "lab")) == []
+
+
+@pytest.mark.parametrize(("hooks", "force", "goes"), [((), False, True), (HOOK, False, False), (HOOK, True, True)])
+def test_a_role_leaves_a_deployment_at_once_or_after_its_hook(
+    world: World, hooks: tuple[str, ...], force: bool, goes: bool
+) -> None:
+    world.put(Stored(Structure(), 8))
+    world.put(Stored(Role(barclamp="b", jig="noop", hooks=hooks), 0), "base")
+    world.put(Stored(DeploymentRole(user={"a": 1}), 6), "lab", "base")
+    path = paths.deployment_role("lab", "base")
+    (change,) = (each for each in deploymentroles.leaving(world, "lab", "base", force) if each.path == path)
+    if goes:
+        assert change == Delete(path, 6)
+    else:
+        assert isinstance(change, Set)
+        assert isinstance(change.data, DeploymentRole)
+        assert (change.version, change.data.deleting, change.data.hooks) == (6, True, HOOK)
+    with pytest.raises(NotFound, match="role other is not in deployment lab"):
+        deploymentroles.leaving(world, "lab", "other")

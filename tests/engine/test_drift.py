@@ -213,3 +213,21 @@ def test_a_check_that_ends_calls_no_hook() -> None:
     assert apply({ran: Event.SUCCEED}, 1.0)[ran].hooks == ("on_active",)
     checked = bound(made, **running, check=PendingCheck())
     assert apply({checked: Event.CHECKED}, 1.0)[checked].hooks == ()
+
+
+def test_a_check_that_was_to_end_is_over_when_it_has_ended() -> None:
+    record = NodeRole(
+        state=State.TRANSITION,
+        since=2.0,
+        refresh=True,
+        check=PendingCheck(since=1.0),
+        cancel_reason="enough",
+        generation=4,
+    )
+    ended = after(record, Event.CHECKED, 9.0)
+    assert (ended.state, ended.check, ended.cancel_reason, ended.refresh) == (State.ACTIVE, None, None, False)
+    assert (ended.since, ended.generation) == (1.0, 4)
+
+
+def test_the_word_of_a_script_that_checks_itself_is_part_of_its_format() -> None:
+    assert drift.HONOURED == "--check"

@@ -1,8 +1,8 @@
 """Which test fails on account of a mutant.
 
 A change within a function is put into the function itself, in a fork of a process that has collected all tests. For any
-other change the module is imported anew, changed, in a fork that has imported nothing of the product yet. Processes that
-such a fork starts import the changed module.
+other change the module is imported anew, changed, in a fork that has imported nothing of the product yet; so it is for a
+function that runs while its module is imported. Processes that such a fork starts import the changed module.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hypothesis import Phase, settings
 
 from mutation import forks
 from mutation.changed import change
+from mutation.imported import runs_at_import
 from mutation.mutant import Mutant
 from mutation.places import is_served, judges_declarations, may_judge
 from mutation.tests import First, Reach, Room, quick, ran
@@ -89,7 +90,7 @@ def _reaching(mutant: Mutant, reaches: Sequence[Reach]) -> tuple[list[Reach], bo
         for place in (f"{mutant.file}::{mutant.function}", f"::{mutant.function}"):
             found = [reach for reach in reaches if any(each.endswith(place) for each in reach.functions)]
             if found:
-                return found, True
+                return found, not runs_at_import(mutant.source, mutant.function)
     return [reach for reach in reaches if _imports(reach, mutant.file)], False
 
 
