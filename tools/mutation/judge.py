@@ -1,8 +1,8 @@
 """Which test fails on account of a mutant.
 
 A change within a function is put into the function itself, in a fork of a process that has collected all tests. For any
-other change the module is imported anew, changed, in a fork that has imported nothing of the product yet; so it is for a
-function that runs while its module is imported. Processes that such a fork starts import the changed module.
+other change the module is imported anew, changed, in a fork that has imported nothing of the product yet. A change of a
+function that runs while its module is imported is judged so, too. Processes that such a fork starts import the changed module.
 """
 
 from __future__ import annotations
