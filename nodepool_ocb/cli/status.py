@@ -12,11 +12,11 @@ from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.kit.selecting import selector_option
-from nodepool_ocb.cli.tasks import running
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.rollouts import reading
+from nodepool_ocb.operations.tasks import runs as taskruns
 from nodepool_ocb.views import sections, status
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _overview() -> None:
         rollouts = performer().read(reading.rows(), opened)
         pauses = daemons.pauses(opened)
         webhook = _webhook(opened, quarantined)
-        task_runs = running.rows(opened, None)
+        task_runs = performer().read(taskruns.rows(None), opened)
         changed = performer().read(outdated.find(world, world.vertices()), opened).vertices
     seen = status.overview(
         world, images, rollouts, builders, quarantined, changed, task_runs, pauses, webhook, unlooked, now=time.time()

@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Checks
+from nodepool_ocb.model.executions import ROLLOUT, TASK_RUN, ExecutionKind, Key
 from nodepool_ocb.model.ranges import is_name
 from nodepool_ocb.model.records import Change, Check, Create, Deployment, DeploymentState, Pointer, Set, State
 from nodepool_ocb.model.statemachines import StateMachine
@@ -122,24 +123,6 @@ def changeable(world: World, vertex: Vertex) -> Check:
 # -- rollouts and runs of tasks in a deployment --
 
 
-class GuardedExecution(NamedTuple):
-    """A kind of work that annealers drive in a deployment, as the guards below see it."""
-
-    name: str
-    pointers: Callable[[World], Mapping[str, Stored[Pointer]]]
-    path: Callable[[str], str]  # of the pointer of a deployment
-    end: str  # the command that ends it; {} is the deployment
-
-
-ROLLOUT: Final = GuardedExecution(
-    "rollout", lambda world: cast("Any", world.rollouts), paths.rollouts, "nodepool-ocb rollout cancel {}"
-)
-TASKS: Final = GuardedExecution(
-    "tasks run", lambda world: cast("Any", world.task_runs), paths.task_runs, "nodepool-ocb tasks stop {}"
-)
-DRIVERS: Final = (ROLLOUT, TASKS)
-
-
 def refuse_driven(world: World, vertices: Iterable[Vertex]) -> None:
     """Raises Conflict if one of the noderoles was bound by a run of tasks that is not over, with the command that ends it.
 
@@ -150,9 +133,7 @@ def refuse_driven(world: World, vertices: Iterable[Vertex]) -> None:
         deployment = vertex.record.deployment
         stored = world.task_runs.get(deployment) if vertex.record.task_run is not None else None
         if stored is not None and vertex.record.task_run in _live(stored.record):
-            raise Conflict(
-                f"{_under_way(TASKS, deployment, stored.record)}, and has {vertex.name}; {_ways(TASKS, deployment)}"
-            )
+            raise Conflict(_under_way(TASK_RUN, deployment, stored.record, f", and has {vertex.name}"))
 
 
 def undriven(world: World, names: Iterable[str], fqdn: str) -> Iterator[Check]:
@@ -162,14 +143,10 @@ def undriven(world: World, names: Iterable[str], fqdn: str) -> Iterator[Check]:
     """
     line = list(dict.fromkeys(names))
     for deployment in line:  # grows while it is walked
-        for driver in DRIVERS:
-            pointer = driver.pointers(world).get(deployment)
-            if pointer is None:
-                continue
+        for kind, pointer in _pointers(world, deployment):
             if _live(pointer.record):
-                under_way = _under_way(driver, deployment, pointer.record)
-                raise Conflict(f"{under_way}, and may have {fqdn}; {_ways(driver, deployment)}")
-            yield Check(driver.path(deployment), pointer.version)
+                raise Conflict(_under_way(kind, deployment, pointer.record, f", and may have {fqdn}"))
+            yield Check(kind.pointer_path(deployment), pointer.version)
         stored = world.deployments.get(deployment)
         if stored is not None and stored.record.parent not in (None, *line):
             line.append(str(stored.record.parent))
@@ -181,15 +158,20 @@ def _live(pointer: Pointer) -> set[str | None]:
     return live - {None}
 
 
-def _under_way(driver: GuardedExecution, deployment: str, pointer: Pointer) -> str:
+def _pointers(world: World, deployment: str) -> Iterator[tuple[ExecutionKind[Any], Stored[Any]]]:
+    """The pointers of a deployment: to its newest rollout and to its newest run of tasks, if it has any."""
+    if (rollout := world.rollouts.get(deployment)) is not None:
+        yield ROLLOUT, rollout
+    if (task_run := world.task_runs.get(deployment)) is not None:
+        yield TASK_RUN, task_run
+
+
+def _under_way(kind: ExecutionKind[Any], deployment: str, pointer: Pointer, effect: str = "") -> str:
     prepared = getattr(pointer, "preparing", None)
-    if prepared is not None:
-        return f"{driver.name} {deployment}/{prepared} is being prepared"
-    return f"{driver.name} {deployment}/{pointer.newest} is under way"
-
-
-def _ways(driver: GuardedExecution, deployment: str) -> str:
-    return f"wait until it is over, or first: {driver.end.format(deployment)}"
+    if prepared is None:
+        return kind.under_way(Key(deployment, str(pointer.newest)), effect)
+    ways = f"wait until it is over, or first: nodepool-ocb {kind.noun} {kind.end} {deployment}"
+    return f"{kind.name(Key(deployment, prepared))} is being prepared{effect}; {ways}"
 
 
 # -- its end --
@@ -220,10 +202,9 @@ def deletable(world: World, name: str) -> None:
         if there:
             more = f" and {len(there) - 1} more" if len(there) > 1 else ""
             raise Conflict(f"deployment {name} still holds {what} {there[0]}{more}; first: {_ending(what, there[0])}")
-    for driver in DRIVERS:
-        pointer = driver.pointers(world).get(name)
-        if pointer is not None and not pointer.record.over:
-            raise Conflict(f"{_under_way(driver, name, pointer.record)}; {_ways(driver, name)}")
+    for kind, pointer in _pointers(world, name):
+        if not pointer.record.over:
+            raise Conflict(_under_way(kind, name, pointer.record))
 
 
 def marking(world: World, name: str) -> Iterator[list[Change]]:
@@ -236,8 +217,7 @@ def marking(world: World, name: str) -> Iterator[list[Change]]:
     if own.record.deleting:
         return
     marked = replace(own.record, deleting=True)
-    known = ((driver.path(name), driver.pointers(world).get(name)) for driver in DRIVERS)
-    checks = [Check(path, pointer.version) for path, pointer in known if pointer is not None]
+    checks = [Check(kind.pointer_path(name), pointer.version) for kind, pointer in _pointers(world, name)]
     yield from structure.written(world, [*checks, Set(paths.deployment(name), marked, own.version)])
     world.put(Stored(marked, own.version + 1), name)
 

@@ -50,6 +50,7 @@ class ExecutionKind(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
     called: str  # before the name of one
     noun: str  # of its commands
     end: str  # the verb that ends one
+    listing: str  # the verb that lists them
     pointers: type[P]
     root: str
     pointer_path: Callable[[str], str]  # of a deployment
@@ -77,7 +78,7 @@ class ExecutionKind(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
 
     def deleted(self, key: Key) -> str:
         """The end of a wait for one that is gone."""
-        return f"{self.name(key)} was deleted"
+        return f"{self.name(key)} was deleted; see: nodepool-ocb {self.noun} {self.listing}"
 
     # -- transactions --
 
@@ -126,6 +127,7 @@ ROLLOUT: Final = ExecutionKind(
     called="rollout",
     noun="rollout",
     end="cancel",
+    listing="list",
     pointers=RolloutPointer,
     root=paths.ROLLOUTS,
     pointer_path=paths.rollouts,
@@ -136,6 +138,7 @@ TASK_RUN: Final = ExecutionKind(
     called="tasks run",
     noun="tasks",
     end="stop",
+    listing="runs",
     pointers=TaskRunPointer,
     root=paths.TASK_RUNS,
     pointer_path=paths.task_runs,

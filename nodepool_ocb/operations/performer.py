@@ -21,6 +21,8 @@ from nodepool_ocb.operations.operation import Call, Lookup, Note, Operation, Per
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings
+    from nodepool_ocb.model.journal import Entry
+    from nodepool_ocb.store.client.frames import Znode
     from nodepool_ocb.store.client.session import Session, Stats
 
 CONNECT_SECONDS: Final = 7.0  # a command without ZooKeeper ends within ten, also on a busy machine
@@ -73,9 +75,7 @@ class Performer:
         from nodepool_ocb.store import clusters
         from nodepool_ocb.store.journal import Journaled
 
-        made = Journaled(
-            self.settings().zookeeper, self.journal.entry, noted=self.journal.written, on_connected=on_connected
-        )
+        made = Journaled(self.settings().zookeeper, self._entry, noted=self.journal.written, on_connected=on_connected)
         made.start(timeout_seconds, refused_seconds=REFUSED_SECONDS)
         try:
             if not founding:
@@ -83,6 +83,11 @@ class Performer:
             yield made
         finally:
             made.close()
+
+    def _entry(self, opened: Session, changes: Sequence[Change], replaced: Sequence[Znode]) -> Entry | None:
+        """Called before each commit, so it also refuses a commit of a lookup in a dry run."""
+        assert not self.call.dry_run, f"a dry run of {self.journal.verb} writes"
+        return self.journal.entry(opened, changes, replaced)
 
     def load(self, opened: Session) -> World:
         """The world, no older than this call; a note names each record that cannot be read."""

@@ -12,6 +12,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model.executions import ROLLOUT, Key, Versions
+from nodepool_ocb.model.records import Change, RolloutPointer
+from nodepool_ocb.rollout import records
 from nodepool_ocb.rollout.groups import failed
 from nodepool_ocb.rollout.records import (
     DEPENDENCY,
@@ -151,3 +154,21 @@ def _group(rollout: Rollout, name: str) -> GroupRecord:
     if name not in rollout.groups:
         raise NotFound(f"the rollout has no group {name}; it has {', '.join(list(rollout.groups)[:20])}")
     return rollout.groups[name]
+
+
+def transaction(
+    key: Key, before: Rollout, after: Rollout, versions: Versions[RolloutPointer], now: float
+) -> list[Change]:
+    """The transaction of the decisions of a command. A driver, if there is one, reads the whole rollout again before it
+    continues.
+
+    Raises Conflict if a rollout that is over would resume although there is a newer one.
+    """
+    known = versions.pointer
+    if known.newest != key.id and not after.over:
+        raise Conflict(f"rollout {key.id} is not the newest of deployment {key.deployment}; that is {known.newest}")
+    parts = records.changed(before, after)
+    if not parts:
+        return []
+    counts = replace(known, over=after.over, since=now) if known.newest == key.id else known
+    return ROLLOUT.asked(*key, parts, counts, versions)

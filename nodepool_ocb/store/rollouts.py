@@ -23,7 +23,7 @@ from nodepool_ocb.model import executions, limits, paths
 from nodepool_ocb.model.executions import ROLLOUT, Key
 from nodepool_ocb.model.records import Change, Check, Create, LockOwner, Record, RolloutPointer
 from nodepool_ocb.rollout import records
-from nodepool_ocb.rollout.records import Decision, GroupRecord, NodesRecord, Rollout, RolloutRecord
+from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, Rollout, RolloutRecord
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import lines, pointers
@@ -195,72 +195,6 @@ def _refuse_another(session: Session, deployment: str, rollouts: RolloutPointer)
 
 def _made(path: str, parts: Mapping[str, Record]) -> Iterator[Change]:
     return (Create(f"{path}/{part}", record) for part, record in parts.items())
-
-
-# -- the requests of people --
-
-
-def steer(
-    session: Session,
-    deployment: str,
-    identity: str,
-    ask: Callable[[Rollout], Sequence[Decision]],
-    now: float,
-    joined: Callable[[Rollout], Sequence[Change]] = lambda _: (),
-) -> Rollout:
-    """Write the decisions of ``ask`` (rollout.steering) about a rollout as it is. If the rollout changes meanwhile,
-    decide again.
-
-    ``joined`` gives the changes that join the transaction by which a rollout that is over resumes. Gives the rollout
-    after that. Raises NotFound if it does not exist, and Conflict as ``steered``, ``ask`` and ``joined`` do. Raises
-    Conflict if it would resume while one of a deployment above or below is under way.
-    """
-
-    def write() -> Rollout:
-        after, changes = proposal(session, deployment, identity, ask, now, joined)
-        session.commit(changes)
-        return after
-
-    return again(write)
-
-
-def proposal(
-    session: Session,
-    deployment: str,
-    identity: str,
-    ask: Callable[[Rollout], Sequence[Decision]],
-    now: float,
-    joined: Callable[[Rollout], Sequence[Change]],
-) -> tuple[Rollout, list[Change]]:
-    """The rollout after the write of ``steer``, and that transaction; raises the exceptions of ``steer``."""
-    found = read(session, deployment, identity)
-    if found is None:
-        raise NotFound(f"deployment {deployment} has no rollout {identity}; see: nodepool-ocb rollout list")
-    rollout, versions = found
-    after = records.apply(rollout, ask(rollout))
-    changes = steered(deployment, identity, rollout, after, versions, now)
-    goes_on = rollout.over and not after.over
-    return after, [*changes, *([*joined(rollout), *lines.entered(session, deployment)] if goes_on else [])]
-
-
-def steered(
-    deployment: str, identity: str, before: Rollout, after: Rollout, versions: Versions, now: float
-) -> list[Change]:
-    """The transaction of a request by a person. A driver, if there is one, reads the whole rollout again before it
-    continues.
-
-    Raises Conflict if a rollout that is over would resume although there is a newer one.
-    """
-    if versions.pointer.newest != identity and not after.over:
-        raise Conflict(
-            f"rollout {identity} is not the newest of deployment {deployment}; that is {versions.pointer.newest}"
-        )
-    parts = records.changed(before, after)
-    if not parts:
-        return []
-    known = versions.pointer
-    counts = replace(known, over=after.over, since=now) if known.newest == identity else known
-    return ROLLOUT.asked(deployment, identity, parts, counts, versions)
 
 
 # -- the writes of a driver --

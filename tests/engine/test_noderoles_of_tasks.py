@@ -139,7 +139,8 @@ def test_a_run_of_tasks_keeps_its_noderoles_and_nodes_until_it_is_over(verb: str
         VERBS[verb](made)
     said = f"tasks run {deployment}/{LIVE} is {pointer}"
     assert said in str(refused.value)
-    assert str(refused.value).endswith(f"first: nodepool-ocb tasks stop {deployment}")
+    ends = {"under way": f"or end it: nodepool-ocb tasks stop {deployment}/{LIVE}"}
+    assert str(refused.value).endswith(ends.get(pointer, f"or first: nodepool-ocb tasks stop {deployment}"))
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -31,6 +31,7 @@ from nodepool_ocb.store.locks import holders
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.processes import CutDaemon
 from tests.journeys.fleet import DEPLOYMENT, Fleet
+from tests.store.directing import steer
 
 #: prepare commits ``os``, deploy all that is left.
 PHASES: Final = (
@@ -82,9 +83,7 @@ class LiveRollout:
 
     def ask(self, command: Any, *arguments: Any, **more: Any) -> Rollout:
         """One of rollout.commands, as a person."""
-        return rollouts.steer(
-            self.fleet.session, self.deployment, self.id, lambda it: command(it, *arguments, **more), time.time()
-        )
+        return steer(self.fleet.session, self.deployment, self.id, lambda it: command(it, *arguments, **more))
 
     def states(self) -> dict[str, str]:
         return {name.partition(".")[0]: str(progress.state) for name, progress in self.now.nodes.items()}

@@ -16,11 +16,25 @@ from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import CheckResult, Drift
-from nodepool_ocb.model.records import Change, Daemon, Delete, Deployment, Node, NodeRole, Role, Set, State, Structure
+from nodepool_ocb.model.executions import Versions
+from nodepool_ocb.model.records import (
+    Change,
+    Daemon,
+    Delete,
+    Deployment,
+    Node,
+    NodeRole,
+    Role,
+    RolloutPointer,
+    Set,
+    State,
+    Structure,
+)
 from nodepool_ocb.operations import assignments, attributes, runlogs
 from nodepool_ocb.operations import performer as performing
 from nodepool_ocb.operations.barclamps import importing
 from nodepool_ocb.operations.deployments.deleting import DeploymentDelete
+from nodepool_ocb.operations.executions.watched import NO_ANNEALER
 from nodepool_ocb.operations.following import Following
 from nodepool_ocb.operations.history import events
 from nodepool_ocb.operations.history.reading import HistoryRead
@@ -32,12 +46,11 @@ from nodepool_ocb.operations.nodes.deleting import NodeDelete, NodesDeleted
 from nodepool_ocb.operations.operation import Call, Lookup, Note, Operation, Situation, Steps
 from nodepool_ocb.operations.performer import Performer
 from nodepool_ocb.operations.reads.agreement import Agreement
+from nodepool_ocb.operations.reads.executions import AnnealerRuns
 from nodepool_ocb.operations.reads.histories import HistoryDeletions, ReadHistory, ReadTaskList
 from nodepool_ocb.operations.reads.journal import FindEntries, RefuseUnknownNames
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs, ReadRunsAt
 from nodepool_ocb.operations.reads.rollouts import (
-    AnnealerRuns,
-    ReadDirectedChanges,
     ReadNewestRollout,
     ReadRolloutDeployments,
     ReadRolloutDriver,
@@ -48,7 +61,6 @@ from nodepool_ocb.operations.reads.znodes import FoundZnode, ReadChildren, ReadZ
 from nodepool_ocb.operations.records import deleting
 from nodepool_ocb.operations.records.reading import RecordShow
 from nodepool_ocb.operations.rollouts.directing import RolloutCancel
-from nodepool_ocb.operations.rollouts.finding import NO_ANNEALER
 from nodepool_ocb.operations.selection import ResolveNodes
 from nodepool_ocb.rollout import plan
 from nodepool_ocb.rollout.strategy import Group, Selector, Strategy
@@ -264,11 +276,11 @@ def test_a_part_of_an_execution_is_deleted_under_the_lock_of_its_driver(path: st
 @pytest.mark.parametrize(("runs", "after"), [(True, ()), (False, (NO_ANNEALER,))])
 def test_a_verb_on_a_rollout_warns_only_if_no_annealer_is_running(runs: bool, after: tuple[str, ...]) -> None:
     strategy = Strategy(groups=(Group(name="all", selectors=(Selector(node_names=("n",)),)),))
+    versions = Versions(RolloutPointer(newest="0000000001", over=False), 1, {"": 0})
     answers = {
         ReadRolloutDeployments: ["lab"],
         ReadNewestRollout: "0000000001",
-        ReadRolloutVersions: (plan.begin(strategy, {"n": Node()}, 1.0), {}),
-        ReadDirectedChanges: [],
+        ReadRolloutVersions: (plan.begin(strategy, {"n": Node()}, 1.0), versions),
         ReadRolloutDriver: None,
         AnnealerRuns: runs,
     }

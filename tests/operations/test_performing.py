@@ -272,6 +272,28 @@ def test_a_dry_run_gives_the_rows_and_writes_nothing(world: Session, zk_settings
     assert {each.record.state for each in load_world(world).vertices()} == {State.PROPOSED}
 
 
+def test_a_lookup_that_writes_in_a_dry_run_is_refused_before_it_is_sent(
+    world: Session, zk_settings: ZooKeeperSettings
+) -> None:
+    class Write(Lookup[None], frozen=True):
+        def answer(self, reader: Reader) -> None:
+            view = load_world(reader.session).nodes[N1]
+            assert view.record is not None
+            reader.session.commit([Set(paths.node(N1), replace(view.record, rack="r9"), view.version)])
+
+    class Writing(Operation[None], frozen=True, kw_only=True):
+        noun, verb, right, reads, writes = "lamp", "light", Right.OPERATOR, (Write,), ("node",)
+
+        def decide(self, situation: Situation) -> Steps[None]:  # noqa: ARG002
+            yield from Write()
+
+    with pytest.raises(AssertionError, match="a dry run of lamp light writes"):
+        calm(zk_settings, dry_run=True).perform(Writing())
+    assert node(world, N1).rack is None
+    calm(zk_settings).perform(Writing())
+    assert node(world, N1).rack == "r9"
+
+
 def test_a_decision_needs_no_zookeeper() -> None:
     call = Call(login="ann", host="desk")
     steps = NodeSet(nodes=(N1,), assignments=("rack=r1",)).decide(

@@ -8,8 +8,8 @@ import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations.executions.watched import NO_ANNEALER
 from nodepool_ocb.operations.rollouts.directing import RolloutCancel
-from nodepool_ocb.operations.rollouts.finding import NO_ANNEALER
 from nodepool_ocb.rollout import plan, reading
 from nodepool_ocb.rollout.selectors import inventory
 from nodepool_ocb.store import rollouts

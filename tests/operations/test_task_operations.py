@@ -294,7 +294,7 @@ def test_a_run_notes_its_warnings_and_that_no_annealer_runs(zk_settings: ZooKeep
         None,
     )
     assert mine.heard.notes[0].startswith("note: n2.example.com is not alive")
-    assert mine.heard.notes[-1].startswith("no annealer is running: nothing of a run moves; ")
+    assert mine.heard.notes[-1].startswith("no annealer is running: nothing of it moves; ")
 
 
 def test_a_dry_run_of_a_run_gives_the_plan_and_writes_nothing(lab: Session, zk_settings: ZooKeeperSettings) -> None:

@@ -28,6 +28,7 @@ from nodepool_ocb.store.rollouts import Versions
 from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.store.world.load import load_world
 from tests.fixtures.deletions import deletion_of_deployment as deletion
+from tests.store.directing import steer
 
 ME = LockOwner(daemon="annealer", host="h", pid=1, purpose="rollout", since=1.0)
 
@@ -236,7 +237,7 @@ def test_a_driver_that_has_not_seen_what_somebody_asked_writes_nothing(session: 
     identity = rollouts.begin(session, "lab", rollout())
     take_over(session, "a1")
     before, versions = read(session, identity)
-    after = rollouts.steer(session, "lab", identity, lambda it: commands.cancel(it, 8.0, by="bob"), 8.0)
+    after = steer(session, "lab", identity, lambda it: commands.cancel(it, 8.0, by="bob"))
     assert after.head.state is RolloutState.CANCELLING
     with pytest.raises(Stale):
         session.commit(rollouts.changes("lab", identity, before, decided(before), versions, 9.0))
@@ -249,10 +250,10 @@ def test_what_two_people_ask_is_both_heeded(session: Session) -> None:
 
     def ask(it: Rollout) -> list[Decision]:
         if not asked:
-            asked.append(rollouts.steer(session, "lab", identity, lambda it: commands.cancel(it, 8.0, by="bob"), 8.0))
+            asked.append(steer(session, "lab", identity, lambda it: commands.cancel(it, 8.0, by="bob")))
         return [Decision("g0", replace(it.groups["g0"], accepted="fine"), "accepted")]
 
-    rollouts.steer(session, "lab", identity, ask, 8.0)
+    steer(session, "lab", identity, ask)
     seen = read(session, identity)[0]
     assert (seen.head.state, seen.groups["g0"].accepted) == (RolloutState.CANCELLING, "fine")
 
@@ -260,19 +261,20 @@ def test_what_two_people_ask_is_both_heeded(session: Session) -> None:
 def test_only_the_newest_goes_on_again(session: Session) -> None:
     first = rollouts.begin(session, "lab", rollout())
     end(session, first)
-    rollouts.steer(session, "lab", first, lambda it: commands.resume(it, 8.0), 8.0)
+    steer(session, "lab", first, lambda it: commands.resume(it, 8.0))
     with pytest.raises(Conflict, match="is under way"):
         rollouts.begin(session, "lab", rollout())
     end(session, first)
     second = rollouts.begin(session, "lab", rollout())
     end(session, second)
     with pytest.raises(Conflict, match=f"rollout {first} is not the newest of deployment lab; that is {second}"):
-        rollouts.steer(session, "lab", first, lambda it: commands.resume(it, 8.0), 8.0)
+        steer(session, "lab", first, lambda it: commands.resume(it, 8.0))
 
 
 def test_to_steer_one_that_does_not_exist_is_told(session: Session) -> None:
-    with pytest.raises(NotFound, match="deployment lab has no rollout 0000000000"):
-        rollouts.steer(session, "lab", "0000000000", lambda it: commands.cancel(it, 8.0), 8.0)
+    rollouts.begin(session, "lab", rollout())
+    with pytest.raises(NotFound, match="deployment lab has no rollout 0000000007"):
+        steer(session, "lab", "0000000007", lambda it: commands.cancel(it, 8.0))
 
 
 # -- one line, one rollout --
@@ -301,7 +303,7 @@ def test_none_begins_or_goes_on_while_one_above_or_below_is_under_way(session: S
         if ask == "start":
             rollouts.begin(session, "lab", rollout())
         else:
-            rollouts.steer(session, "lab", first, asked[ask], 8.0)
+            steer(session, "lab", first, asked[ask])
 
     with pytest.raises(Conflict, match=f"rollout {other}/{second} is under way"):
         go_on()
@@ -352,12 +354,12 @@ def test_of_a_parent_and_a_child_that_go_on_at_once_one_does(session: Session, m
         found = look(asking, deployment)
         if looks:
             looks.clear()
-            rollouts.steer(session, other, second, lambda it: commands.resume(it, 8.0), 8.0)
+            steer(session, other, second, lambda it: commands.resume(it, 8.0))
         return found
 
     monkeypatch.setattr(lines, "entered", look_before_the_other_goes_on)
     with pytest.raises(Conflict, match=f"rollout {other}/{second} is under way"):
-        rollouts.steer(session, "lab", first, lambda it: commands.resume(it, 8.0), 8.0)
+        steer(session, "lab", first, lambda it: commands.resume(it, 8.0))
     assert read(session, first)[0].over
 
 

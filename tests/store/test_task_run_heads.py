@@ -12,6 +12,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.tasks.runs.records import Table, TaskRun, TaskRunState
 from tests.annealer.tasks.task_staging import LAB, begin, build
+from tests.store.tasks.first_run import stop
 
 NODES = {"n1": ["controller"]}
 TASKS = """
@@ -58,16 +59,17 @@ def test_a_broken_table_is_an_error_that_names_the_run(zk_session: Session, run:
 
 
 def test_a_stopped_run_notes_its_reason_and_is_written_once(zk_session: Session, run: str) -> None:
-    after, changes = runs.stopping(zk_session, LAB, run, "ann", now=False)
+    before = runs.pointer(zk_session, LAB)[1]
+    after = stop(zk_session, run, "ann", now=False)
     assert (after.stop, after.stopped_by, after.reason) == ("asked", "ann", "stopped by ann")
-    assert changes
-    zk_session.commit(changes)
-    assert runs.stopping(zk_session, LAB, run, "bob", now=False) == (after, [])
-    assert runs.stopping(zk_session, LAB, run, "bob", now=True)[0] == replace(after, stop="now")
+    written = runs.pointer(zk_session, LAB)[1]
+    assert written == before + 1
+    assert (stop(zk_session, run, "bob", now=False), runs.pointer(zk_session, LAB)[1]) == (after, written)
+    assert stop(zk_session, run, "bob", now=True) == replace(after, stop="now")
 
 
 def test_a_run_that_is_over_is_not_stopped(zk_session: Session, run: str) -> None:
     write(zk_session, run, state=TaskRunState.FAILED)
     assert isinstance(runs.list_(zk_session)[0].head, TaskRun)
     with pytest.raises(Conflict, match=f"tasks run lab/{run} is over: failed"):
-        runs.stopping(zk_session, LAB, run, "ann", now=False)
+        stop(zk_session, run, "ann", now=False)

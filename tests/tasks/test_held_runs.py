@@ -12,7 +12,7 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import RolloutPointer, State
-from nodepool_ocb.store.tasks import rolled
+from nodepool_ocb.tasks.runs import commands as runcommands
 from nodepool_ocb.tasks.runs import history
 from nodepool_ocb.tasks.runs.records import TaskRunState, Tolerance
 from nodepool_ocb.tasks.runs.standing import RunStatus
@@ -121,7 +121,7 @@ def test_a_run_that_goes_on_waits_again_for_what_the_plan_says() -> None:
     stage = there.world.vertex(there.running.noderole(2))
     assert stage is not None
     assert (stage.record.state, stage.record.parents) == (State.PROPOSED, ())
-    for changes in rolled.waiting_again(there.world, there.running):
+    for changes in runcommands.waiting_again(there.world, there.running):
         there._write(changes)
     stage = there.world.vertex(there.running.noderole(2))
     assert stage is not None

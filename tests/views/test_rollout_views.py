@@ -11,6 +11,7 @@ from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import Json, LockOwner
 from nodepool_ocb.rollout.records import CANCELLED, GroupState, NodeState, Rollout, RolloutState
 from nodepool_ocb.rollout.strategy import Batch, Criteria, Group
+from nodepool_ocb.views.executions import Awaited
 from nodepool_ocb.views.rollouts import lines, rows, tables
 from nodepool_ocb.views.view import plain
 from tests.views.small_rollouts import in_state, rollout_of
@@ -96,7 +97,7 @@ def test_a_report_and_the_end_of_a_wait_are_the_document_with_more() -> None:
     reported = rows.reported(rows.document(KEY, failed(), None), failed())
     assert list(plain(reported))[-2:] == ["next", "report"]
     assert reported.report.startswith("Start\n|\n")
-    awaited = plain(rows.AwaitedRollout("failed", reported.row, reported.report))
+    awaited = plain(Awaited("failed", reported))
     assert list(awaited)[:2] == ["outcome", "rollout"]
     assert list(awaited)[-1] == "report"
 

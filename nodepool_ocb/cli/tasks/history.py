@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option
-from nodepool_ocb.cli.tasks import running, waiting
+from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.cli.tasks import waiting
 from nodepool_ocb.documents.counting import counted
+from nodepool_ocb.operations.tasks.runs import TasksHistory, TasksRuns, TasksWait
+from nodepool_ocb.operations.tasks.stopping import TasksStop
 from nodepool_ocb.views.tasks import histories
 from nodepool_ocb.views.tasks import runs as shown
 
 run_argument = click.argument("run", metavar="DEPLOYMENT[/RUN]", shell_complete=completion.task_runs)
-RUN_COLUMNS = (
+RUN_COLUMNS: Final = (
     "run",
     "state",
     "what",
@@ -30,17 +34,15 @@ RUN_COLUMNS = (
 )
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, operation=TasksRuns)
 @click.argument("deployment", required=False, shell_complete=completion.deployments)
 def runs(deployment: str | None) -> None:
     """The newest ten runs of a deployment, or of every one, with their states and their drivers."""
-    with session.session() as opened:
-        opened.sync()
-        found = running.rows(opened, deployment)
+    found = perform(TasksRuns(deployment=deployment)).answer
     output.things(found, RUN_COLUMNS, key="run", shown=map(shown.words, found))
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, operation=TasksHistory)
 @run_argument
 @click.option(
     "--task", "tasks", multiple=True, shell_complete=completion.tasks, help="Only this task; may be given again."
@@ -53,23 +55,23 @@ def history(run: str, tasks: Sequence[str], nodes: Sequence[str], failed: bool, 
 
     In a run under way, the present state of each. Without RUN it is the deployment's newest run.
     """
-    with session.session() as opened:
-        found = running.load(opened, running.find(opened, run))
-    rows = histories.chosen(found.instances, tasks, nodes, failed=failed)
+    found = perform(TasksHistory(run=run, tasks=tuple(tasks), nodes=tuple(nodes), failed=failed)).answer
+    rows = found.instances
     if as_csv:
-        output.text(shown.RunDocument(found.row, tuple(rows)), histories.as_csv(rows))
-        return
-    if output.chosen() == "table":
-        output.render(output.table(map(histories.words, rows), running.COLUMNS))
+        output.text(found, histories.as_csv(rows))
+    elif output.chosen() == "table":
+        output.render(output.table(map(histories.words, rows), histories.COLUMNS))
         counts = ", ".join(f"{count} {state}" for state, count in histories.counted(row.state for row in rows).items())
-        output.say(f"tasks run {found.key}: {found.head.state}: {counted(len(rows), 'instance')}: {counts or 'none'}")
+        output.say(
+            f"tasks run {found.row.run}: {found.row.state}: {counted(len(rows), 'instance')}: {counts or 'none'}"
+        )
     elif output.chosen() == "name":
         output.things([histories.NamedInstance(name=row.name) for row in rows], ("name",))
     else:
-        output.thing(shown.RunDocument(found.row, tuple(rows)), str(found.key))
+        output.thing(found, found.row.run)
 
 
-@click.command(cls=Verb, writes=True)
+@click.command(cls=Verb, operation=TasksStop)
 @run_argument
 @click.option("--now", is_flag=True, help="Also end running tasks; else they go on to their end.")
 @dry_run_option
@@ -78,30 +80,19 @@ def stop(run: str, now: bool, dry_run: bool) -> None:
 
     With the name of a deployment, a run with an unfinished preparation is ended, too: its noderoles are free then.
     """
-    from nodepool_ocb.store.tasks import beginning
-    from nodepool_ocb.store.tasks import runs as store
-
-    with session.session() as opened:
-        cleared = beginning.clear(opened, run) if "/" not in run and not dry_run else None
-        if cleared is not None:
-            output.say(f"the preparation of tasks run {run}/{cleared} broke off; nothing of it will run")
-            return
-        key = running.find(opened, run)
-        if dry_run:
-            _, would = store.stopping(opened, *key, session.me(), now)
-            session.report(session.decided(opened, lambda: [would], dry_run), dry_run)
-            return
-        store.stop(opened, *key, session.me(), now)
-        found = running.load(opened, key)
-    output.thing(found.row, str(key), output.fields(shown.words(found.row), but=("started",)))
+    done = perform(TasksStop(run=run, now=now), dry_run=dry_run)
+    if dry_run:
+        session.report_performed(done)
+        return
+    for sentence in done.answer.notes:
+        output.say(sentence)
+    if done.answer.row is not None:
+        output.thing(done.answer.row, done.answer.row.run, waiting.fields(done.answer.row))
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, operation=TasksWait)
 @run_argument
 @timeout_option
 def wait(run: str, timeout_seconds: float | None) -> None:
     """Wait until a run is over; then print its state and the tasks that did not succeed. Exits with 6 unless all did."""
-    with session.session() as opened:
-        key = running.find(opened, run)
-        running.load(opened, key)
-    waiting.wait(key, timeout_seconds)
+    waiting.wait(perform(TasksWait(run=run)).answer, timeout_seconds)

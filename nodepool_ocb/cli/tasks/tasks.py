@@ -6,15 +6,14 @@ import click
 
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import Noun
-from nodepool_ocb.cli.kit.performing import performer, usage
+from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.tasks import options
 from nodepool_ocb.cli.tasks.check import check
 from nodepool_ocb.cli.tasks.exchange import download, list_, sync, upload
 from nodepool_ocb.cli.tasks.history import history, runs, stop, wait
 from nodepool_ocb.cli.tasks.plan import graph, plan
 from nodepool_ocb.cli.tasks.run import run
-from nodepool_ocb.operations.tasks import lists
-from nodepool_ocb.views.tasks import lists as shown
+from nodepool_ocb.operations.tasks.lists import TasksShow
 
 
 @click.group(cls=Noun)
@@ -26,13 +25,10 @@ for verb in (check, upload, download, list_, sync, plan, graph, run, runs, histo
     command.add_command(verb)
 
 
-@command.command()
+@command.command(operation=TasksShow)
 @click.argument("task", shell_complete=completion.tasks)
 @options.release_option
 @options.deployment_option
 def show(task: str, release: str | None, deployment: str | None) -> None:
     """One task as it counts: its origin, its action, and the tasks just before and after it."""
-    with usage():
-        owner = lists.owner(release, deployment)
-    found = performer().read(lists.loaded(owner))
-    output.thing(shown.task(found.tasks, task), task)
+    output.thing(perform(TasksShow(task=task, release=release, deployment=deployment)).answer, task)

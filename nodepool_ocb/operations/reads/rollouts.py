@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, LockOwner
-from nodepool_ocb.operations.operation import Lookup
+from nodepool_ocb.model.executions import ROLLOUT
+from nodepool_ocb.model.records import Change, Check
+from nodepool_ocb.operations.operation import Lookup, Procedure
+from nodepool_ocb.operations.reads.executions import ReadDriver, ReadNewest, newest_first
 from nodepool_ocb.rollout.records import Rollout
 
 if TYPE_CHECKING:
@@ -43,37 +46,33 @@ class ReadRolloutVersions(Lookup["tuple[Rollout, Versions] | None"], frozen=True
         return rollouts.read(reader.session, self.deployment, self.identity)
 
 
-class ReadDirectedChanges(Lookup[list[Change]], frozen=True):
-    """The transaction that takes a rollout from ``before`` to ``after``, as a person asks.
+class EnterLine(Lookup[list[Change]], frozen=True):
+    """The changes that join the transaction by which a rollout of a deployment begins or resumes.
 
-    If the rollout goes on, so does its run of tasks: this waits for the end of that run, and then writes its noderoles,
-    except in a dry run.
-    Raises Conflict while another rollout or run has to do with the same nodes.
+    Raises Conflict while a rollout of a deployment above or below is under way, NotFound without the deployment.
     """
 
-    records = "rollouts, runs of tasks"
+    records = "rollouts, deployments"
 
     deployment: str
-    identity: str
-    before: Rollout
-    after: Rollout
-    versions: Versions
-    now: float
 
     def answer(self, reader: Reader) -> list[Change]:
-        from nodepool_ocb.store import rollouts
         from nodepool_ocb.store.driven import lines
+
+        return lines.entered(reader.session, self.deployment)
+
+
+class WithoutTaskRun(Lookup[list[Change]], frozen=True):
+    """The checks that no run of tasks begins beside a rollout; raises Conflict while one is under way or prepared."""
+
+    records = "runs of tasks"
+
+    deployment: str
+
+    def answer(self, reader: Reader) -> list[Change]:
         from nodepool_ocb.store.tasks import rolled
 
-        opened, deployment, run = reader.session, self.deployment, self.before.head.task_run
-        changes = rollouts.steered(deployment, self.identity, self.before, self.after, self.versions, self.now)
-        if not (self.before.over and not self.after.over):
-            return changes
-        if run is None:
-            joined = rolled.alone(opened, deployment)
-        else:
-            joined = rolled.reopened(opened, deployment, run, dry_run=reader.performer.call.dry_run)
-        return [*changes, *joined, *lines.entered(opened, deployment)]
+        return rolled.alone(reader.session, self.deployment)
 
 
 class ListRollouts(Lookup["list[ListedRollout]"], frozen=True):
@@ -85,7 +84,7 @@ class ListRollouts(Lookup["list[ListedRollout]"], frozen=True):
         from nodepool_ocb.store import rollouts
 
         reader.session.sync()
-        return sorted(rollouts.list_(reader.session), key=lambda each: (each.deployment, -int(each.id)))
+        return newest_first(rollouts.list_(reader.session))
 
 
 class ReadRolloutDeployments(Lookup[list[str]], frozen=True):
@@ -110,37 +109,38 @@ class ReadRolloutIdentities(Lookup[list[str]], frozen=True):
         return [name for name in found if name.isdecimal()]
 
 
-class ReadNewestRollout(Lookup["str | None"], frozen=True):
-    """The id of a deployment's newest rollout; None before its first."""
+class ReadNewestRollout(ReadNewest, frozen=True):
+    """The id of a deployment's newest rollout."""
 
-    records = "rollouts"
+    kind, records = ROLLOUT, "rollouts"
+
+
+class ReadRolloutDriver(ReadDriver, frozen=True):
+    """The annealer that drives a rollout."""
+
+    kind, records = ROLLOUT, "locks of rollouts"
+
+
+class BeginRollout(Procedure[str], frozen=True, kw_only=True):
+    """Write a rollout that ``plan.begin`` made, with its run of tasks if it names one. The answer: its id.
+
+    Raises Conflict while another rollout, or a run of tasks of others, has to do with the same nodes. Raises Conflict if a
+    check of ``judged`` fails.
+    """
 
     deployment: str
+    rollout: Rollout
+    judged: Sequence[Check]
 
-    def answer(self, reader: Reader) -> str | None:
+    def carry_out(self, reader: Reader) -> str:
         from nodepool_ocb.store import rollouts
+        from nodepool_ocb.store.tasks import rolled
 
-        return rollouts.newest(reader.session, self.deployment)
+        opened, deployment, run = reader.session, self.deployment, self.rollout.head.task_run
 
+        def joined(identity: str) -> Sequence[Change]:
+            if run is None:
+                return rolled.alone(opened, deployment)
+            return rolled.joined(opened, deployment, run, identity)
 
-class ReadRolloutDriver(Lookup["LockOwner | None"], frozen=True):
-    """The annealer that drives a rollout; None if none does."""
-
-    records = "locks of rollouts"
-
-    deployment: str
-    identity: str
-
-    def answer(self, reader: Reader) -> LockOwner | None:
-        from nodepool_ocb.store.locks import holders
-
-        return holders(reader.session, [paths.rollout_lock(self.deployment, self.identity)])[0]
-
-
-class AnnealerRuns(Lookup[bool], frozen=True):
-    """True if an annealer is running."""
-
-    records = "daemons"
-
-    def answer(self, reader: Reader) -> bool:
-        return bool(reader.session.children(paths.daemons("annealer")))
+        return rollouts.begin(opened, deployment, self.rollout, self.judged, joined)

@@ -1,24 +1,28 @@
 """The verbs that direct a rollout: ``cancel``, ``resume``, ``retry``, ``promote`` and ``accept``.
 
 Each is one transaction. It changes the records from which the engine decides; the annealer that drives the rollout does the rest.
-If a rollout with tasks goes on, ``ReadDirectedChanges`` writes the noderoles of its run in transactions before that one.
+If a rollout with tasks goes on, the noderoles of its run are written in transactions before that one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar
 
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model.executions import Key
-from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations.executions.watched import NO_ANNEALER
+from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.executions import AnnealerRuns
 from nodepool_ocb.operations.reads.rollouts import (
-    AnnealerRuns,
-    ReadDirectedChanges,
+    EnterLine,
     ReadRolloutDriver,
     ReadRolloutVersions,
+    WithoutTaskRun,
 )
 from nodepool_ocb.operations.rollouts import finding
+from nodepool_ocb.operations.tasks import reopening
 from nodepool_ocb.rollout import commands, records
 from nodepool_ocb.rollout.records import Decision, Rollout
 from nodepool_ocb.views.rollouts import lines
@@ -37,7 +41,12 @@ class _Directing(Operation[RolloutDirected], frozen=True, kw_only=True):
 
     noun = "rollout"
     right = Right.OPERATOR
-    reads = (*finding.FINDS, ReadRolloutVersions, ReadDirectedChanges, ReadRolloutDriver, AnnealerRuns)
+    reads: ClassVar[tuple[type[Lookup[Any]], ...]] = (
+        *finding.FINDS,
+        ReadRolloutVersions,
+        ReadRolloutDriver,
+        AnnealerRuns,
+    )
     writes: ClassVar[tuple[str, ...]] = ("rollout", "run of tasks")
 
     rollout: str | None = None  # DEPLOYMENT, DEPLOYMENT/ID or an id; None: the newest
@@ -58,7 +67,9 @@ class _Directing(Operation[RolloutDirected], frozen=True, kw_only=True):
         sentences = tuple(_sentence(key, each) for each in decisions)
         after = records.apply(before, decisions)
         if decisions:
-            yield (yield from ReadDirectedChanges(*key, before, after, versions, situation.now))
+            changes = commands.transaction(key, before, after, versions, situation.now)
+            joined = (yield from _resumed(key, before, situation)) if before.over and not after.over else []
+            yield [*changes, *joined]
         if situation.call.dry_run:
             return RolloutDirected(explanations=sentences)
         driver = yield from ReadRolloutDriver(*key)
@@ -66,7 +77,7 @@ class _Directing(Operation[RolloutDirected], frozen=True, kw_only=True):
         return RolloutDirected(
             explanations=sentences,
             row=shown.row(key, after.head, driver, after.groups),
-            after=() if moves else (finding.NO_ANNEALER,),
+            after=() if moves else (NO_ANNEALER,),
         )
 
     def _judged(self, rollout: Rollout, key: Key, situation: Situation) -> Sequence[Decision]:
@@ -78,8 +89,20 @@ class _Directing(Operation[RolloutDirected], frozen=True, kw_only=True):
             raise Conflict(f"{refused}; see: nodepool-ocb rollout show {key}") from None
 
 
-#: The records of a verb after which a rollout that was over goes on: the noderoles of its run of tasks wait again.
-AGAIN: Final = (*_Directing.writes, "noderole")
+def _resumed(key: Key, rollout: Rollout, situation: Situation) -> Steps[list[Change]]:
+    """The changes that join the transaction by which a rollout that is over resumes; its run of tasks resumes with it."""
+    entered = yield from EnterLine(key.deployment)
+    run = rollout.head.task_run
+    if run is None:
+        return [*(yield from WithoutTaskRun(key.deployment)), *entered]
+    return [*(yield from reopening.reopened(Key(key.deployment, run), situation)), *entered]
+
+
+class _Resuming(_Directing, frozen=True, kw_only=True):
+    """A verb after which a rollout that was over goes on: the noderoles of its run of tasks wait again."""
+
+    reads = (*_Directing.reads, EnterLine, WithoutTaskRun, *reopening.READS)
+    writes = (*_Directing.writes, "noderole")
 
 
 class RolloutCancel(_Directing, frozen=True, kw_only=True):
@@ -93,11 +116,10 @@ class RolloutCancel(_Directing, frozen=True, kw_only=True):
         return commands.cancel(rollout, situation.now, situation.by, self.reason)
 
 
-class RolloutResume(_Directing, frozen=True, kw_only=True):
+class RolloutResume(_Resuming, frozen=True, kw_only=True):
     """Go on with a rollout that was stopped or cancelled; failures stay."""
 
     verb = "resume"
-    writes = AGAIN
 
     attempt: int = 1  # of the rollout, as the caller saw it
 
@@ -105,11 +127,10 @@ class RolloutResume(_Directing, frozen=True, kw_only=True):
         return commands.resume(rollout, situation.now, situation.by, self.attempt)
 
 
-class RolloutRetry(_Directing, frozen=True, kw_only=True):
+class RolloutRetry(_Resuming, frozen=True, kw_only=True):
     """Send each failed node again, once the rollout is over."""
 
     verb = "retry"
-    writes = AGAIN
 
     attempt: int = 1  # of the rollout, as the caller saw it
 
@@ -133,11 +154,10 @@ class RolloutPromote(_Directing, frozen=True, kw_only=True):
         return commands.promote(rollout, group, self.batch, situation.by, self.attempt)
 
 
-class RolloutAccept(_Directing, frozen=True, kw_only=True):
+class RolloutAccept(_Resuming, frozen=True, kw_only=True):
     """Let the failure of a group count as success."""
 
     verb = "accept"
-    writes = AGAIN
 
     group: str
     reason: str

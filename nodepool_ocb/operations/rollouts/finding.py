@@ -9,24 +9,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from nodepool_ocb.documents.suggest import did_you_mean
-from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.errors import Ambiguous, NotFound
 from nodepool_ocb.model.executions import Key
 from nodepool_ocb.operations.names import unknown
-from nodepool_ocb.operations.operation import Note, Steps
+from nodepool_ocb.operations.operation import Steps
 from nodepool_ocb.operations.reads.rollouts import (
-    AnnealerRuns,
     ReadNewestRollout,
     ReadRollout,
     ReadRolloutDeployments,
     ReadRolloutIdentities,
 )
 from nodepool_ocb.rollout.records import Rollout
-from nodepool_ocb.views.rollouts import rows as shown
 
-NO_ANNEALER: Final = f"no annealer is running: nothing of a rollout moves; {START}"
 FINDS: Final = (ReadRolloutDeployments, ReadNewestRollout)
-READS: Final = (*FINDS, ReadRollout, ReadRolloutIdentities, AnnealerRuns)
+READS: Final = (*FINDS, ReadRollout, ReadRolloutIdentities)
 
 
 def find(written: str | None, deployment: str | None) -> Steps[Key]:
@@ -62,7 +58,7 @@ def load(key: Key) -> Steps[Rollout]:
     found = yield from ReadRollout(*key)
     if found is None:
         known = yield from ReadRolloutIdentities(key.deployment)
-        raise unknown("rollout", str(key), [shown.name(key.deployment, each) for each in known])
+        raise unknown("rollout", str(key), [str(Key(key.deployment, each)) for each in known])
     return found
 
 
@@ -72,9 +68,3 @@ def group_of(rollout: Rollout, group: str) -> str:
         near = did_you_mean(group, rollout.groups)
         raise NotFound(f"group {group} does not exist{near or '; see: nodepool-ocb rollout show'}")
     return group
-
-
-def warn_of_no_annealer() -> Steps[None]:
-    """A note if no annealer is running."""
-    if not (yield from AnnealerRuns()):
-        yield Note(NO_ANNEALER)

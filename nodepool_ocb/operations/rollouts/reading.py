@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from nodepool_ocb.model.executions import Key
+from nodepool_ocb.operations.executions.watched import warn_of_no_annealer
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.executions import AnnealerRuns
 from nodepool_ocb.operations.reads.rollouts import ListRollouts, ReadRolloutDriver
 from nodepool_ocb.operations.rollouts import finding
 from nodepool_ocb.views.rollouts import rows as shown
@@ -44,25 +46,25 @@ class RolloutShow(Operation[ShownRollout], frozen=True, kw_only=True):
     noun = "rollout"
     verb = "show"
     right = Right.VIEWER
-    reads = (*finding.READS, ReadRolloutDriver)
+    reads = (*finding.READS, ReadRolloutDriver, AnnealerRuns)
 
     rollout: str | None = None  # DEPLOYMENT, DEPLOYMENT/ID or an id; None: the newest
     deployment: str | None = None  # None: the only deployment with rollouts
     report: bool = False  # with each phase of each group, and each node by its state
-    follow: bool = False  # ``watching.views`` follows it, and says if no annealer is running
+    follow: bool = False  # ``executions.following`` follows it, and says if no annealer is running
 
     def decide(self, situation: Situation) -> Steps[ShownRollout]:  # noqa: ARG002
         key = yield from finding.find(self.rollout, self.deployment)
         found = yield from finding.load(key)
         driver = yield from ReadRolloutDriver(*key)
         if not found.over and not self.follow:
-            yield from finding.warn_of_no_annealer()
+            yield from warn_of_no_annealer()
         document = shown.document(key, found, driver)
         return ShownRollout(key, document, shown.reported(document, found) if self.report else None)
 
 
 class RolloutWait(Operation[Key], frozen=True, kw_only=True):
-    """The rollout to wait for; ``watching.views`` follows it."""
+    """The rollout to wait for; ``executions.following`` follows it."""
 
     noun = "rollout"
     verb = "wait"

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from nodepool_ocb.errors import Ambiguous
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
-from nodepool_ocb.operations.reads.tasks.runs import ReadNewestTaskRun, ReadTaskRun
+from nodepool_ocb.operations.reads.tasks.status import ReadNewestTaskRun
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.operations.tasks import lists, planning
+from nodepool_ocb.operations.tasks import lists, planning, runs
 from nodepool_ocb.operations.tasks.choosing import TaskChoice
 from nodepool_ocb.tasks.tasklist import TaskKind
-from nodepool_ocb.views.tasks import drawing, plans, runs
+from nodepool_ocb.views.tasks import drawing, plans
 from nodepool_ocb.views.tasks.drawing import Drawing
 
 REMOVABLE: Final = (*map(str, (TaskKind.GROUP, TaskKind.STAGE, TaskKind.SKIPPED)), plans.BARRIER)
@@ -24,7 +25,7 @@ class TasksGraph(Operation[Drawing], frozen=True, kw_only=True):
     noun = "tasks"
     verb = "graph"
     right = Right.VIEWER
-    reads = (ReadWorld, *planning.READS, ReadNewestTaskRun, ReadTaskRun)
+    reads = (ReadWorld, *planning.READS, ReadNewestTaskRun, *runs.READS)
 
     release: str | None = None
     deployment: str | None = None
@@ -60,11 +61,8 @@ def refuse_contradictions(release: str | None, deployment: str | None, choice: T
 def _states(deployment: str) -> Steps[Mapping[str, str]]:
     """The state of each instance in the newest run, by its name; empty if there is none."""
     newest = yield from ReadNewestTaskRun(deployment)
-    found = (yield from ReadTaskRun(deployment, newest)) if newest is not None else None
-    if found is None:
-        return {}
-    barriers = {found.running.plan.tasks[each] for each in found.running.plan.barriers}
-    return {row.name: row.state for row in runs.instances(found.rows, barriers)}
+    found = (yield from runs.read(Key(deployment, newest))) if newest is not None else None
+    return {row.name: row.state for row in found.instances} if found is not None else {}
 
 
 def _filtered(drawn: Drawing, parents_for: str | None, remove: frozenset[str], *, tred: bool) -> Drawing:

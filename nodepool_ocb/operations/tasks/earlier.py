@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model.executions import TASK_RUN, Key
 from nodepool_ocb.operations.operation import Steps
 from nodepool_ocb.operations.reads.tasks.runs import EarlierRun, ReadEarlierRuns
-from nodepool_ocb.tasks.facts import ClusterStatus, cluster_status
+
+if TYPE_CHECKING:
+    from nodepool_ocb.tasks.facts import ClusterStatus
 
 READS = (ReadEarlierRuns,)
 
@@ -21,6 +26,8 @@ class EarlierRuns(msgspec.Struct, frozen=True):
     @property
     def status(self) -> ClusterStatus:
         """The status of the deployment, for conditions."""
+        from nodepool_ocb.tasks.facts import cluster_status  # here, so that a start of the command does not load it
+
         counted = [each for each in self.runs if not each.head.noop]
         return cluster_status(str(counted[0].head.state) if counted else None)
 
@@ -38,9 +45,7 @@ class EarlierRuns(msgspec.Struct, frozen=True):
                 f"deployment {self.deployment} has no run of tasks that could be gone on with; leave --retry away"
             )
         if not newest.head.over:
-            raise Conflict(
-                f"tasks run {self.deployment}/{newest.id} is under way; nodepool-ocb tasks wait {self.deployment}"
-            )
+            raise Conflict(TASK_RUN.under_way(Key(self.deployment, newest.id)))
         if newest.head.state == "successful":
             raise Conflict(
                 f"nothing failed in tasks run {self.deployment}/{newest.id}; leave --retry away to run all again"

@@ -14,13 +14,12 @@ from nodepool_ocb.errors import Ambiguous, Invalid, NotFound
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.operation import Note, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.tasks.lists import ListReleases, ListTaskLists, ReadStoredList
-from nodepool_ocb.tasks.layers import TaskListLayer
 from nodepool_ocb.tasks.records import ListOwner
 from nodepool_ocb.tasks.tasklist import TaskList
-from nodepool_ocb.views.tasks import exchange as shown
-from nodepool_ocb.views.tasks.lists import ListRow
+from nodepool_ocb.views.tasks.lists import ListRow, TaskDocument, task
 
 if TYPE_CHECKING:
+    from nodepool_ocb.tasks.layers import TaskListLayer
     from nodepool_ocb.tasks.reading import CheckedTaskList
 
 AS_FUEL: Final = "note: Fuel would have read this list; --lenient reads it so, and faults become warnings"
@@ -102,6 +101,7 @@ def accepted(found: JudgedList) -> Steps[CheckedTaskList]:
 def loaded(of: ListOwner) -> Steps[LoadedList]:
     """The list as it is run; raises NotFound if there is none, Invalid with all that is wrong in it."""
     from nodepool_ocb.tasks import reading
+    from nodepool_ocb.tasks.layers import TaskListLayer
 
     found = yield from ReadStoredList(of)
     below = yield from base(found.record.release)
@@ -116,6 +116,8 @@ def loaded(of: ListOwner) -> Steps[LoadedList]:
 
 def base(release: str | None) -> Steps[BaseList]:
     """The list below those that name this release; raises NotFound if the release has no list."""
+    from nodepool_ocb.tasks.layers import TaskListLayer  # here, since yaml takes long to import
+
     if not release:
         return BaseList()
     of = ListOwner(False, release)
@@ -181,7 +183,27 @@ class TasksDownload(Operation[dict[str, str]], frozen=True, kw_only=True):
         of = self.owner()
         found = yield from loaded(of)
         if self.merged:
-            return shown.merged(found.layers)
+            from nodepool_ocb.views.tasks import exchange  # here, since yaml takes long to import
+
+            return exchange.merged(found.layers)
         own = next((layer.texts for layer in found.layers if layer.origin == str(of)), {})
         settings = {SETTINGS: json.dumps(found.settings, indent=2, ensure_ascii=False) + "\n"} if found.settings else {}
         return {**own, **settings}
+
+
+class TasksShow(Operation[TaskDocument], frozen=True, kw_only=True):
+    """One task as it is run: its origin, its work, and the tasks just before and after it."""
+
+    noun = "tasks"
+    verb = "show"
+    right = Right.VIEWER
+    reads = READS
+
+    task: str
+    release: str | None = None
+    deployment: str | None = None
+
+    def decide(self, situation: Situation) -> Steps[TaskDocument]:  # noqa: ARG002
+        """Raises NotFound, Invalid; Ambiguous unless one owner is named."""
+        found = yield from loaded(owner(self.release, self.deployment))
+        return task(found.tasks, self.task)

@@ -7,28 +7,23 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import NotFound
-from nodepool_ocb.model import paths
 from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.operations.executions.watched import warn_of_no_annealer
 from nodepool_ocb.operations.operation import Note, Operation, Right, Situation, Steps
-from nodepool_ocb.operations.reads.locks import ReadHolders
-from nodepool_ocb.operations.reads.rollouts import AnnealerRuns
-from nodepool_ocb.operations.reads.tasks.runs import BeginTaskRun, ReadRunFacts, ReadTaskRunHead
+from nodepool_ocb.operations.reads.executions import AnnealerRuns
+from nodepool_ocb.operations.reads.tasks.runs import BeginTaskRun, ReadRunFacts
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.operations.tasks import planning
+from nodepool_ocb.operations.tasks import planning, runs
 from nodepool_ocb.operations.tasks.choosing import TaskChoice
 from nodepool_ocb.operations.tasks.planning import PlannedTasks, PreparedRun
 from nodepool_ocb.tasks.runs import uniting
 from nodepool_ocb.tasks.runs.records import Tolerance
-from nodepool_ocb.views.tasks import runs as shown
 from nodepool_ocb.views.tasks.runs import TaskRunRow
 
 FACTS_FILE: Final = "/etc/astute.yaml"
 NO_FILE: Final = "none"
-NO_ANNEALER: Final = f"no annealer is running: nothing of a run moves; {START}"
 BEGINS: Final = (BeginTaskRun, ReadRunFacts)  # the lookups of ``begin``
 WRITES: Final = ("run of tasks", "role", "node", "noderole")
 
@@ -47,7 +42,7 @@ class TasksRun(Operation[TaskRunBegun], frozen=True, kw_only=True):
     noun = "tasks"
     verb = "run"
     right = Right.OPERATOR
-    reads = (ReadWorld, *planning.READS, *BEGINS, AnnealerRuns, ReadTaskRunHead, ReadHolders)
+    reads = (ReadWorld, *planning.READS, *BEGINS, AnnealerRuns, *runs.ROWS)
     writes = WRITES
 
     deployment: str
@@ -65,9 +60,8 @@ class TasksRun(Operation[TaskRunBegun], frozen=True, kw_only=True):
         for warning in (yield from planning.warnings(world, prepared)):
             yield Note(f"note: {warning}")
         key = yield from begin(world, prepared, situation.by, self.facts_file)
-        if not (yield from AnnealerRuns()):
-            yield Note(NO_ANNEALER)
-        return TaskRunBegun(key=key, row=(yield from _row(key)))
+        yield from warn_of_no_annealer()
+        return TaskRunBegun(key=key, row=(yield from runs.row(key)))
 
 
 def begin(
@@ -122,11 +116,3 @@ def _facts(prepared: PreparedRun, facts_file: str | None) -> Mapping[str, Mappin
     """The facts for jigs, beside the inputs of the nodes."""
     shared = {"deployment": prepared.deployment, "noop": prepared.choice.noop, "facts_file": facts_file}
     return {**prepared.facts, "common": {**prepared.facts["common"], "tasks": shared}}
-
-
-def _row(key: Key) -> Steps[TaskRunRow]:
-    head = yield from ReadTaskRunHead(*key)
-    if head is None:
-        raise NotFound(f"there is no tasks run {key}; see: nodepool-ocb tasks runs {key.deployment}")
-    driver = None if head.over else (yield from ReadHolders((paths.task_run_lock(*key),)))[0]
-    return shown.row(key, head, driver)

@@ -109,12 +109,16 @@ def forget(session: Session, path: str, identity: str) -> None:
                 remove(session, f"{path}/{name}")
 
 
-def remove(session: Session, path: str) -> None:
-    """Delete it with all below it, in as many transactions as that takes; if they are several, it is emptied first."""
+def removal(session: Session, path: str) -> list[Change]:
+    """The deletions of a znode and all below it; if they take several transactions, it is emptied first."""
     znodes = subtree(session, path)
     deletions: list[Change] = [Delete(each.path, each.version) for each in znodes]
-    whole = deletions if limits.fits(deletions) else emptied(znodes, [path])
-    for transaction in limits.parts(limits.singly(whole)):
+    return deletions if limits.fits(deletions) else emptied(znodes, [path])
+
+
+def remove(session: Session, path: str) -> None:
+    """Delete it with all below it, in as many transactions as that takes."""
+    for transaction in limits.parts(limits.singly(removal(session, path))):
         session.commit(transaction)
 
 

@@ -39,7 +39,7 @@ from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.tasks.rolled import refuse_rollout
 from nodepool_ocb.store.tasks.runs import pointer, preparer
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs import records, roles
+from nodepool_ocb.tasks.runs import commands, records, roles
 from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Table, TaskRun
 
 
@@ -142,23 +142,8 @@ def _refuse_another(session: Session, deployment: str, known: TaskRunPointer) ->
 
 def refuse_preparing(session: Session, deployment: str, known: TaskRunPointer) -> None:
     """Raises Conflict while a process prepares a run. A preparation that broke off does not count."""
-    holder = preparer(session, deployment, known)
-    if holder is not None:
-        who = f"{holder.daemon} on {holder.host}, process {holder.pid}"
-        raise Conflict(f"tasks run {deployment}/{known.preparing} is being prepared by {who}; wait for it")
-
-
-def clear(session: Session, deployment: str) -> str | None:
-    """End a preparation that broke off: its noderoles are free then. Gives its id; None if there is none.
-
-    Raises Conflict while a process prepares it.
-    """
-    known, _ = pointer(session, deployment)
-    if known.preparing is None:
-        return None
-    refuse_preparing(session, deployment, known)
-    _give_up(session, deployment, known.preparing)
-    return known.preparing
+    if known.preparing is not None:
+        commands.refuse_preparing(Key(deployment, known.preparing), preparer(session, deployment, known))
 
 
 def _write_tables(session: Session, running: LoadedTaskRun, wanted: NewTaskRun) -> TaskRun:

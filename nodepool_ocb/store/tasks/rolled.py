@@ -9,31 +9,24 @@ rollout exclude each other.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import claim
-from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, NotFound
-from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.executions import ROLLOUT, TASK_RUN, Key
-from nodepool_ocb.model.records import Change, Check, Set, State
+from nodepool_ocb.model.records import Change, Check, Set
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import lines
 from nodepool_ocb.store.driven.executions import TASK_RUNS
 from nodepool_ocb.store.tasks import runs
-from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.tasks.runs.records import LoadedTaskRun, TaskRun
-from nodepool_ocb.tasks.runs.standing import vertex_of
-from nodepool_ocb.tasks.runs.states import TaskRunEvent, new_task_run, task_run_after
+from nodepool_ocb.store.tasks.runs import Versions
+from nodepool_ocb.tasks.runs.records import TaskRun
 
 ENDS_SECONDS: Final = 15.0  # in which a run ends after its rollout
 LOOK_SECONDS: Final = 0.05
-#: The fields of a run that say how it fared, beside its state.
-OF_ITS_COURSE: Final = ("ended", "reason", "counts", "stop", "stopped_by", "away", "aside", "resumed")
 
 
 def rollout_under_way(session: Session, deployment: str) -> str | None:
@@ -70,53 +63,12 @@ def joined(session: Session, deployment: str, identity: str, rollout: str) -> li
     return _written(session, deployment, znode, replace(head, rollout=rollout))
 
 
-def reopened(session: Session, deployment: str, identity: str, *, dry_run: bool = False) -> list[Change]:
-    """The changes that let a run resume with its rollout; noderoles that did not run wait again as in the beginning.
+def ended(session: Session, deployment: str, identity: str) -> tuple[TaskRun, Versions]:
+    """The head of a run that is over, and the versions that a transaction on it names.
 
-    The changes of the noderoles are written here, except in a dry run. Raises Conflict if the run does not end, or is not
-    the newest any more; NotFound if it is gone.
+    An annealer ends a run as soon as its rollout is over: this waits for that, at most ``ENDS_SECONDS``. Raises Conflict
+    after that time, NotFound if the run is gone.
     """
-    _await_end(session, deployment, identity)
-    known, version = runs.pointer(session, deployment)
-    if known.newest != identity or known.preparing is not None:
-        later = known.preparing or known.newest
-        raise Conflict(
-            f"tasks run {deployment}/{later} began after that of the rollout, {deployment}/{identity}, and has its tasks now;"
-            " begin another rollout: nodepool-ocb rollout start"
-        )
-    found = runs.read(session, deployment, identity)
-    if found is None:
-        raise NotFound(f"tasks run {deployment}/{identity} is gone; begin another rollout: nodepool-ocb rollout start")
-    session.sync()
-    waiting = [] if dry_run else list(waiting_again(load_world(session), found[0]))
-    for changes in limits.parts(waiting):
-        session.commit([Check(paths.task_runs(deployment), version), *changes])
-    znode, head = _read(session, deployment, identity)
-    fresh = new_task_run(TaskRunEvent.BEGIN, virtual=head.virtual)
-    again = task_run_after(head, TaskRunEvent.REOPEN, **{each: getattr(fresh, each) for each in OF_ITS_COURSE})
-    return [
-        Set(paths.task_runs(deployment), replace(known, over=False, driver=None, since=session.now()), version),
-        Set(znode.path, again, znode.version),
-    ]
-
-
-def waiting_again(world: World, running: LoadedTaskRun) -> Iterator[list[Change]]:
-    """For each PROPOSED noderole of the run the changes that let it wait again for its parents of the plan, without a
-    reason.
-    """
-    there = [vertex_of(world, running, at) for at in range(len(running.plan))]
-    for at, vertex in enumerate(there):
-        if vertex is None or vertex.record.state is not State.PROPOSED:
-            continue
-        above = (there[each] for each in running.plan.parents[at])
-        parents = tuple(sorted(each.name for each in above if each is not None))
-        wanted = replace(vertex.record, parents=parents, reason=None)
-        if wanted != vertex.record:
-            yield claim.writes(vertex, wanted)
-
-
-def _await_end(session: Session, deployment: str, identity: str) -> None:
-    """An annealer ends a run as soon as its rollout is over; raises Conflict where that takes too long."""
     deadline = time.monotonic() + ENDS_SECONDS
     while not _read(session, deployment, identity)[1].over:
         if time.monotonic() > deadline:
@@ -125,6 +77,9 @@ def _await_end(session: Session, deployment: str, identity: str) -> None:
                 f" annealer drives it; wait for it: nodepool-ocb tasks wait {deployment}/{identity}"
             )
         time.sleep(LOOK_SECONDS)
+    known, version = runs.pointer(session, deployment)
+    znode, head = _read(session, deployment, identity)
+    return head, Versions(known, version, {"": znode.version})
 
 
 def _read(session: Session, deployment: str, identity: str) -> tuple[Znode, TaskRun]:

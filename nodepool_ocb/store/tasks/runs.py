@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
+from nodepool_ocb.errors import Invalid, NotFound, Stale
 from nodepool_ocb.model import executions, limits, paths
 from nodepool_ocb.model.executions import TASK_RUN
 from nodepool_ocb.model.records import (
@@ -30,8 +29,8 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.driven.executions import ROLLOUTS, TASK_RUNS
-from nodepool_ocb.store.driven.pointers import ATTEMPTS, again, pause
+from nodepool_ocb.store.driven.executions import TASK_RUNS
+from nodepool_ocb.store.driven.pointers import ATTEMPTS, pause
 from nodepool_ocb.store.locks import holders
 from nodepool_ocb.tasks.runs import history, records, roles
 from nodepool_ocb.tasks.runs.history import HistoryRow
@@ -63,20 +62,6 @@ def preparer(session: Session, deployment: str, known: TaskRunPointer) -> LockOw
     if known.preparing is None:
         return None
     return holders(session, [paths.task_run_lock(deployment, known.preparing)])[0]
-
-
-def chosen(session: Session, deployment: str, identity: str | None = None) -> str:
-    """The id of a run as people name it (``3``, ``0000000003``; None: the newest). Raises NotFound."""
-    if identity is None:
-        newest = pointer(session, deployment)[0].newest
-        if newest is None:
-            raise NotFound(
-                f"no tasks were run in deployment {deployment}; first: nodepool-ocb tasks run --deployment {deployment}"
-            )
-        return newest
-    if not identity.isascii() or not identity.isdecimal() or len(identity) > 10:
-        raise NotFound(f"{identity!r} is not the number of a run; see: nodepool-ocb tasks history {deployment}")
-    return f"{int(identity):010}"
 
 
 def read(session: Session, deployment: str, identity: str) -> tuple[LoadedTaskRun, Versions] | None:
@@ -164,54 +149,6 @@ def ended_runs(session: Session, wanted: Sequence[str]) -> dict[str, Run]:
             with contextlib.suppress(Invalid):
                 found[path] = codec.decode(Run, znode)
     return found
-
-
-# -- the requests of people --
-
-
-def stop(session: Session, deployment: str, identity: str, by: str, now: bool) -> TaskRun:
-    """Begin no more noderoles of the run; ``now``: end those that run, too. Gives the head after that.
-
-    Raises NotFound if there is no such run, Conflict if it is over, or if a rollout that is under way sends it.
-    """
-
-    def write() -> TaskRun:
-        after, changes = stopping(session, deployment, identity, by, now)
-        if changes:
-            session.commit(changes)
-        return after
-
-    return again(write)
-
-
-def stopping(session: Session, deployment: str, identity: str, by: str, now: bool) -> tuple[TaskRun, list[Change]]:
-    """The head after the write of ``stop``, and that transaction, empty if nothing changes; raises the exceptions of
-    ``stop``.
-    """
-    known, version = pointer(session, deployment)
-    znode, head = _head(session, deployment, identity)
-    if head.over or known.newest != identity:
-        raise Conflict(f"tasks run {deployment}/{identity} is over: {head.state}")
-    _refuse_sent(session, deployment, identity, head)
-    asked = "now" if now or head.stop == "now" else "asked"
-    after = replace(head, stop=asked, stopped_by=head.stopped_by or by, reason=head.reason or f"stopped by {by}")
-    if after == head:
-        return head, []
-    versions = Versions(known, version, {"": znode.version})
-    return after, TASK_RUN.asked(deployment, identity, {"": after}, replace(known, since=session.now()), versions)
-
-
-def _refuse_sent(session: Session, deployment: str, identity: str, head: TaskRun) -> None:
-    """Raises Conflict if a rollout that is under way sends the run: it would continue to send it."""
-    if head.rollout is None:
-        return
-    known, _ = ROLLOUTS.pointer(session, deployment)
-    if known.newest == head.rollout and not known.over:
-        name = f"{deployment}/{head.rollout}"
-        raise Conflict(
-            f"tasks run {deployment}/{identity} is sent by rollout {name}, and ends with it;"
-            f" to end both: nodepool-ocb rollout cancel {name}"
-        )
 
 
 # -- the writes of a driver --

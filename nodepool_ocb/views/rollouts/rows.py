@@ -19,13 +19,9 @@ from nodepool_ocb.rollout.records import (
     RolloutState,
 )
 from nodepool_ocb.rollout.report import ORDER, finish, report
+from nodepool_ocb.views import executions
 from nodepool_ocb.views.rollouts import lines
 from nodepool_ocb.views.view import View, Whole
-
-
-def name(deployment: str, id: str) -> str:
-    """How a rollout is written everywhere."""
-    return str(Key(deployment, id))
 
 
 class RolloutHead(View, frozen=True, kw_only=True):
@@ -103,14 +99,6 @@ class Reported(View, frozen=True):
     report: str
 
 
-class AwaitedRollout(View, frozen=True):
-    """How a wait for a rollout ended."""
-
-    outcome: str | None  # success, failed, cancelled, paused, deleted or timeout
-    row: RolloutDocument
-    report: str
-
-
 class WatchLine(View, frozen=True):
     """A change of a rollout that is watched."""
 
@@ -129,7 +117,9 @@ class DeletedRollout(View, frozen=True, kw_only=True):
 
 def row(key: Key, head: RolloutRecord, holder: LockOwner | None, groups: Mapping[str, GroupRecord]) -> RolloutRow:
     """A rollout and its driver; ``groups`` may be left out if the rollout is over."""
-    return RolloutRow(**_head(key, head, groups), groups=len(head.groups), nodes=head.nodes, driver=_driver(holder))
+    return RolloutRow(
+        **_head(key, head, groups), groups=len(head.groups), nodes=head.nodes, driver=executions.driver(holder)
+    )
 
 
 def document(key: Key, rollout: Rollout, holder: LockOwner | None) -> RolloutDocument:
@@ -142,7 +132,7 @@ def document(key: Key, rollout: Rollout, holder: LockOwner | None) -> RolloutDoc
         **_head(key, rollout.head, rollout.groups),
         groups=tuple(group_row(rollout, each) for each in in_turn(rollout)),
         nodes={state: tuple(nodes) for state, nodes in named.items() if nodes},
-        driver=_driver(holder),
+        driver=executions.driver(holder),
         finish=finish(rollout),
         failed=tuple(node_row(rollout, node) for node in lost),
         next=tuple(lines.all_of(str(key), rollout)),
@@ -152,17 +142,12 @@ def document(key: Key, rollout: Rollout, holder: LockOwner | None) -> RolloutDoc
 def _head(key: Key, head: RolloutRecord, groups: Mapping[str, GroupRecord]) -> dict[str, Any]:
     shared = ("state", "reason", "since", "started", "attempt", "by", "again")
     fields = {each: getattr(head, each) for each in shared}
-    if head.aside is not None and head.state not in OVER:
-        fields["reason"] = f"its deployment is paused {head.aside}"
+    fields["reason"] = executions.reason(head.reason, head.aside, head.state in OVER)
     fields["paused"] = {
         group: record.detail or "pauses" for group, record in groups.items() if record.state is GroupState.PAUSED
     }
-    fields["task_run"] = name(key.deployment, head.task_run) if head.task_run else None
+    fields["task_run"] = str(Key(key.deployment, head.task_run)) if head.task_run else None
     return {"rollout": str(key), "deployment": key.deployment, "id": key.id, "strategy": head.strategy.name, **fields}
-
-
-def _driver(holder: LockOwner | None) -> Whole[LockOwner] | None:
-    return Whole(holder) if holder else None
 
 
 def in_turn(rollout: Rollout) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from nodepool_ocb.documents.counting import counted
-from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.rollout.records import NodeState
 from nodepool_ocb.rollout.rounds.deciding import AT_WORK
+from nodepool_ocb.views.executions import driver_words
 from nodepool_ocb.views.pictures.tally import Tally
 from nodepool_ocb.views.rollouts.rows import GroupRow, RolloutDocument, RolloutHead, RolloutRow
-from nodepool_ocb.views.view import View, Whole
+from nodepool_ocb.views.view import View
 
 LIVE_GROUPS: Final = 30  # of a picture
 
@@ -76,7 +76,7 @@ def words(row: RolloutRow) -> RolloutWords:
         by=row.by,
         groups=row.groups,
         nodes=row.nodes,
-        driver=_words_of_driver(row.driver),
+        driver=driver_words(row.driver),
         since=row.since,
         started=row.started,
     )
@@ -118,7 +118,7 @@ def about(document: RolloutDocument) -> AboutRollout:
         since=document.since,
         started=document.started,
         by=document.by,
-        driver=_words_of_driver(document.driver),
+        driver=driver_words(document.driver),
         nodes=", ".join(f"{len(nodes)} {state}" for state, nodes in document.nodes.items()) or None,
     )
 
@@ -140,7 +140,3 @@ def picture(document: RolloutDocument) -> RolloutPicture:
         groups = tuple(sorted(groups, key=lambda each: each.state not in AT_WORK)[:LIVE_GROUPS])
         head += f"; {len(groups)} of {counted(len(document.groups), 'group')}, those at work first"
     return RolloutPicture(head, tuple(map(group_words, groups)))
-
-
-def _words_of_driver(driver: Whole[LockOwner] | None) -> str | None:
-    return f"{driver.record.daemon} on {driver.record.host}" if driver else None

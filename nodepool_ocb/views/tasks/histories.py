@@ -11,6 +11,7 @@ from typing import Final
 
 from nodepool_ocb.views.view import View, plain
 
+COLUMNS: Final = ("task", "node", "state", "queued", "started", "took", "exit_code", "why", "log")
 FAILED: Final = ("failed", "not run")  # the states that --failed shows
 #: The states of an instance, as they are counted.
 ORDER: Final = ("failed", "not run", "running", "queued", "pending", "skipped", "successful")

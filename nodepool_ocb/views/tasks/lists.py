@@ -10,7 +10,6 @@ from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.tasks.tasklist import Relation, Task, TaskList
-from nodepool_ocb.views.tasks import drawing
 from nodepool_ocb.views.view import View
 
 
@@ -96,6 +95,8 @@ def types(found: CheckedList) -> list[TypeRow]:
 
 def task(tasks: TaskList, id: str) -> TaskDocument:
     """One of them with its neighbours; raises NotFound."""
+    from nodepool_ocb.views.tasks import drawing  # here, so that a start of the command does not load it
+
     each = tasks.by_id.get(id)
     if each is None:
         raise NotFound(f"there is no task {id} in this list{did_you_mean(id, tasks.by_id)}")

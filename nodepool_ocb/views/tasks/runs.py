@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.model.executions import Key as Key
 from nodepool_ocb.model.records import LockOwner
-from nodepool_ocb.tasks.runs.history import HistoryRow
 from nodepool_ocb.tasks.runs.records import TaskRun
+from nodepool_ocb.views import executions
 from nodepool_ocb.views.pictures.tally import Tally
 from nodepool_ocb.views.tasks import histories
 from nodepool_ocb.views.tasks.histories import InstanceRow
 from nodepool_ocb.views.view import View, Whole
+
+if TYPE_CHECKING:
+    from nodepool_ocb.tasks.runs.history import HistoryRow
 
 #: States in the order of a watch.
 LIVELY: Final = ("running", "failed", "not run", "queued", "successful", "pending", "skipped")
@@ -61,13 +64,6 @@ class RunWords(View, frozen=True, kw_only=True):
     reason: str | None
 
 
-class AwaitedTaskRun(View, frozen=True):
-    """The result of a wait for a run of tasks."""
-
-    outcome: str | None  # successful, failed, stopped, timeout or deleted
-    row: RunDocument
-
-
 def row(key: Key, head: TaskRun, holder: LockOwner | None) -> TaskRunRow:
     """A run and its driver."""
     return TaskRunRow(
@@ -80,17 +76,16 @@ def row(key: Key, head: TaskRun, holder: LockOwner | None) -> TaskRunRow:
         nodes=head.nodes,
         instances=sum(head.counts.values()) - head.skipped if head.over else head.vertices,
         counts=head.counts,
-        driver=Whole(holder) if holder else None,
-        reason=f"its deployment is paused {head.aside}" if head.aside and not head.over else head.reason,
+        driver=executions.driver(holder),
+        reason=executions.reason(head.reason, head.aside, head.over),
         again=head.again,
-        rollout=f"{key.deployment}/{head.rollout}" if head.rollout else None,
+        rollout=str(Key(key.deployment, head.rollout)) if head.rollout else None,
         noop=head.noop,
     )
 
 
 def words(row: TaskRunRow) -> RunWords:
     """A row for a table."""
-    driver = row.driver.record if row.driver else None
     counts = {state: row.counts[state] for state in histories.ORDER if row.counts.get(state)}
     return RunWords(
         run=row.run,
@@ -102,7 +97,7 @@ def words(row: TaskRunRow) -> RunWords:
         nodes=row.nodes,
         instances=row.instances,
         counts=", ".join(f"{count} {state}" for state, count in counts.items()) or None,
-        driver=f"{driver.daemon} on {driver.host}" if driver else None,
+        driver=executions.driver_words(row.driver),
         rollout=row.rollout,
         reason=row.reason,
     )

@@ -10,12 +10,12 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Set
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.records import Outcome, TaskRunState
 from nodepool_ocb.tasks.selection import Selection
 from tests.annealer.tasks import patient_annealer
-from tests.annealer.tasks.task_staging import LAB, annealer, begin, build, finished, fqdn, history
+from tests.annealer.tasks.task_staging import annealer, begin, build, finished, fqdn, history
+from tests.store.tasks.first_run import stop
 
 TWO = {"n1": ["a"], "n2": ["a"]}
 LINE = """
@@ -31,7 +31,7 @@ def test_of_a_run_that_is_stopped_before_it_began_every_task_is_not_run(
 ) -> None:
     build(zk_session, TWO)
     run = begin(zk_session, LINE, TWO)
-    runs.stop(zk_session, LAB, run, "ann", now=False)
+    stop(zk_session, run, "ann", now=False)
     with annealer(zk_settings, tmp_path / "one") as one:
         head = finished(zk_session, run, one)
     rows = history(zk_session, run)

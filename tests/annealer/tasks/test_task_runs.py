@@ -16,7 +16,6 @@ from nodepool_ocb.model.records import Create, Set, TaskRunPointer
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Locks
 from nodepool_ocb.store.subtree import removal_as_judged
-from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.history import HistoryRow
 from nodepool_ocb.tasks.runs.records import Outcome, TaskRunState
@@ -24,6 +23,7 @@ from nodepool_ocb.tasks.selection import Selection
 from nodepool_ocb.testing.processes import await_that
 from tests.annealer.tasks.task_staging import LAB, annealer, begin, build, finished, history, me
 from tests.fixtures.commands import Ocb
+from tests.store.tasks.first_run import stop
 
 NODES = {
     "n1": ["primary-controller"],
@@ -168,7 +168,7 @@ def test_a_stop_lets_what_runs_end_and_nothing_else_begin(
         await_that(
             lambda: "running" in outcomes(history(zk_session, run)).values(), 30.0, "a task runs", alive=one.running
         )
-        runs.stop(zk_session, LAB, run, "ann", now=False)
+        stop(zk_session, run, "ann", now=False)
         head = finished(zk_session, run, one)
     assert (head.state, head.reason) == (TaskRunState.STOPPED, "stopped by ann")
     found = outcomes(history(zk_session, run))
@@ -183,7 +183,7 @@ def test_a_stop_at_once_ends_what_runs(zk_session: Session, zk_settings: ZooKeep
         await_that(
             lambda: "running" in outcomes(history(zk_session, run)).values(), 30.0, "a task runs", alive=one.running
         )
-        runs.stop(zk_session, LAB, run, "ann", now=True)
+        stop(zk_session, run, "ann", now=True)
         head = finished(zk_session, run, one)
     assert head.state is TaskRunState.STOPPED
     assert Outcome.FAILED in outcomes(history(zk_session, run)).values()

@@ -31,8 +31,8 @@ N1, N2, N3 = "n1.example.com", "n2.example.com", "n3.example.com"
 #: Verbs that are not typed here, each with the reason and the file of its tests.
 ELSEWHERE: Final = {
     "acl init": "it sets rights, and no znode: tests/cli/test_acl.py",
-    "rollout accept": "it writes as `rollout retry` does (store.rollouts.steer): tests/cli/rollouts/test_rollout_verbs.py",
-    "rollout promote": "it writes as `rollout retry` does (store.rollouts.steer): tests/cli/rollouts/test_rollout_verbs.py",
+    "rollout accept": "it writes as `rollout retry` does: tests/cli/rollouts/test_rollout_verbs.py",
+    "rollout promote": "it writes as `rollout retry` does: tests/cli/rollouts/test_rollout_verbs.py",
     "upload leaks": "it deletes at a provider: tests/cli/images/test_upload_leaks.py",
     "secret rotate": "it needs key files, and writes as `noderole set` does: tests/cli/test_secret.py",
 }

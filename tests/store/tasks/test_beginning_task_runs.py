@@ -21,6 +21,7 @@ from nodepool_ocb.store.tasks.beginning import NewTaskRun
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.records import Table, TaskRunState
 from tests.annealer.tasks.task_staging import LAB, build, fqdn, made, me
+from tests.store.tasks.first_run import ask_to_stop
 from tests.store.test_rollouts import rollout
 
 NODES = {"n1": ["a"], "n2": ["a"]}
@@ -130,20 +131,23 @@ def test_a_run_that_is_being_prepared_keeps_others_out_and_is_not_cleared(sessio
     with pytest.raises(Conflict, match=reason):
         beginning.begin(session, wanted(), me())
     with pytest.raises(Conflict, match=reason):
-        beginning.clear(session, LAB)
+        ask_to_stop(session, LAB)
     assert runs.under_way(session) == [(LAB, identity)]
     Locks(session).release(lock)
 
 
 def test_a_preparation_that_broke_off_is_cleared_whole(session: Session) -> None:
-    assert beginning.clear(session, LAB) is None
+    with pytest.raises(NotFound, match="no tasks were run in deployment lab"):
+        ask_to_stop(session, LAB)
     identity, lock = prepared(session)
     Locks(session).release(lock)
     session.commit([Create(paths.task_run(LAB, identity, "facts"))])
-    assert beginning.clear(session, LAB) == identity
+    (note,) = ask_to_stop(session, LAB).notes
+    assert note == f"the preparation of tasks run lab/{identity} broke off; nothing of it will run"
     assert runs.pointer(session, LAB)[0].preparing is None
     assert session.children(paths.task_runs(LAB)) == []
-    assert beginning.clear(session, LAB) is None
+    with pytest.raises(NotFound, match="no tasks were run in deployment lab"):
+        ask_to_stop(session, LAB)
 
 
 def test_a_preparation_that_broke_off_is_in_no_runs_way(session: Session) -> None:

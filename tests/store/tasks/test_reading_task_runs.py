@@ -8,19 +8,25 @@ import pytest
 from kazoo.client import KazooClient
 from msgspec.structs import replace
 
+from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import Check, Create, Delete, RolloutPointer, Run, Set, TaskRunPointer
+from nodepool_ocb.operations import performer
+from nodepool_ocb.operations.tasks.runs import find
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.driven.pointers import ATTEMPTS
 from nodepool_ocb.store.tasks import rolled, runs
 from nodepool_ocb.store.world.load import load_world
+from nodepool_ocb.tasks.runs import commands
 from nodepool_ocb.tasks.runs.history import HistoryRow
 from nodepool_ocb.tasks.runs.records import Outcome, Table, TaskRun, TaskRunState
 from tests.annealer.tasks.task_staging import LAB, begin, build, fqdn
-from tests.store.tasks.first_run import RUN, point, read, write
+from tests.operations.performing import calm
+from tests.store.tasks.first_run import RUN, point, read, stop, write
 from tests.store.test_rollouts import rollout
 
 NODES = {"n1": ["a"]}
@@ -40,21 +46,25 @@ def session(zk_session: Session) -> Session:
 
 
 @pytest.mark.parametrize(("word", "identity"), [(None, RUN), ("0", RUN), ("12", "0000000012"), (RUN, RUN)])
-def test_a_run_is_named_by_its_number_and_the_newest_by_none(session: Session, word: str | None, identity: str) -> None:
-    assert runs.chosen(session, LAB, word) == identity
+def test_a_run_is_named_by_its_number_and_the_newest_by_none(
+    session: Session, zk_settings: ZooKeeperSettings, word: str | None, identity: str
+) -> None:
+    named = LAB if word is None else f"{LAB}/{word}"
+    assert calm(zk_settings).read(find(named), session) == Key(LAB, identity)
 
 
 @pytest.mark.parametrize("word", ["x", "-1", "", "1.0", "\u0663", "12345678901"])
-def test_a_word_that_is_no_number_names_no_run(session: Session, word: str) -> None:
+def test_a_word_that_is_no_number_names_no_run(word: str) -> None:
     with pytest.raises(NotFound, match="is not the number of a run; see: nodepool-ocb tasks history lab"):
-        runs.chosen(session, LAB, word)
+        commands.numbered(LAB, word)
 
 
-def test_of_a_deployment_without_runs_none_is_chosen(zk_session: Session) -> None:
+def test_of_a_deployment_without_runs_none_is_chosen(zk_session: Session, zk_settings: ZooKeeperSettings) -> None:
+    build(zk_session, NODES)
     with pytest.raises(
         NotFound, match="no tasks were run in deployment lab; first: nodepool-ocb tasks run --deployment lab"
     ):
-        runs.chosen(zk_session, LAB)
+        calm(zk_settings).read(find(LAB), zk_session)
     assert (runs.list_(zk_session), runs.under_way(zk_session)) == ([], [])
 
 
@@ -76,7 +86,7 @@ def test_a_run_that_is_not_there_or_was_never_begun_is_not_read(session: Session
         with pytest.raises(NotFound, match=f"there is no tasks run lab/{identity}; see: nodepool-ocb tasks runs lab"):
             runs.table(session, LAB, identity, Table.PLAN)
         with pytest.raises(NotFound, match=f"there is no tasks run lab/{identity}; see: nodepool-ocb tasks runs lab"):
-            runs.stopping(session, LAB, identity, "ann", now=False)
+            stop(session, identity, "ann", now=False)
     assert [each.id for each in runs.list_(session)] == [RUN]
 
 
@@ -147,24 +157,24 @@ def test_a_run_is_under_way_until_its_pointer_is_over(session: Session, kazoo: K
 def test_a_run_is_stopped_once_and_keeps_the_first_reason(session: Session) -> None:
     write(session, reason="a task failed")
     before = runs.pointer(session, LAB)
-    after = runs.stop(session, LAB, RUN, "ann", now=False)
+    after = stop(session, RUN, "ann", now=False)
     assert (after.stop, after.stopped_by, after.reason) == ("asked", "ann", "a task failed")
     running, versions = read(session)
     assert running.head == after
     assert versions.version == before[1] + 1
     assert versions.pointer == replace(before[0], since=versions.pointer.since)
     assert versions.pointer.since > before[0].since
-    assert runs.stop(session, LAB, RUN, "bob", now=False) == after
+    assert stop(session, RUN, "bob", now=False) == after
     assert read(session)[1] == versions
-    ended = runs.stop(session, LAB, RUN, "bob", now=True)
+    ended = stop(session, RUN, "bob", now=True)
     assert ended == replace(after, stop="now") == read(session)[0].head
-    assert runs.stop(session, LAB, RUN, "bob", now=False) == ended
+    assert stop(session, RUN, "bob", now=False) == ended
 
 
 def test_a_run_is_stopped_also_where_its_driver_writes_meanwhile(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stopping, writes = runs.stopping, [7.0]
+    stopping, writes = commands.stop, [7.0]
 
     def meanwhile(*given: Any, **named: Any) -> Any:
         found = stopping(*given, **named)
@@ -172,25 +182,25 @@ def test_a_run_is_stopped_also_where_its_driver_writes_meanwhile(
             point(session, since=writes.pop())
         return found
 
-    monkeypatch.setattr(runs, "stopping", meanwhile)
-    assert runs.stop(session, LAB, RUN, "ann", now=True).stop == "now"
+    monkeypatch.setattr(commands, "stop", meanwhile)
+    assert stop(session, RUN, "ann", now=True).stop == "now"
     assert read(session)[0].head.stop == "now"
 
 
 def test_a_run_on_whose_pointer_others_write_on_and_on_is_not_stopped(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stopping = runs.stopping
+    stopping = commands.stop
 
     def meanwhile(*given: Any, **named: Any) -> Any:
         found = stopping(*given, **named)
         point(session, over=False)
         return found
 
-    monkeypatch.setattr(runs, "stopping", meanwhile)
-    monkeypatch.setattr(runs, "pause", lambda _: None)
+    monkeypatch.setattr(commands, "stop", meanwhile)
+    monkeypatch.setattr(performer, "LONGEST_PAUSE_SECONDS", 0.02)  # it tries forty times
     with pytest.raises(Stale):
-        runs.stop(session, LAB, RUN, "ann", now=True)
+        stop(session, RUN, "ann", now=True)
     assert read(session)[0].head.stop is None
 
 
@@ -201,7 +211,7 @@ def test_a_run_that_is_not_under_way_is_not_stopped(session: Session, case: str)
     else:
         point(session, newest="0000000001")
     with pytest.raises(Conflict, match=f"tasks run lab/{RUN} is over: "):
-        runs.stop(session, LAB, RUN, "ann", now=True)
+        stop(session, RUN, "ann", now=True)
 
 
 @pytest.mark.parametrize("case", ["under way", "over", "another", "none"])
@@ -220,10 +230,10 @@ def test_a_run_that_a_rollout_sends_ends_with_the_rollout(session: Session, case
         with pytest.raises(
             Conflict, match=f"sent by rollout lab/{identity}, and ends with it; to end both: nodepool-ocb rollout"
         ):
-            runs.stop(session, LAB, RUN, "ann", now=True)
+            stop(session, RUN, "ann", now=True)
         assert read(session)[0].head.stop is None
     else:
-        assert runs.stop(session, LAB, RUN, "ann", now=True).stop == "now"
+        assert stop(session, RUN, "ann", now=True).stop == "now"
 
 
 # -- a driver's writes --

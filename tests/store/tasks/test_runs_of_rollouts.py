@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.config import Settings
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import Check, Create, Delete, Set, State, TaskRunPointer
+from nodepool_ocb.operations.operation import Call, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.operations.tasks import reopening
 from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.driven import pointers
@@ -19,6 +24,7 @@ from nodepool_ocb.store.tasks import beginning, rolled, runs
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.runs.records import TaskRunState
 from tests.annealer.tasks.task_staging import LAB, begin, build, fqdn, me
+from tests.operations.performing import ListeningCaller
 from tests.store import test_rollouts
 from tests.store.tasks.first_run import RUN, point, read, write
 from tests.store.test_rollouts import rollout
@@ -125,6 +131,22 @@ def test_a_run_that_is_gone_joins_no_rollout(session: Session, empty: bool) -> N
 # -- reopened --
 
 
+class Reopen(Operation[None], frozen=True, kw_only=True):
+    """The run of tasks resumes as with its rollout."""
+
+    noun, verb, right = "rollout", "reopen", Right.OPERATOR
+    reads, writes = reopening.READS, ("run of tasks", "noderole")
+
+    run: str
+
+    def decide(self, situation: Situation) -> Steps[None]:
+        yield (yield from reopening.reopened(Key(LAB, self.run), situation))
+
+
+def reopen(session: Session, run: str) -> None:
+    Performer(Call(login="ann", host="desk"), ListeningCaller(), Settings).perform(Reopen(run=run), session)
+
+
 def test_a_run_that_goes_on_forgets_how_it_fared_and_keeps_the_rest(session: Session, run: str) -> None:
     before = read(session)[0].head
     course = {
@@ -133,7 +155,7 @@ def test_a_run_that_goes_on_forgets_how_it_fared_and_keeps_the_rest(session: Ses
     }  # fmt: skip
     ended(session, rollout=ROLLOUT, **course)
     known, version = runs.pointer(session, LAB)
-    session.commit(rolled.reopened(session, LAB, run))
+    reopen(session, run)
     running, versions = read(session)
     assert running.head == replace(before, rollout=ROLLOUT)
     assert versions.version == version + 1
@@ -155,7 +177,7 @@ def test_tasks_that_did_not_run_wait_again_for_those_before_them(session: Sessio
         assert znode is not None
         session.commit([Set(path, record, znode.version)])
     ended(session)
-    session.commit(rolled.reopened(session, LAB, run))
+    reopen(session, run)
     world = load_world(session)
     after = {name: world.vertex(f"lab.{name}@{fqdn('n1')}") for name in ("one", "two", "three")}
     assert {name: vertex.record for name, vertex in after.items() if vertex is not None} == {
@@ -180,13 +202,13 @@ def test_a_run_after_which_another_began_does_not_go_on(
     ended(session)
     point(session, **change)
     with pytest.raises(Conflict, match=f"tasks run lab/{later} began after that of the rollout, lab/{run}"):
-        rolled.reopened(session, LAB, run)
+        reopen(session, run)
 
 
 def test_a_run_that_does_not_end_does_not_go_on(session: Session, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolled, "ENDS_SECONDS", 0.01)
     with pytest.raises(Conflict, match=f"tasks run lab/{run} has not ended with its rollout yet"):
-        rolled.reopened(session, LAB, run)
+        reopen(session, run)
 
 
 def test_a_run_that_ends_a_moment_later_goes_on(session: Session, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +219,7 @@ def test_a_run_that_ends_a_moment_later_goes_on(session: Session, run: str, monk
         ended(session)
 
     monkeypatch.setattr(time, "sleep", sleep)
-    session.commit(rolled.reopened(session, LAB, run))
+    reopen(session, run)
     assert looks == [1]
     assert not read(session)[0].head.over
 
@@ -207,16 +229,17 @@ def test_a_run_that_is_deleted_meanwhile_does_not_go_on(
     session: Session, run: str, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended(session)
-    wait = rolled._await_end
+    wait = rolled.ended
 
-    def gone(*given: Any) -> None:
-        wait(*given)
+    def gone(*given: Any) -> Any:
+        over = wait(*given)
         path = paths.task_run(LAB, RUN, part) if part else paths.task_run(LAB, RUN)
         znode = session.get(path)
         assert znode is not None
         session.commit([Set(path, None, znode.version)] if not part else [Delete(path, znode.version)])
+        return over
 
-    monkeypatch.setattr(rolled, "_await_end", gone)
+    monkeypatch.setattr(rolled, "ended", gone)
     monkeypatch.setattr(runs, "ATTEMPTS", 1)
     with pytest.raises(NotFound if not part else Exception, match="is gone" if not part else "on and on"):
-        rolled.reopened(session, LAB, run)
+        reopen(session, run)

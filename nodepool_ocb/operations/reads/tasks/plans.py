@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.operation import Lookup
 from nodepool_ocb.operations.reads.tasks.runs import Outcomes, run_facts
-from nodepool_ocb.tasks.facts import ClusterStatus, remembered
 from nodepool_ocb.tasks.plan import VIRTUAL, Member, TaskPlan
 from nodepool_ocb.tasks.selection import Selection
 from nodepool_ocb.tasks.tasklist import Task
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
     from nodepool_ocb.store.client.session import Session
     from nodepool_ocb.tasks.conditions import NodeFacts
+    from nodepool_ocb.tasks.facts import ClusterStatus
     from nodepool_ocb.tasks.outfit import RunInputs
 
 
@@ -98,6 +98,8 @@ class _EarlierFacts:
         run = self._succeeded.get((task.id, node))
         if run is None:
             return None
+        from nodepool_ocb.tasks.facts import remembered  # here, so that a start of the command does not load it
+
         return remembered(self._read(run, "common"), self._read(run, node) if node else {})
 
     def _read(self, run: str, part: str) -> Mapping[str, Json]:

@@ -13,12 +13,12 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, LockOwner, Role
 from nodepool_ocb.operations.operation import Lookup, Procedure, final
 from nodepool_ocb.tasks.plan import VIRTUAL
-from nodepool_ocb.tasks.runs.history import HistoryRow
 from nodepool_ocb.tasks.runs.records import LoadedTaskRun, TaskRun
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
     from nodepool_ocb.store.client.session import Session
+    from nodepool_ocb.tasks.runs.history import HistoryRow
 
 DONE = "it is done"  # the reason of a skipped instance that succeeded in an earlier run
 
@@ -42,34 +42,6 @@ class ReadEarlierRuns(Lookup[tuple[EarlierRun, ...]], frozen=True):
 
         found = runs.list_(reader.session, [self.deployment])
         return tuple(EarlierRun(each.id, each.head) for each in sorted(found, key=lambda each: each.id, reverse=True))
-
-
-class ReadTaskRunHead(Lookup["TaskRun | None"], frozen=True):
-    """The state of a run; None if it does not exist or was never begun."""
-
-    records = "runs of tasks"
-
-    deployment: str
-    identity: str
-
-    def answer(self, reader: Reader) -> TaskRun | None:
-        from nodepool_ocb.store.driven.executions import TASK_RUNS
-
-        found = TASK_RUNS.head(reader.session, self.deployment, self.identity)
-        return None if found is None else found[1]
-
-
-class ReadNewestTaskRun(Lookup["str | None"], frozen=True):
-    """The id of a deployment's newest run; None before its first."""
-
-    records = "runs of tasks"
-
-    deployment: str
-
-    def answer(self, reader: Reader) -> str | None:
-        from nodepool_ocb.store.tasks import runs
-
-        return runs.pointer(reader.session, self.deployment)[0].newest
 
 
 class FoundTaskRun(NamedTuple):

@@ -1,0 +1,1 @@
+"""Executions: the parts that the verbs of rollouts and of runs of tasks share."""
