@@ -59,7 +59,7 @@ class Ambiguous(Invalid):
 
 
 class TooLarge(Invalid):
-    """It is more than a znode or a transaction may hold."""
+    """Data exceeds the limit of a znode or a transaction."""
 
 
 class Spoiled(Invalid):

@@ -108,7 +108,7 @@ class Annealer:
 
     @property
     def sweep_seconds(self) -> float:
-        """From one sweep to the next."""
+        """The time from one sweep to the next."""
         return self.context.settings.sweep_seconds
 
     def load(self) -> None:

@@ -208,7 +208,7 @@ class Claims:
         self._refusals.well(fqdn)
 
     def ended(self, vertex: Vertex) -> None:
-        """A run of the noderole came to an end that is written."""
+        """Note that the end of a run of the noderole is written."""
         self._sealed.well(vertex.name)
 
     def refused(self, vertex: Vertex, refused: OcbError) -> None:

@@ -51,6 +51,6 @@ class Refusals:
         return when if count > self._free and when > now else None
 
     def well(self, what: str) -> None:
-        """It was not refused, there is nothing to try any more, or the refusal is old."""
+        """Forget the refusals of a key: it was not refused, has nothing to try, or its refusal is old."""
         self._counts.pop(what, None)
         self._logged.pop(what, None)

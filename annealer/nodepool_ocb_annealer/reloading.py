@@ -25,7 +25,7 @@ FIXED: Final = ("zookeeper", "ssh.state_dir")
 
 
 def reloading(asked: CommandOptions, settings: Settings, annealer: Annealer, prober: Prober) -> Reloading:
-    """Of an annealer that was started with these settings."""
+    """The reload of an annealer that was started with these settings."""
 
     def prepare(fresh: Settings) -> Reload:
         """Raises Invalid or NoCluster where something of the new configuration cannot be used."""

@@ -61,7 +61,7 @@ class Building:
 
     @property
     def name(self) -> str:
-        """Of the build's files."""
+        """The name of the build's files."""
         return named(self.image.name, str(self.id))
 
     @property

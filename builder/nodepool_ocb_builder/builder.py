@@ -65,7 +65,7 @@ class Builder:
 
     @property
     def sweep_seconds(self) -> float:
-        """From one sweep to the next."""
+        """The time from one sweep to the next."""
         return self.context.settings.sweep_seconds
 
     def load(self) -> None:

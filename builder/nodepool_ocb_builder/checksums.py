@@ -22,7 +22,7 @@ LOST: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, e
 
 
 class Sums(TypedDict):
-    """Of one file."""
+    """The checksums of one file."""
 
     md5: str
     sha256: str
@@ -69,7 +69,7 @@ def compute(file: Path) -> Sums:
 
 
 def beside(file: Path, algorithm: str) -> Path:
-    """Where a file's checksum is.
+    """The file with the checksum of a file.
 
     >>> beside(Path("/images/jammy-0000000001.raw"), "md5").name
     'jammy-0000000001.raw.md5'

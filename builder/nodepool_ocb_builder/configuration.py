@@ -39,7 +39,7 @@ FIXED_OF_NODEPOOL: Final = {"images_dir": "images-dir", "build_log_dir": "build-
 def reloading(
     asked: CommandOptions, settings: Settings, wants: Nodepool, builder: Builder, takes: Takes, changed: ChangedFiles
 ) -> Reloading:
-    """Of a builder that was started with these."""
+    """The reload of a builder that was started with these settings."""
 
     def prepare(fresh: Settings) -> Reload:
         """Raises Invalid where something of the new configuration cannot be used."""

@@ -70,7 +70,7 @@ class ImageDirectory:
 
     @property
     def id_file(self) -> Path:
-        """Where the builder's id stands."""
+        """The file with the builder's id."""
         return self.folder / ID_FILE
 
     @property

@@ -1,4 +1,4 @@
-"""A rename that never takes the place of anything."""
+"""A rename that fails if the new name exists, instead of replacing it."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def load(sources: Iterable[Path | str], known: Mapping[str, Role] | None = None)
 
 
 def imported(read: Iterable[BarclampFile], known: Mapping[str, Role] | None = None) -> Imported:
-    """As ``load``, of files that were read."""
+    """The barclamps of files that were read; otherwise as ``load``."""
     reader = _BarclampReader(known or {})
     for each in read:
         reader.read(each)

@@ -38,7 +38,7 @@ class Backoff:
         return left if left > 0.0 else float("inf")
 
     def begin(self, key: Hashable, longest_seconds: float = CALM_SECONDS) -> None:
-        """It was begun. The same once more within a while is waited for twice as long, at most ``longest_seconds``."""
+        """Note that the work was begun. If it is begun again within a while, the next pause doubles, to ``longest_seconds``."""
         now = time.monotonic()
         self._begun = {other: each for other, each in self._begun.items() if each[0] + LONGEST_SECONDS > now}
         seconds = min(self._begun[key][1] * 2, longest_seconds) if key in self._begun else CALM_SECONDS

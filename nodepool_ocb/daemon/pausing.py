@@ -20,7 +20,7 @@ from nodepool_ocb.store.client.session import Session
 
 
 class Pausing:
-    """On the turn thread. ``registration`` has the result."""
+    """The pause of this daemon. Call it on the turn thread; ``registration`` has the result."""
 
     def __init__(
         self, session: Session, kind: ClientKind, registration: Registration, wake: Callable[[], None]

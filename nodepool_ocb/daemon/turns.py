@@ -35,7 +35,7 @@ class Controller(Protocol):
 
     @property
     def sweep_seconds(self) -> float:
-        """From one sweep to the next, more or less."""
+        """The time from one sweep to the next, about."""
 
     @property
     def trouble(self) -> str | None:
@@ -133,7 +133,7 @@ class Turns:
         self.wake.set()
 
     def sweep_soon(self) -> None:
-        """In the next turn."""
+        """Sweep in the next turn."""
         self._sweep_at = 0.0
         self.wake.set()
 

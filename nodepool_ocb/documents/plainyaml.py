@@ -42,7 +42,7 @@ _STR: Final = "tag:yaml.org,2002:str"
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One thing that is wrong in a document, at a line, with the path to it."""
+    """A fault in a document: its line, its path and a sentence."""
 
     line: int
     text: str

@@ -66,7 +66,7 @@ def read(blob: Json, path: str) -> Json:
 
 
 def at(blob: Json, path: str, otherwise: Json = MISSING) -> Json:
-    """As ``read``; ``otherwise`` where there is none."""
+    """The value at a path; ``otherwise`` if there is none."""
     try:
         return read(blob, path)
     except KeyError:

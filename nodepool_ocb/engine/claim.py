@@ -157,7 +157,8 @@ def releasing(grant: Grant) -> list[Change]:
 
 
 def leaving(grant: Grant, reason: str) -> list[Change]:
-    """As releasing(), with ``reason`` in the noderole's record for the next annealer; an unreadable record is not written."""
+    """Release the claim as releasing() does, with ``reason`` in the noderole's record for the next annealer. An unreadable record
+    is not written."""
     vertex = grant.vertex
     if vertex.unreadable:
         return releasing(grant)

@@ -191,7 +191,9 @@ def going(view: NodeView, besides: Collection[str] = ()) -> list[Vertex]:
             if child.node.name in besides:
                 continue
             if child.node is not view and child.record.state is not State.PROPOSED:
-                raise Conflict(f"{child.name} depends on {above[vertex].name}; unbind it first")
+                raise Conflict(
+                    f"{child.name} depends on {above[vertex].name}; first: nodepool-ocb noderole unbind {child.name}"
+                )
             if child not in above:
                 above[child] = above[vertex]
                 found.append(child)

@@ -69,12 +69,12 @@ def raised(world: World, changes: Iterable[Change]) -> list[Change]:
 
 
 def unchanged(world: World) -> Check:
-    """For a decision that rests on the structure and does not change it."""
+    """The check for a decision that rests on the structure and does not change it."""
     return Check(paths.STRUCTURE, stored(world).version)
 
 
 def in_parts(world: World, groups: Iterable[Sequence[Change]]) -> Iterator[list[Change]]:
-    """As ``raised``, in as few transactions as bear all groups, each of which stays whole.
+    """The changes of ``raised`` in as few transactions as have room for all groups. Each group stays whole.
 
     Write each before taking the next: the world's structure goes along.
     """

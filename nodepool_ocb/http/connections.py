@@ -28,7 +28,7 @@ REPORT_SECONDS: Final = 60.0  # from one line of the log to the next
 
 
 class Connections:
-    """Those that are open; ``admit`` is called by the thread that accepts, the rest on any thread."""
+    """The open connections. The accepting thread calls ``admit``; any thread may call the rest."""
 
     def __init__(self) -> None:
         self._free = threading.BoundedSemaphore(CONNECTIONS)
@@ -58,7 +58,7 @@ class Connections:
             self._waiting.pop(connection, None)
 
     def left(self, connection: socket.socket) -> None:
-        """It is served, and about to be closed."""
+        """Note that a connection was served, and closes next."""
         self.asked(connection)
         self._free.release()
 

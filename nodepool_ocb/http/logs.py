@@ -87,7 +87,7 @@ def of_run(role: str, fqdn: str, run: str) -> str:
 
 
 def file_of(folder: str | Path, name: str) -> Path:
-    """Where the log NAME is, in a daemon's folder of logs."""
+    """The file of the log NAME in a daemon's folder of logs."""
     return Path(folder, f"{name}.log")
 
 

@@ -77,7 +77,7 @@ class Pages:
 
 
 class Door:
-    """Where the pages of a daemon are served, if anywhere; ``on_listening`` gets each new address, or None."""
+    """The address at which the pages of a daemon are served, if any; ``on_listening`` gets each new address, or None."""
 
     def __init__(
         self,

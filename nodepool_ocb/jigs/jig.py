@@ -113,7 +113,7 @@ class Fenced(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """It was started, or may have been, and nothing tells how it ended; it was not started again."""
+    """The run was started, or may have been started, and its end is unknown. It was not started again."""
 
     reason: str
 

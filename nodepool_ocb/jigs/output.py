@@ -55,7 +55,7 @@ class Output:
 
     @property
     def file(self) -> Path | None:
-        """Where it is kept; None where nothing could be."""
+        """The file with the output; None if none could be written."""
         return self._path
 
     @property

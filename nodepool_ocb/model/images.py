@@ -10,7 +10,7 @@ from nodepool_ocb.model.records import Record
 
 
 class BuildState(StrEnum):
-    """Where an image's build stands."""
+    """The state of an image's build."""
 
     BUILDING = "building"  # its builder holds builds/lock and works on it
     READY = "ready"  # every format is on its builder's disk, with checksums
@@ -20,7 +20,7 @@ class BuildState(StrEnum):
 
 
 class UploadState(StrEnum):
-    """Where a build's upload to a provider stands."""
+    """The state of a build's upload to a provider."""
 
     UPLOADING = "uploading"  # a builder holds images/lock and sends it
     READY = "ready"  # the provider has it, verified: it may be launched from

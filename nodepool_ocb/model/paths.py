@@ -109,7 +109,7 @@ def run(role: str, fqdn: str, run: str) -> str:
 
 
 def daemons(kind: str) -> str:
-    """Where the daemons of a kind are registered.
+    """The path of the registrations of a kind of daemons.
 
     >>> daemons("annealer"), daemons("builder")
     ('/ocb/daemons/annealer', '/nodepool/daemons/builder')
@@ -122,7 +122,7 @@ def daemon(kind: str, identity: str) -> str:
 
 
 def daemon_pauses(kind: str) -> str:
-    """Where the pauses of the daemons of a kind are, by host.
+    """The path of the pauses of a kind of daemons, by host.
 
     >>> daemon_pauses("annealer"), daemon_pauses("builder")
     ('/ocb/paused/annealer', '/nodepool/daemons/paused/builder')

@@ -42,7 +42,7 @@ Json: TypeAlias = Any  # JSON: None, bool, int, float, str, list, dict with text
 
 
 class State(StrEnum):
-    """Where a noderole stands."""
+    """The state of a noderole."""
 
     PROPOSED = "PROPOSED"  # bound, not committed: people may still change it
     BLOCKED = "BLOCKED"  # committed, and a parent is not ACTIVE

@@ -1,4 +1,4 @@
-"""Attributes in words: set by ``KEY=JSON``, and unset by ``KEY``; a key is an attribute's name, or a path a/b/c.
+"""Attributes on the command line: set by ``KEY=JSON``, and unset by ``KEY``; a key is an attribute's name, or a path a/b/c.
 
 Pure.
 """

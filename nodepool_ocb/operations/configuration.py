@@ -65,7 +65,7 @@ def _images(path: Path, builder: BuilderSettings, say: Say) -> NodepoolNames:
     """The content of a nodepool.yaml, without anything that may be secret; raises Invalid with every fault."""
 
     def takes(driver: str, options: Mapping[str, Json]) -> str | None:
-        """As ``providers.takes``; if that is not known, the default of the driver counts."""
+        """The format that a provider takes; if that is not known, the default of the driver."""
         try:
             return providers.takes(driver, options)
         except Invalid as unknown:

@@ -132,7 +132,7 @@ class Procedure(Lookup[T], frozen=True):
 
 @contextmanager
 def final() -> Iterator[None]:
-    """For lookups that retry by themselves: a Stale from them becomes a Conflict, so that no call decides again."""
+    """Turns a Stale of a lookup that retries by itself into a Conflict, so that no call decides again."""
     try:
         yield
     except Stale as stale:

@@ -91,7 +91,7 @@ class RunLog:
 
     @property
     def ended(self) -> bool:
-        """As far as was seen."""
+        """Whether the run had ended at the last look."""
         return self.seen.ended
 
     def look(self) -> bool:

@@ -56,7 +56,7 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """It was not done, and nothing of it is left as far as the provider answers; ``lasting``: trying again cannot help."""
+    """The request was not done, and the provider reports no leftovers. ``lasting``: another attempt cannot help."""
 
     reason: str
     lasting: bool = False

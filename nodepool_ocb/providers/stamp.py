@@ -41,7 +41,7 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        """As it is written on the object."""
+        """The stamp as labels, as it is written on the object."""
         return {STAMP + field: getattr(self, field) for field in self.__struct_fields__}
 
     def belongs_to(self, cluster: str, provider: str) -> bool:

@@ -100,7 +100,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = {}  # the noderoles to rerun: role → the epoch of the newest run at the start of the rollout
 
     def noting(self, errors: Mapping[str, int]) -> Progress:
-        """With these as the noderoles in ERROR: role → generation. Of too many, the last by name are only counted."""
+        """The progress with these noderoles in ERROR: role → generation. Beyond the limit, the last by name are only counted."""
         left_out = max(len(errors) - ERRORS_KEPT, 0)
         return replace(self, errors=marks(errors)[: ERRORS_KEPT * MARK_BYTES], errors_left_out=left_out)
 

@@ -29,7 +29,7 @@ class Commitment(StrEnum):
 
 
 class SourceLocation(msgspec.Struct, frozen=True):
-    """Where something is written."""
+    """The place in a file at which a value is written."""
 
     file: str
     line: int

@@ -43,7 +43,7 @@ def chosen(world: World) -> list[NodeView]:
 
 
 def noderoles(view: NodeView) -> list[Vertex]:
-    """Those of a node that people bound, by role."""
+    """The noderoles of a node that people bound, by role."""
     return [vertex for _, vertex in sorted(view.noderoles.items()) if vertex.record.task_run is None]
 
 

@@ -86,7 +86,7 @@ class _SiteReader:
 
 
 def place(document: Document, key: Key) -> SourceLocation:
-    """Where a key of a document is."""
+    """The place of a key in a document."""
     return SourceLocation(document.name, document.line(key), document.path(key))
 
 

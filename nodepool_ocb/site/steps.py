@@ -13,7 +13,7 @@ from nodepool_ocb.site.packing import Packing
 
 
 class PlanStep(msgspec.Struct, frozen=True):
-    """One thing that a plan does; two plans that do the same have equal steps, whenever they were made."""
+    """One step of a plan. Two plans with the same effect have equal steps, whenever they were made."""
 
     change: str  # create, change, commit, propose or delete
     kind: str

@@ -48,7 +48,7 @@ def current(session: Session, expected: str = "") -> Cluster:
 
 
 def where(session: Session) -> str:
-    """Where a session leads to, for people: "ZooKeeper at 10.0.0.1:2181, chroot /prod"."""
+    """The servers and the chroot of a session, for people: "ZooKeeper at 10.0.0.1:2181, chroot /prod"."""
     hosts, slash, chroot = session.hosts.partition("/")
     return f"ZooKeeper at {hosts}, " + (f"chroot /{chroot}" if slash and chroot else "without a chroot")
 

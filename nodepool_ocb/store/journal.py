@@ -46,7 +46,7 @@ class Journaled(Session):
         self._note, self._noted = note, noted
 
     def commit(self, changes: Sequence[Change]) -> Stats:
-        """As of a session; the stats are those of ``changes``."""
+        """Commit as a session does; the stats are those of ``changes``."""
         wanted = [change.path for change in changes if isinstance(change, Set)]
         folder, *replaced = self.get_many([paths.JOURNAL_ENTRIES, *wanted])
         entry = self._note(self, changes, [znode for znode in replaced if znode is not None])
@@ -97,7 +97,7 @@ def numbers(session: Session) -> list[int]:
 
 
 def read(session: Session, wanted: Sequence[int]) -> Iterator[FoundEntry]:
-    """Those of these numbers that are there still, in this order."""
+    """The entries of these numbers that still exist, in this order."""
     for number, znode in zip(wanted, session.stream(map(paths.entry, wanted)), strict=True):
         if znode is not None:
             try:

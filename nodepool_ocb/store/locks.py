@@ -32,7 +32,7 @@ class Lock(msgspec.Struct, frozen=True):
     session: int
 
     def held(self, session: Session) -> bool:
-        """As far as this process can know: the session is the same, and was heard of not long ago."""
+        """Whether the lock is held, as far as this process knows: the session is the same, and answered a short time ago."""
         return session.id == self.session and session.trusted
 
 
@@ -115,7 +115,7 @@ class Locks:
 
 
 def contenders(names: Iterable[str]) -> list[str]:
-    """Those of a lock's children that contend for it.
+    """The children of a lock that contend for it.
 
     >>> contenders(["5f__lock__0000000002", "remark"])
     ['5f__lock__0000000002']

@@ -46,7 +46,7 @@ ENDED: Final = {
 
 
 def cluster_status(newest: str | None) -> ClusterStatus:
-    """By the state of the newest run; None: there was none.
+    """The status of the cluster by the state of the newest run; None: there was no run.
 
     >>> [str(cluster_status(state)) for state in (None, "running", "successful", "failed", "stopped")]
     ['new', 'deployment', 'operational', 'error', 'stopped']

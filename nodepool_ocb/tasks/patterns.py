@@ -80,7 +80,7 @@ def matcher(text: str, compat_prefix: bool = False) -> Matcher:
 
 
 def matching(text: str, names: Iterable[str], compat_prefix: bool = False) -> list[str]:
-    """Those of the names that are meant, in their order.
+    """The names that match, in their order.
 
     >>> matching("/ceph-.*/", ["ceph-mon", "cinder", "ceph-osd"])
     ['ceph-mon', 'ceph-osd']

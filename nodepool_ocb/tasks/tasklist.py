@@ -44,7 +44,7 @@ class Policy(StrEnum):
 
 
 class Language(StrEnum):
-    """In which language a condition is written."""
+    """The language of a condition."""
 
     API = "api"  # the seed's: ``api.role_in_deployment('ceph-osd')``, in jinja2's syntax
     SETTINGS = "settings"  # Fuel's: ``settings:storage.objects_ceph.value == true``

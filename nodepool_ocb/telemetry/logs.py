@@ -93,7 +93,7 @@ class Plain(logging.Formatter):
         return visible.line(" ".join(words))
 
     def format(self, record: logging.LogRecord) -> str:
-        """With the journal's priority before every line of it."""
+        """The record as text, with the journal's priority before every line of it."""
         lines = [visible.line(line) for line in masks.masked(super().format(record)).split("\n")]
         start = f"<{_PRIORITY.get(record.levelname, 6)}>" if self._journal else ""
         return "\n".join(start + line for line in lines)

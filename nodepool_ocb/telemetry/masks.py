@@ -152,7 +152,7 @@ class _Forms:
         self._begins = re.compile(b"(?=" + b"".join(map(_one_of, zip(*self._groups, strict=True))) + b")", re.DOTALL)
 
     def spans(self, data: bytes) -> Spans:
-        """Where the texts stand, by their beginning."""
+        """The ranges of the texts, by their beginning."""
         found: Spans = []
         for match in self._begins.finditer(data):
             at = match.start()

@@ -36,7 +36,7 @@ class FieldRow(View, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """For a line of text.
+        """The row as a line of text.
 
         >>> FieldRow(field="ntp/servers", new=["a"]).words
         'ntp/servers: - -> ["a"]'

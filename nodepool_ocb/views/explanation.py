@@ -106,7 +106,7 @@ class SkippedDocument(View, frozen=True):
 
 
 def skipped_words(skipped: SkippedDocument) -> str:
-    """It, for people."""
+    """The skipped task as a sentence."""
     left = f"; an earlier run left it {skipped.state}" if skipped.state else ""
     return f"{skipped.noderole} is SKIPPED by tasks run {skipped.run}: {skipped.reason}{left}"
 

@@ -303,7 +303,7 @@ def counted(states: Mapping[BuildState, int] | Mapping[UploadState, int]) -> str
 
 
 def uploads_of(builds: Iterable[BuildRow]) -> list[UploadRow]:
-    """Those of all builds."""
+    """The uploads of all builds."""
     return [upload for build in builds for upload in build.uploads]
 
 

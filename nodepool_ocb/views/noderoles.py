@@ -53,7 +53,7 @@ class Layers(View, frozen=True, kw_only=True):
 
 
 class DifferenceRow(View, frozen=True, kw_only=True):
-    """One thing that a run would be given now, and the newest run was not."""
+    """One input of the next run that differs from the newest run."""
 
     what: str  # the place of an attribute; jig, script, or a parameter of the role
     before: Json | msgspec.UnsetType
@@ -188,7 +188,7 @@ def run_again(vertex: Vertex) -> str:
 
 
 def outdated_in(vertices: Iterable[Vertex]) -> list[OutdatedIn]:
-    """By deployment."""
+    """The outdated noderoles, by deployment."""
     found: dict[str, list[Vertex]] = {}
     for vertex in vertices:
         found.setdefault(vertex.record.deployment, []).append(vertex)

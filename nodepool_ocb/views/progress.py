@@ -257,7 +257,7 @@ def of_rollout(rollout: Rollout | None, fail_fast: bool = False) -> RolloutProgr
 
 
 def moved(rollout: Rollout) -> list[str]:
-    """Where each group stands that has begun, in a sentence."""
+    """The state of each group that has begun, in a sentence."""
     return [_moved(rollout, name) for name in in_turn(rollout) if rollout.groups[name].turn]
 
 

@@ -93,7 +93,7 @@ class TaskRunTotals(View, frozen=True, kw_only=True):
 
 
 class Failing(View, frozen=True):
-    """An image with newest builds that failed."""
+    """An image of which the newest builds failed."""
 
     image: str
     failures: int

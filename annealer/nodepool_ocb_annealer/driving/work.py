@@ -32,7 +32,7 @@ class DrivenExecution(Protocol):
 
     @property
     def version(self) -> int:
-        """That of the pointer."""
+        """The version of the pointer."""
 
 
 D = TypeVar("D", bound=DrivenExecution)
@@ -53,7 +53,7 @@ class Work(Protocol[D]):
 
     @property
     def what(self) -> str:
-        """In one word."""
+        """The kind of the work, in one word."""
 
     @property
     def timer_kind(self) -> TimerKind:
@@ -64,7 +64,7 @@ class Work(Protocol[D]):
         """The path that everything of it is below."""
 
     def pointers(self, world: World) -> Mapping[str, Stored[Pointer]]:
-        """By deployment."""
+        """The pointers, by deployment."""
 
     def concerns(self, touched: ChangeSet) -> bool:
         """Whether a pointer changed."""
@@ -72,7 +72,7 @@ class Work(Protocol[D]):
     def lock(self, deployment: str, identity: str) -> str: ...
 
     def read(self, deployment: str, identity: str) -> D | None:
-        """As it is now; None where it is not there, or was never begun."""
+        """The execution as it is now; None if it does not exist or was never begun."""
 
     def move(self, world: World, driven: D, now: float, quarantined: Iterable[str]) -> DrivingStep[D]:
         """The next transaction; ``quarantined``: the paths of records that the world does not have."""

@@ -88,7 +88,7 @@ class Fitness:
         self._apart.discard(fqdn)
 
     def unreached(self) -> None:
-        """It asked, and a machine did not answer: so it has the means to ask."""
+        """Note that this host asked a machine that did not answer: so the host has the means to ask."""
         self._lack = None
         self._unable = {fqdn: how for fqdn, how in self._unable.items() if fqdn in self._certain}
 

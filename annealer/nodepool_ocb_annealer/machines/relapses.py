@@ -41,7 +41,7 @@ class Relapses:
         self._past.pop(fqdn, None)
 
     def wait_seconds(self, fqdn: str, node: Node, now: float, dead_probe_seconds: float) -> float:
-        """For how long it is not asked again."""
+        """The seconds until the machine is asked again."""
         past = self._past.get(fqdn)
         if past is None:
             return 0.0

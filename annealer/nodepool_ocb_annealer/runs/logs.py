@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"(?P<role>.+)-(?P<run>[0-9]{10,}-[0-9a-f]+)\.log")
 
 
 class Log(msgspec.Struct, frozen=True):
-    """One file."""
+    """One log file."""
 
     path: Path
     noderole: str

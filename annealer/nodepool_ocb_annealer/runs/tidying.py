@@ -114,7 +114,7 @@ def _tidy(session: Session, settings: AnnealerSettings, noted: set[str], active:
 
 
 def surplus_of(runs: Collection[str]) -> list[str]:
-    """Those that go: all but the newest ten, and of checks, which may come by the hour, all but the newest two.
+    """The runs to delete: all but the newest ten; of checks, which may come by the hour, all but the newest two.
 
     >>> surplus_of(["0000000001-a10-check", "0000000002-a11", "0000000003-a12-check", "0000000004-a13-check"])
     ['0000000001-a10-check']

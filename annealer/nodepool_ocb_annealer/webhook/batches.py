@@ -70,7 +70,7 @@ def body(cluster: str, sent: EntryBatch) -> bytes:
 
 
 def headers(body: bytes, key: bytes | None, authorization: str | None = None) -> Mapping[str, str]:
-    """With the HMAC-SHA256 of the body where there is a key.
+    """The headers, with the HMAC-SHA256 of the body if there is a key.
 
     >>> headers(b"{}", b"key")[SIGNATURE]
     'sha256=a777724d943eb48dc69bca8a4a6d57a04db3f9ec7e1de4e581e860265bdf3032'

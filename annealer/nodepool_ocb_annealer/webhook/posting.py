@@ -35,7 +35,7 @@ Ended = Delivered | DeliveryFailed | OcbError | None  # None: another has the lo
 
 
 class Posting:
-    """On the turn thread, but for the watch and the worker."""
+    """The posting of entries to the webhook. Call it on the turn thread, except from the watch and the worker."""
 
     def __init__(self, context: AnnealerContext) -> None:
         self._context = context

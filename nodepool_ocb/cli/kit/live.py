@@ -45,7 +45,7 @@ class Live(_Picture):
 
     @property
     def width(self) -> int:
-        """Of the terminal, in characters."""
+        """The width of the terminal, in characters."""
         return int(self._live.console.width)
 
     def show(self, *parts: Any) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Written(View, frozen=True):
-    """Where pages were written, and which."""
+    """The folder of written pages, and their names."""
 
     directory: str
     pages: tuple[str, ...]

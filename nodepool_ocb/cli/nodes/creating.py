@@ -80,7 +80,7 @@ def create(
 def _check_templates(fqdn: str, addresses: Sequence[str], host_keys: Sequence[str], count: int | None) -> None:
     if count is None:
         if is_template(fqdn):
-            raise click.UsageError(f"{fqdn} is a template; --count says of how many")
+            raise click.UsageError(f"{fqdn} is a template; give the number of nodes with --count")
         return
     if host_keys:
         raise click.UsageError("--host-key is of one machine; many have theirs pinned when they are reached first")

@@ -41,12 +41,12 @@ class LiveProgress:
 
     @property
     def width(self) -> int | None:
-        """Of the terminal on which there is a picture; None where there is none."""
+        """The width of the terminal with the picture; None without a picture."""
         return self._live.width if self._live else None
 
     @property
     def seconds(self) -> float:
-        """For how long it has lasted."""
+        """The seconds since the wait began."""
         return time.monotonic() - self._begun
 
     def tell(self, tally: Tally, *parts: Any) -> None:

@@ -22,7 +22,7 @@ KEY: Final = "release"  # of release.yaml
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """Where a release's files are."""
+    """The files of a release, and their place."""
 
     release: str
     folders: tuple[Path, ...]

@@ -26,7 +26,7 @@ def overdue(world: World, vertex: Vertex, now: float) -> Reason | None:
 
 
 def all_overdue(world: World, now: float) -> Iterator[Reason]:
-    """By node."""
+    """All overdue claims, by node."""
     for _, view in sorted(world.nodes.items()):
         for vertex in view.noderoles.values() if view.claim is not None else ():
             if found := overdue(world, vertex, now):

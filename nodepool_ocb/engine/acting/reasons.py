@@ -49,7 +49,7 @@ NOTHING_TO_HOLD: Final = frozenset({Code.DONE, Code.DESTRUCTIVE_DONE, Code.RUNNI
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One thing that holds a noderole back."""
+    """A reason that a noderole does not start."""
 
     code: Code
     subject: str  # the obstacle: a noderole, a node, a deployment, a jig

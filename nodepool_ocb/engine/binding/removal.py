@@ -33,7 +33,7 @@ def removable(vertex: Vertex, besides: Collection[Vertex] = ()) -> list[Vertex]:
             and each.node is not vertex.node
             and each.record.state is not State.PROPOSED
         ):
-            raise Conflict(f"{each.name} depends on {vertex.name}; unbind it first")
+            raise Conflict(f"{each.name} depends on {vertex.name}; first: nodepool-ocb noderole unbind {each.name}")
         if each.record.state is State.TRANSITION:
             raise Conflict(f"{each.name} is in TRANSITION; wait until it ends: nodepool-ocb noderole wait {each.name}")
     return list(reversed(below))

@@ -37,7 +37,7 @@ def missing(world: World, name: str) -> bool:
 
 
 def lack(world: World, name: str) -> tuple[str, str]:
-    """Of a role with missing code: the reason, and the next step."""
+    """The reason and the next step for a role with missing code."""
     text = f"no living annealer has the code of role {name}"
     stored = world.roles.get(name)
     names = (name, stored.record.barclamp) if stored is not None else (name,)
@@ -47,7 +47,7 @@ def lack(world: World, name: str) -> tuple[str, str]:
 
 
 def all_missing(world: World) -> list[MissingHook]:
-    """One for each role and hook, by name."""
+    """The missing codes, one for each role and hook, by name."""
     lacking = {name for name in world.roles if missing(world, name)}
     counts = Counter(_waiting(world)) if lacking else Counter()
     return [MissingHook(role, hook, count) for (role, hook), count in sorted(counts.items()) if role in lacking]

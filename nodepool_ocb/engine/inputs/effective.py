@@ -29,7 +29,7 @@ class Said(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """As people write it: a/b/c."""
+        """The path as people write it: a/b/c."""
         return "/".join(self.steps)
 
 

@@ -29,7 +29,8 @@ def template(catalogue: Mapping[str, Role], name: str) -> dict[str, Json]:
 
 
 def resting_on(catalogue: Mapping[str, Role], changed: Collection[str]) -> set[str]:
-    """The roles that have other defaults or places after a change of these: they provide one of these, or want attributes."""
+    """The roles with defaults or places that a change of these roles may change: a role that provides one of these, or a role
+    that wants attributes."""
     if not changed:
         return set()
     others = [catalogue[name] for name in changed]

@@ -30,7 +30,7 @@ class OwnFault(Exception):
 
 
 class FaultMeaning(msgspec.Struct, frozen=True):
-    """One way to fail."""
+    """The meaning of one fault of a connection."""
 
     step: str
     fault: str  # its name, as the library has it

@@ -178,7 +178,7 @@ class Link:
 
     @property
     def host_key(self) -> str:
-        """As in known_hosts, without the name."""
+        """The host key as in known_hosts, without the name."""
         return _text(self._transport.get_remote_server_key())
 
     @property

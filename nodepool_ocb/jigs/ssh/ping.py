@@ -27,7 +27,7 @@ class NotAsked(Exception):
 
 
 class NotAllowed(NotAsked):
-    """It may not ask any machine."""
+    """This host may not send pings."""
 
 
 def answers(hosts: Iterable[str], timeout_seconds: float = TIMEOUT_SECONDS) -> bool:

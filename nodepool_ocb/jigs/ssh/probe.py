@@ -42,7 +42,7 @@ __all__ = ["Alive", "NoKey", "OwnFault", "Prober", "Unreachable"]
 
 
 class Alive(msgspec.Struct, frozen=True):
-    """It lets us in. ``host_key``: the key that it showed where none was pinned, to be pinned now; else None.
+    """The machine accepted the login. ``host_key``: the key to pin, if none was pinned; else None.
 
     ``fresh``: over a connection that was made for this probe.
     """

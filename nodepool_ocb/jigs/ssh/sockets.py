@@ -24,7 +24,7 @@ class Socket(socket.socket):
     """
 
     def allow(self, size: int, what: str) -> None:
-        """So many bytes may come from here on, before the next call."""
+        """Allow so many bytes from here on, until the next call."""
         self._allowance = self._left = size
         self._what = what
 

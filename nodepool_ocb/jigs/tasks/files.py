@@ -64,7 +64,7 @@ def absolute(path: str, what: str = "path") -> str:
     if ".." in path.split("/"):
         raise TaskRefused(f"the {what} {path} has .. in it; write the path without ..")
     if "\0" in path:
-        raise TaskRefused(f"the {what} has a zero byte in it")
+        raise TaskRefused(f"the {what} has a zero byte in it; remove it")
     return path
 
 

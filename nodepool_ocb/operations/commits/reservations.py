@@ -48,7 +48,7 @@ def refuse_reserved(world: World, vertices: Sequence[Vertex], way_out: str = "")
 
 
 def warnings(world: World, deployment: str, effect: str) -> Steps[list[str]]:
-    """A sentence with the effect of a change in this deployment, for each rollout under way of it or of one above."""
+    """A sentence with the effect of a change in this deployment, for each rollout under way in it or in a deployment above it."""
     under_way = yield from _under_way(world, {deployment})
     return [f"note: rollout {name} is under way: {effect}" for name, _ in under_way.values()]
 

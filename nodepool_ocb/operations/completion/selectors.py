@@ -22,7 +22,7 @@ class Typed(msgspec.Struct, frozen=True):
 
 
 def typed(text: str) -> Typed:
-    """Where the cursor stands.
+    """The place of the cursor in a selector.
 
     >>> typed("tag:web or (not sta"), typed("tag:web label:zone=a,z")
     (Typed(before='tag:web or (not ', kind=None), Typed(before='tag:web label:zone=a,', kind=<CriterionKind.LABEL: 'label'>))

@@ -82,7 +82,7 @@ def called(upload: UploadView) -> str:
 
 
 def uploads_of(view: ImageView) -> Iterator[UploadView]:
-    """Those of all builds."""
+    """The uploads of all builds."""
     return (upload for build in view.builds for upload in build.uploads)
 
 

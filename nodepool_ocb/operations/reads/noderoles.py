@@ -68,7 +68,7 @@ class ReadBlobs(Lookup[Mapping[str, Mapping[str, Any]]], frozen=True):
 
 
 class ReadSpoiled(Lookup[dict[str, str]], frozen=True):
-    """Those of these paths with attributes that cannot be read, each with the reason."""
+    """The paths with attributes that cannot be read, each with the reason."""
 
     records = "attributes of noderoles"
 

@@ -97,7 +97,7 @@ class ReadSubtree(Lookup[FoundSubtree], frozen=True):
 
 
 class ReadExisting(Lookup[frozenset[str]], frozen=True):
-    """Those of some paths at which there is a znode."""
+    """The given paths at which a znode exists."""
 
     records = "single znodes"
 

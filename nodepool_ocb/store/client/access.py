@@ -92,7 +92,7 @@ def bits(letters: str) -> int:
 
 
 def words(acl: Sequence[AclGrant]) -> list[str]:
-    """As ZooKeeper's own shell writes it.
+    """The rights as ZooKeeper's own shell writes them.
 
     >>> words([AclGrant(1, "sasl", "builder"), AclGrant(31, "sasl", "ocb")])
     ['sasl:builder:r', 'sasl:ocb:cdrwa']

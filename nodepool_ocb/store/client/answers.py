@@ -17,7 +17,7 @@ class NotSent(ConnectionLoss):  # type: ignore[misc]
 
 
 class PendingAnswer:
-    """For a thread that waits: a lock that the connection's thread lets go, cheaper than an Event."""
+    """The answer for a thread that waits: a lock that the connection's thread releases. It is cheaper than an Event."""
 
     __slots__ = ("_lock", "_value")
 
@@ -40,7 +40,7 @@ class PendingAnswer:
 
 
 class Completion:
-    """For a function, called on the connection's thread: it must return at once."""
+    """The answer for a function. The connection's thread calls it, so it must return without waiting."""
 
     __slots__ = ("_done",)
 

@@ -40,7 +40,7 @@ class TransactionFate(StrEnum):
 
 
 class TransactionOutcome(NamedTuple):
-    """The verdict; for REFUSED the path that moved on, for APPLIED the zxid of the transaction."""
+    """The verdict; for REFUSED the path that has changed, for APPLIED the zxid of the transaction."""
 
     verdict: TransactionFate
     path: str = ""

@@ -43,7 +43,7 @@ class SessionReads:
 
     @property
     def hosts(self) -> str:
-        """As configured: "host:port,host:port/chroot"."""
+        """The connection string as configured: "host:port,host:port/chroot"."""
         return self._hosts
 
     def get(self, path: str) -> Znode | None:

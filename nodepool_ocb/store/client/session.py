@@ -260,7 +260,9 @@ class Session(SessionReads):
         looked = self._looked(lambda: doubts.look(self, sending))
         if looked is None:
             self.unresolved += 1
-            raise OutcomeUnknown(f"no connection came back to see whether {path} was written; read it first")
+            raise OutcomeUnknown(
+                f"no connection came back to see whether {path} was written; see: nodepool-ocb record show {path}"
+            )
         finding, stats = looked
         if finding.verdict is TransactionFate.APPLIED:
             return stats
@@ -270,7 +272,9 @@ class Session(SessionReads):
             raise Unavailable(f"the connection broke before {path} was written; try again")
         if outcome.provable(sending.changes):
             self.unresolved += 1
-        raise OutcomeUnknown(f"{path} may have been written before others wrote it; read it first")
+        raise OutcomeUnknown(
+            f"{path} may have been written before others wrote it; see: nodepool-ocb record show {path}"
+        )
 
     def _looked(self, look: Callable[[], T]) -> T | None:
         """The result of a look with the next connection that lasts; None where none comes in time."""

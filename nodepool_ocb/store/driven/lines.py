@@ -92,7 +92,7 @@ def _related(one: _Line, other: _Line) -> bool:
 
 
 def under_way(session: Session, deployments: list[str]) -> list[tuple[str, str]]:
-    """Those of the deployments with a newest rollout that is under way, with its id; raises Invalid if a pointer cannot
+    """The deployments with a rollout under way, with its id; raises Invalid if a pointer cannot
     be read.
     """
     znodes = session.get_many([paths.rollouts(name) for name in deployments])

@@ -43,12 +43,12 @@ class WorldKind:
         return codec.decode(self.kind, znode)
 
     def mzxid(self, world: World, at: WorldPath) -> int:
-        """Of the record that is shown; 0 if none is, and for kinds without one."""
+        """The mzxid of the shown record; 0 if none is shown, and for kinds without one."""
         shown = self._shown(world, at)
         return shown.mzxid if shown is not None else 0
 
     def version(self, world: World, at: WorldPath) -> int:
-        """Of the record that is shown; -1 if none is."""
+        """The version of the shown record; -1 if none is shown."""
         shown = self._shown(world, at)
         return shown.version if shown is not None else -1
 

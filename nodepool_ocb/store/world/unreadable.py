@@ -25,7 +25,7 @@ class UnreadableRecords:
         return at in self._hidden
 
     def mzxid(self, at: WorldPath) -> int:
-        """Of a record that is one of them."""
+        """The mzxid of an unreadable record."""
         return self._hidden[at][1]
 
     def hide(self, at: WorldPath, znode: Znode, reason: str) -> None:

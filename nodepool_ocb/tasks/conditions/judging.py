@@ -33,7 +33,7 @@ def no_old_facts(_task: Task, _member: Member | None) -> None:
 
 
 class ConditionInputs(msgspec.Struct, frozen=True):
-    """Where conditions look. ``evaluator``: of YAQL; None: a list with YAQL is refused."""
+    """The inputs of conditions. ``evaluator``: that of YAQL; None: a list with YAQL is refused."""
 
     models: Models
     facts_of: FactsOf = lambda _: NodeFacts()

@@ -51,7 +51,7 @@ class Memory:
         return _or_raise(self._parsed[expression])
 
     def verdict(self, expression: Expression) -> ConditionResult:
-        """Of the settings language or ``api``. Raises Invalid if it fails on its facts."""
+        """The verdict of a condition in the settings language or ``api``. Raises Invalid if it fails on its facts."""
         if expression not in self._verdicts:
             parsed = self.parsed(expression)
             self.evaluated += 1
@@ -62,7 +62,7 @@ class Memory:
         return _or_raise(self._verdicts[expression])
 
     def answer(self, question: YaqlQuery) -> Evaluation:
-        """Of YAQL."""
+        """The answer of an expression in YAQL."""
         known = self._known(question, scopes(question))
         if known is not None:
             return known

@@ -134,6 +134,6 @@ def _compared(word: str, left: Json, right: Json) -> bool:
 
 
 def shown(value: Json) -> str:
-    """As JSON, cut."""
+    """A value as JSON, cut."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."

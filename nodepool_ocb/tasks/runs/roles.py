@@ -25,7 +25,7 @@ BARRIER: Final = "barrier"
 
 
 def definitions(plan: TaskPlan, tasks: Mapping[str, Task], deployment: str) -> dict[str, Definition]:
-    """Of each task and barrier of a plan."""
+    """The role definition of each task and barrier of a plan."""
     found: dict[str, Definition] = {}
     for number, name in enumerate(plan.tasks):
         role = naming.role(deployment, name)

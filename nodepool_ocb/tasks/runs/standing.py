@@ -163,7 +163,7 @@ class RunStatus:
 
     @cached_property
     def finished(self) -> list[bool]:
-        """Of each vertex whether it will not move any more, and is not done well."""
+        """For each vertex, whether it has ended without success."""
         plan, kept = self.running.plan, [False] * len(self.vertices)
         for at in sorted_out(plan.parents):
             vertex = self.vertices[at]

@@ -60,7 +60,7 @@ def around(vertex: Vertex) -> set[Vertex]:
 
 
 def picture(vertices: Sequence[Vertex]) -> GraphPicture:
-    """For Graphviz."""
+    """The picture for Graphviz."""
     return GraphPicture([_box(vertex) for vertex in vertices], _edges(vertices))
 
 

@@ -145,7 +145,7 @@ def _effect(effect: Effect) -> str:
 
 
 def newest(rows: Iterable[EntryRow], wanted: EntryFilter, limit: int | None) -> list[EntryRow]:
-    """Those that are wanted, or may be, of rows that come newest first: at most ``limit`` of them, the newest last."""
+    """The wanted rows, and those that may be wanted, from rows that come newest first: at most ``limit``, the newest last."""
     found = (row for each in rows if (row := chosen(each, wanted)) is not None)
     return list(islice(found, limit))[::-1]
 

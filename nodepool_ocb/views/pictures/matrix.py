@@ -113,7 +113,7 @@ class Matrix:
         return {state: count for state in WORST if (count := len(self._worst[state]) - seen[state])}
 
     def moment(self, changed: Iterable[Moved]) -> Moment:
-        """As a line of JSON has it."""
+        """The matrix as a line of JSON has it."""
         counts = {state: self.counts[state] for state in WORST}
         return Moment(nodes=len(self.nodes), roles=len(self.roles), noderoles=counts, changed=tuple(changed))
 

@@ -8,8 +8,8 @@ from nodepool_ocb.views.view import View
 
 
 class Tally(View, frozen=True):
-    """The number of things in each state. ``counts`` has the words of people as keys, in the order of the sentence, and
-    the goal among them.
+    """The number of things in each state. The keys of ``counts`` are the words that people read, in the order of the
+    sentence; the goal is one of them.
     """
 
     goal: str

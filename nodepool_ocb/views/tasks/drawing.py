@@ -215,7 +215,7 @@ def _only(drawing: Drawing, kept: Collection[int], parents: Sequence[frozenset[i
 
 
 def document(drawing: Drawing) -> TaskGraph:
-    """As JSON."""
+    """The graph as JSON."""
     names = [corner.name for corner in drawing.corners]
     edges = ((names[parent], names[each]) for parent, each in drawing.edges())
     return TaskGraph(nodes=tuple(drawing.corners), edges=tuple(edges))
@@ -237,7 +237,7 @@ def label(corner: TaskVertex) -> tuple[str, ...]:
 
 
 def picture(drawing: Drawing) -> GraphPicture:
-    """For Graphviz."""
+    """The picture for Graphviz."""
     names = [corner.name for corner in drawing.corners]
     return GraphPicture(
         [_box(each) for each in drawing.corners], [(names[parent], names[to]) for parent, to in drawing.edges()]

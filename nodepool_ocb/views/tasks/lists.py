@@ -94,7 +94,7 @@ def types(found: CheckedList) -> list[TypeRow]:
 
 
 def task(tasks: TaskList, id: str) -> TaskDocument:
-    """One of them with its neighbours; raises NotFound."""
+    """One task of a list with its neighbours; raises NotFound."""
     from nodepool_ocb.views.tasks import drawing  # here, so that a start of the command does not load it
 
     each = tasks.by_id.get(id)
