@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from nodepool_ocb.documents.counting import counted
@@ -54,7 +55,7 @@ class Performer:
     def __init__(self, call: Call, caller: Caller, settings: Callable[[], Settings]) -> None:
         self.call = call
         self.caller = caller
-        self.settings = settings  # raises Invalid
+        self.settings = cache(settings)  # raises Invalid
         self.journal = Journal(call)
         self.committed: Stats = []  # of the changes of the transaction that was committed last
         self._transactions = 0  # of the operation under way

@@ -21,14 +21,14 @@ from nodepool_ocb.operations.nodes.committing import NodeCommit
 from nodepool_ocb.operations.nodes.creating import NodeCreate
 from nodepool_ocb.operations.nodes.deleting import NodeDelete
 from nodepool_ocb.operations.operation import Call, Explained, Lookup, Operation, Right, Situation, Steps
-from nodepool_ocb.operations.performer import Reader
+from nodepool_ocb.operations.performer import Performer, Reader
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.store import journal
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.fixtures.lossy_proxy import lost_answer
-from tests.operations.performing import InterruptedPerformer, calm
+from tests.operations.performing import InterruptedPerformer, ListeningCaller, calm
 
 N1, N2 = "n1.example.com", "n2.example.com"
 
@@ -61,6 +61,21 @@ def test_after_a_conflict_it_decides_again_and_loses_no_change(world: Session, z
         ("ann", "desk", "node set", None, 1),
         ("ann", "desk", "node set", "move", 1),
     ]
+
+
+def test_the_configuration_is_read_one_time_in_a_call(world: Session, zk_settings: ZooKeeperSettings) -> None:
+    read: list[Settings] = []
+
+    def settings() -> Settings:
+        read.append(Settings(zookeeper=zk_settings))
+        return read[-1]
+
+    used = Performer(Call(login="ann", host="desk"), ListeningCaller(), settings)
+    assert not read, "a call that needs none reads none"
+    used.perform(NodeSet(nodes=(N1,), assignments=("rack=r1",)))
+    used.perform(NodeSet(nodes=(N1,), assignments=("rack=r2",)))
+    assert len(read) == 1
+    assert node(world, N1).rack == "r2"
 
 
 def test_a_selector_is_resolved_one_time_in_a_call(world: Session, zk_settings: ZooKeeperSettings) -> None:

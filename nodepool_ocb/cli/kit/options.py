@@ -17,6 +17,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.telemetry.visible import visible
 
 if TYPE_CHECKING:
+    from nodepool_ocb.config import Settings
     from nodepool_ocb.operations.operation import Operation  # it takes longer to import than --help may
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -157,6 +158,17 @@ def asked(name: str, ctx: click.Context | None = None) -> Any:
     """The value of ``output``, ``config``, ``zookeeper`` or ``reason``; None if it was not given."""
     ctx = ctx or click.get_current_context(silent=True)
     return ctx.meta.get(_META + name) if ctx else None
+
+
+def settings(ctx: click.Context | None = None) -> Settings:
+    """The configuration, with ``--zookeeper`` in its place; raises Invalid."""
+    from msgspec.structs import replace
+
+    from nodepool_ocb import config
+
+    loaded = config.load(asked("config", ctx))
+    hosts = asked("zookeeper", ctx)
+    return replace(loaded, zookeeper=replace(loaded.zookeeper, hosts=hosts)) if hosts else loaded
 
 
 def confirm(what: str, yes: bool) -> None:

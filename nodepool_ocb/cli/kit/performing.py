@@ -8,18 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 import click
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.kit.options import asked, confirm
+from nodepool_ocb.cli.kit.options import asked, confirm, settings
 from nodepool_ocb.errors import Ambiguous
 from nodepool_ocb.operations.operation import Call, Operation, Performed
 from nodepool_ocb.operations.performer import Performer
-
-if TYPE_CHECKING:
-    from nodepool_ocb.config import Settings
 
 _META: Final = "nodepool_ocb.cli.performer"
 
@@ -58,15 +56,6 @@ def me() -> str:
     return os.environ.get("SUDO_USER") or user if user == "root" else user
 
 
-def settings(ctx: click.Context | None = None) -> Settings:
-    """The configuration, with ``--zookeeper`` in its place; raises Invalid."""
-    from nodepool_ocb import config
-
-    loaded = config.load(asked("config", ctx))
-    hosts = asked("zookeeper", ctx)
-    return replace(loaded, zookeeper=replace(loaded.zookeeper, hosts=hosts)) if hosts else loaded
-
-
 def performer(ctx: click.Context | None = None) -> Performer:
     """The performer of this command."""
     ctx = ctx or click.get_current_context(silent=True)
@@ -78,7 +67,7 @@ def performer(ctx: click.Context | None = None) -> Performer:
         for library in ("kazoo", "nodepool_ocb.store"):  # their faults come to us as exceptions
             logging.getLogger(library).setLevel(logging.CRITICAL)
         call = Call(login=me(), host=socket.gethostname(), verb=_verb(), reason=asked("reason", ctx))
-        kept = Performer(call, Terminal(), lambda: settings(ctx))
+        kept = Performer(call, Terminal(), partial(settings, ctx))
         if ctx is not None:
             ctx.meta[_META] = kept
     return kept

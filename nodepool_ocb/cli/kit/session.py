@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from nodepool_ocb.cli.kit.options import settings as settings
 from nodepool_ocb.cli.kit.performing import me as me
 from nodepool_ocb.cli.kit.performing import performer
-from nodepool_ocb.cli.kit.performing import settings as settings
 from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import limits

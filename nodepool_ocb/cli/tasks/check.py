@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from nodepool_ocb.cli.kit import completion, output
-from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.kit.performing import perform, settings
+from nodepool_ocb.cli.kit.options import Verb, settings
+from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.tasks import options
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.operations.tasks import checking, files
