@@ -36,6 +36,7 @@ from nodepool_ocb_annealer.hooks.hooking import Hooking
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.machines.probes import Probing
 from nodepool_ocb_annealer.rollouts.rolling import Rolling
+from nodepool_ocb_annealer.runs.executor import RunParts
 from nodepool_ocb_annealer.runs.slots import SlotPool
 from nodepool_ocb_annealer.runs.tidying import Tidying
 from nodepool_ocb_annealer.settling import Reconciler
@@ -68,7 +69,7 @@ class Annealer:
         self.tidying = Tidying(context, lambda: self.claims.executor.runs())
         self.judging = Judging(context)
         self.hooking = Hooking(context)
-        self.claims = Claims(context, self.slots, self.tidying, self.judging, self.hooking.has_code)
+        self.claims = Claims(context, RunParts(self.slots, self.tidying, self.judging), self.hooking.has_code)
         self.probing = Probing(context, self.judging)
         self.settling = Reconciler(context)
         self.rolling = Drivers(context, Rolling(session))

@@ -24,13 +24,10 @@ from nodepool_ocb.model.records import NodeRole, State
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.machines.faults import Faults
-from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.refusals import Refusals
 from nodepool_ocb_annealer.runs.attempts import Attempt
-from nodepool_ocb_annealer.runs.executor import COUNT, Executor
+from nodepool_ocb_annealer.runs.executor import COUNT, Executor, RunParts
 from nodepool_ocb_annealer.runs.sealed import SealedWork
-from nodepool_ocb_annealer.runs.slots import SlotPool
-from nodepool_ocb_annealer.runs.tidying import Tidying
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
@@ -42,16 +39,9 @@ AGAIN_SECONDS: Final = 0.5
 class Claims:
     """The claims of an annealer; ``executor`` has the runs that they begin, one for each node."""
 
-    def __init__(
-        self,
-        context: AnnealerContext,
-        slots: SlotPool,
-        tidying: Tidying,
-        judging: Judging,
-        has_code: Callable[[Vertex], bool],
-    ) -> None:
-        self._context, self._slots, self._tidying, self._judging = context, slots, tidying, judging
-        self._has_code = has_code
+    def __init__(self, context: AnnealerContext, parts: RunParts, has_code: Callable[[Vertex], bool]) -> None:
+        self._context, self._has_code = context, has_code
+        self._slots, self._tidying, self._judging = parts
         self._inline: dict[str, InlineBatch] = {}  # node → the batch whose transaction was sent
         self._waiting_for_slot: set[str] = set()  # nodes with work for which there was no slot
         self._checks_waiting: set[str] = set()  # nodes with a check for which there was no spare slot
@@ -60,7 +50,7 @@ class Claims:
         self._faults = Faults()
         self._refusals = Refusals()
         self._sealed = SealedWork()
-        self.executor = Executor(context, slots, tidying, judging, self, self._faults)
+        self.executor = Executor(context, parts, self, self._faults)
 
     @property
     def trouble(self) -> str | None:

@@ -20,6 +20,7 @@ from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb_annealer import claims
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.machines.judging import Judging
+from nodepool_ocb_annealer.runs.executor import RunParts
 from nodepool_ocb_annealer.runs.slots import SlotPool
 from tests.engine.worlds import put, world
 
@@ -39,7 +40,7 @@ class Context:
         self.jigs: Any = {"noop": SimpleNamespace(instant=instant, attaches=True)}
         self.slots = SlotPool(self)
         self.judging = Judging(self)
-        self.claims = Claims(self, self.slots, self.tidying, self.judging, lambda _: True)
+        self.claims = Claims(self, RunParts(self.slots, self.tidying, self.judging), lambda _: True)
         self.sent: list[tuple[str, Callable[[OcbError | None], None]]] = []
 
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -40,6 +40,14 @@ AGAIN_SECONDS: Final = 1.0  # until the machine, or ZooKeeper, is asked once mor
 COUNT: Final = {event: metrics.TRANSITIONS.labels(event) for event in Happened}
 
 
+class RunParts(NamedTuple):
+    """The parts of an annealer that its claims and their runs share."""
+
+    slots: SlotPool
+    tidying: Tidying
+    judging: Judging
+
+
 class ClaimCallbacks(Protocol):
     """The choice of the next noderole, and the reports of its claim. ``Claims`` implements it."""
 
@@ -57,17 +65,9 @@ class ClaimCallbacks(Protocol):
 class Executor:
     """The runs on the nodes that are held, one for each node."""
 
-    def __init__(
-        self,
-        context: AnnealerContext,
-        slots: SlotPool,
-        tidying: Tidying,
-        judging: Judging,
-        claims: ClaimCallbacks,
-        faults: Faults,
-    ) -> None:
-        self._context, self._slots, self._tidying, self._judging = context, slots, tidying, judging
-        self._claims, self._faults = claims, faults
+    def __init__(self, context: AnnealerContext, parts: RunParts, claims: ClaimCallbacks, faults: Faults) -> None:
+        self._context, self._claims, self._faults = context, claims, faults
+        self._slots, self._tidying, self._judging = parts
         self._attempts: dict[str, Attempt] = {}
         self._recorded: set[str] = set()  # runs that end with a take-over and have their record already
         self._carry_out: Mapping[Do, Callable[[Attempt], None]] = {
@@ -95,7 +95,7 @@ class Executor:
             Do.PUT_BACK: self._put_back,
             Do.LEAVE: self._leave,
             Do.RELEASE: self._release,
-            Do.VACATE: slots.vacate,
+            Do.VACATE: parts.slots.vacate,
             Do.FORGET: self._forget,
             Do.FEED: lambda _: claims.retry_waiting(),
             Do.CLAIM_LATER: self._claim_later,

@@ -22,6 +22,7 @@ from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb_annealer.claims import Claims
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.runs.attempts import SlotAnswer
+from nodepool_ocb_annealer.runs.executor import RunParts
 from nodepool_ocb_annealer.runs.slots import SlotPool
 from tests.engine.worlds import put, world
 
@@ -45,7 +46,7 @@ class Context:
             answer = SlotAnswer(event, outcome, 1.0)
             self.slots.start = lambda _, done, __: done(answer)  # type: ignore[method-assign]
         self.judging = Judging(self)
-        self.claims = Claims(self, self.slots, self.tidying, self.judging, lambda _: True)
+        self.claims = Claims(self, RunParts(self.slots, self.tidying, self.judging), lambda _: True)
         self.sent: list[list[Change]] = []
 
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:  # noqa: ARG002
