@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.tasks import facts
-from nodepool_ocb.tasks.agenda import agendas
 from nodepool_ocb.tasks.conditions import NodeFacts, evaluate, parse
 from nodepool_ocb.tasks.facts import ClusterStatus
 from nodepool_ocb.tasks.parameters import completed
 from nodepool_ocb.tasks.plan import Member, TaskPlan
+from nodepool_ocb.tasks.priorities import agendas
 from nodepool_ocb.tasks.tasklist import Expression, Language, Task, TaskKind, TaskList
 from nodepool_ocb.tasks.yamltext import dumped
 

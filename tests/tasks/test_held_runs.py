@@ -15,7 +15,7 @@ from nodepool_ocb.model.records import RolloutPointer, State
 from nodepool_ocb.tasks.runs import commands as runcommands
 from nodepool_ocb.tasks.runs import history
 from nodepool_ocb.tasks.runs.records import TaskRunState, Tolerance
-from nodepool_ocb.tasks.runs.standing import RunStatus
+from nodepool_ocb.tasks.runs.status import RunStatus
 from tests.tasks.test_run_simulation import LAB, Simulated, outcomes, plan_of, two_nodes_and_a_stage
 
 ROLLOUT = "0000000007"

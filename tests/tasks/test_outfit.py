@@ -14,8 +14,8 @@ from nodepool_ocb.model.records import Node
 from nodepool_ocb.tasks.compiling import compile
 from nodepool_ocb.tasks.conditions import Judge, NodeFacts, computed
 from nodepool_ocb.tasks.facts import ClusterStatus, remembered
-from nodepool_ocb.tasks.outfit import COMMON, RunInputs
 from nodepool_ocb.tasks.plan import Member, TaskPlan
+from nodepool_ocb.tasks.run_inputs import COMMON, RunInputs
 from nodepool_ocb.tasks.tasklist import Expression, Language, Task, TaskKind, TaskList
 
 NODES = {f"n{number}.example.com": Node(addresses=(f"10.0.0.{number}",)) for number in (1, 2, 3)}
@@ -72,13 +72,13 @@ def yaql() -> Iterator[Yaql]:
 
 
 def planned(yaql: Yaql, old: NodeFacts | None = None) -> tuple[RunInputs, TaskPlan]:
-    outfit = RunInputs("lab", TASKS, SETTINGS, MEMBERS, NODES)
-    sources = outfit.sources(ClusterStatus.NEW, MEMBERS, evaluator=yaql, old_facts_of=lambda _task, _member: old)
-    judge = Judge(outfit.tasks, sources)
-    plan = compile(outfit.tasks, MEMBERS, MEMBERS, judge=judge, amount_of=judge.amount)
-    plan = computed(plan, judge, outfit.tasks, MEMBERS)
+    inputs = RunInputs("lab", TASKS, SETTINGS, MEMBERS, NODES)
+    sources = inputs.sources(ClusterStatus.NEW, MEMBERS, evaluator=yaql, old_facts_of=lambda _task, _member: old)
+    judge = Judge(inputs.tasks, sources)
+    plan = compile(inputs.tasks, MEMBERS, MEMBERS, judge=judge, amount_of=judge.amount)
+    plan = computed(plan, judge, inputs.tasks, MEMBERS)
     judge.check()
-    return outfit, plan
+    return inputs, plan
 
 
 def skipped(plan: TaskPlan) -> dict[str, str]:
@@ -86,8 +86,8 @@ def skipped(plan: TaskPlan) -> dict[str, str]:
 
 
 def test_each_node_is_given_its_facts_its_list_and_its_computed_parameters(yaql: Yaql) -> None:
-    outfit, plan = planned(yaql)
-    given = outfit.attributes(plan)
+    inputs, plan = planned(yaql)
+    given = inputs.attributes(plan)
     assert set(given) == {COMMON, *NODES}
     first = given["n1.example.com"]
     assert first["astute"]["roles"] == ["primary-controller"]
@@ -103,9 +103,9 @@ def test_each_node_is_given_its_facts_its_list_and_its_computed_parameters(yaql:
 
 
 def test_what_is_the_same_everywhere_is_put_into_the_texts_of_the_list(yaql: Yaql) -> None:
-    outfit, plan = planned(yaql)
-    assert outfit.tasks.by_id["first"].parameters == {"cmd": "init 7 {uid}"}
-    own = outfit.attributes(plan)["n1.example.com"]["astute"]["tasks"][0]
+    inputs, plan = planned(yaql)
+    assert inputs.tasks.by_id["first"].parameters == {"cmd": "init 7 {uid}"}
+    own = inputs.attributes(plan)["n1.example.com"]["astute"]["tasks"][0]
     assert own["parameters"]["cmd"] == "init 7 {uid}"
     assert own["parameters"]["timeout"] == 300
 
@@ -117,26 +117,26 @@ def test_conditions_of_all_three_languages_are_judged(yaql: Yaql) -> None:
 
 
 def test_a_primary_counts_as_what_it_was_elected_from() -> None:
-    outfit = RunInputs("lab", TASKS, SETTINGS, MEMBERS[1:], NODES)
-    assert [member.roles for member in outfit.members] == [("primary-controller",), ("compute",)]
-    models = outfit.sources(ClusterStatus.NEW, MEMBERS[1:2]).models
+    inputs = RunInputs("lab", TASKS, SETTINGS, MEMBERS[1:], NODES)
+    assert [member.roles for member in inputs.members] == [("primary-controller",), ("compute",)]
+    models = inputs.sources(ClusterStatus.NEW, MEMBERS[1:2]).models
     assert models.roles_of_run == {"controller", "primary-controller"}
     assert models.roles_of_cluster == {"controller", "primary-controller", "compute"}
     assert models.nodes_count == 1
 
 
 def test_what_was_stored_of_a_run_before_is_what_the_next_one_compares_with(yaql: Yaql) -> None:
-    outfit, plan = planned(yaql)
-    given = outfit.attributes(plan)
+    inputs, plan = planned(yaql)
+    given = inputs.attributes(plan)
     old = remembered(given[COMMON]["astute"], given["n1.example.com"]["astute"])
     again = planned(yaql, old)[1]
     assert {name.partition("@")[0] for name in skipped(again)} == {"horizon", "plugins"}
 
 
 def test_facts_with_computed_parameters_that_are_too_large_are_refused(yaql: Yaql) -> None:
-    outfit, plan = planned(yaql)
+    inputs, plan = planned(yaql)
     write = next(vertex for vertex in range(len(plan)) if plan.name(vertex) == "write@n2.example.com")
     large = {write: {"data": "x" * 500_000}}
     plan = replace(plan, parameters=large)
     with pytest.raises(Invalid, match=r"the facts of n2.example.com with its computed parameters take 48"):
-        outfit.attributes(plan)
+        inputs.attributes(plan)

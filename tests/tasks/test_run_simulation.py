@@ -23,7 +23,7 @@ from nodepool_ocb.tasks.runs import history, roles
 from nodepool_ocb.tasks.runs.deciding import TaskRunDecision, decide
 from nodepool_ocb.tasks.runs.history import HistoryRow
 from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Outcome, TaskRun, TaskRunState, Tolerance
-from nodepool_ocb.tasks.runs.standing import RunStatus
+from nodepool_ocb.tasks.runs.status import RunStatus
 
 LAB, RUN, BARRIERS = "lab", "0000000000", "tasks-lab.internal"
 

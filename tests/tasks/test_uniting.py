@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nodepool_ocb.tasks.compiling import compile
 from nodepool_ocb.tasks.plan import Member, TaskPlan
 from nodepool_ocb.tasks.reading import read_texts
-from nodepool_ocb.tasks.runs import uniting
+from nodepool_ocb.tasks.runs import merging
 
 LIST = """
 - {id: pre, type: stage}
@@ -30,7 +30,7 @@ EVERYONE = list(NODES.values())
 
 def united(**parts: str) -> TaskPlan:
     """Parts by their nodes, as letters."""
-    return uniting.united(
+    return merging.united(
         {part: compile(TASKS, [NODES[letter] for letter in nodes], EVERYONE) for part, nodes in parts.items()}
     )
 
@@ -65,13 +65,13 @@ def test_the_order_within_a_part_is_that_of_its_own_plan() -> None:
     for vertex in range(len(alone)):
         if alone.nodes[alone.node_of[vertex]]:
             wanted = {
-                name if "@" in name else uniting.of_part(name, "rest") for name in above(alone, alone.name(vertex))
+                name if "@" in name else merging.of_part(name, "rest") for name in above(alone, alone.name(vertex))
             }
             assert above(plan, alone.name(vertex)) == wanted
 
 
 def sent(plan: TaskPlan, *stages: Sequence[str]) -> list[set[str]]:
-    return [set(tasks) for tasks in uniting.phases_of(plan, stages, ("canary", "rest"))]
+    return [set(tasks) for tasks in merging.phases_of(plan, stages, ("canary", "rest"))]
 
 
 def test_a_phase_sends_what_is_before_its_stages_and_no_earlier_phase_sends() -> None:
@@ -85,36 +85,36 @@ def test_what_a_task_waits_for_on_any_node_is_sent_with_it() -> None:
     """``sync`` is before no stage; where it is sent with one, so is what it waits for on other nodes."""
     text = LIST + "- {id: db, type: stage, requires: [sync]}\n"
     tasks = read_texts({"tasks.yaml": text}, "test").tasks
-    plan = uniting.united({"rest": compile(tasks, EVERYONE)})
-    assert [set(each) for each in uniting.phases_of(plan, [["db"]], ["rest"])] == [{"sync", "sudo", "net"}]
+    plan = merging.united({"rest": compile(tasks, EVERYONE)})
+    assert [set(each) for each in merging.phases_of(plan, [["db"]], ["rest"])] == [{"sync", "sudo", "net"}]
 
 
 def test_what_no_phase_sends_is_skipped_and_says_so() -> None:
     plan = united(canary="a", rest="bd")
-    left = uniting.without_unsent(plan, uniting.phases_of(plan, [["pre"], ["deploy"]], ("canary", "rest")))
+    left = merging.without_unsent(plan, merging.phases_of(plan, [["pre"], ["deploy"]], ("canary", "rest")))
     assert {left.name(at): why for at, why in left.skipped.items()} == dict.fromkeys(
-        ("last@a.x.y", "last@b.x.y", "sync@d.x.y"), uniting.UNSENT
+        ("last@a.x.y", "last@b.x.y", "sync@d.x.y"), merging.UNSENT
     )
 
 
 def test_nodes_that_wait_for_one_another_in_one_phase_are_found() -> None:
     plan = united(canary="a", rest="bd")
     nodes = {node for node in plan.nodes if node}
-    apart = uniting.phases_of(plan, [["pre"], ["deploy"]], ("canary", "rest"))
-    assert uniting.waiting_across(plan, apart, nodes) is None
-    plan = uniting.united({"rest": compile(TASKS, [NODES["a"], NODES["b"]], EVERYONE)})
-    at_once = uniting.phases_of(plan, [["deploy"]], ("rest",))
-    found = uniting.waiting_across(plan, at_once, nodes)
+    apart = merging.phases_of(plan, [["pre"], ["deploy"]], ("canary", "rest"))
+    assert merging.waiting_across(plan, apart, nodes) is None
+    plan = merging.united({"rest": compile(TASKS, [NODES["a"], NODES["b"]], EVERYONE)})
+    at_once = merging.phases_of(plan, [["deploy"]], ("rest",))
+    found = merging.waiting_across(plan, at_once, nodes)
     assert found is not None
     first, then = map(plan.name, found)
     assert (first.partition("@")[0], then.partition("@")[0]) == ("net", "site")
     assert first.partition("@")[2] != then.partition("@")[2]
-    assert uniting.waiting_across(plan, at_once, set()) is None
+    assert merging.waiting_across(plan, at_once, set()) is None
 
 
 def test_a_task_that_is_sent_on_a_node_has_all_that_it_waits_for_there_sent_with_it() -> None:
     """``sudo`` is before ``deploy`` on nodes that are web; on the other one it waits for ``extra``."""
     text = LIST + "- {id: extra, type: shell, role: [db], required_for: [sudo], parameters: {cmd: x}}\n"
     tasks = read_texts({"tasks.yaml": text}, "test").tasks
-    plan = uniting.united({"rest": compile(tasks, EVERYONE)})
-    assert [set(each) for each in uniting.phases_of(plan, [["deploy"]], ["rest"])] == [{"net", "site", "sudo", "extra"}]
+    plan = merging.united({"rest": compile(tasks, EVERYONE)})
+    assert [set(each) for each in merging.phases_of(plan, [["deploy"]], ["rest"])] == [{"net", "site", "sudo", "extra"}]

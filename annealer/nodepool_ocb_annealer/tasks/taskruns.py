@@ -25,7 +25,7 @@ from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.tasks.runs import history
 from nodepool_ocb.tasks.runs.deciding import TaskRunDecision, decide
 from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Table
-from nodepool_ocb.tasks.runs.standing import RunStatus
+from nodepool_ocb.tasks.runs.status import RunStatus
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.driving.work import DrivingStep
 from nodepool_ocb_annealer.timer_kinds import TimerKind

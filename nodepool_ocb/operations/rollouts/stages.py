@@ -21,7 +21,7 @@ from nodepool_ocb.operations.tasks.choosing import TaskChoice
 from nodepool_ocb.operations.tasks.planning import PreparedRun
 from nodepool_ocb.rollout import criteria, precedence
 from nodepool_ocb.rollout.records import Rollout
-from nodepool_ocb.tasks.runs import naming, uniting
+from nodepool_ocb.tasks.runs import merging, naming
 from nodepool_ocb.tasks.runs.records import Tolerance
 
 SENDS_BYTES: Final = 200 * 1024  # of the names of roles in the record of a rollout, as JSON
@@ -37,7 +37,7 @@ class StagedRollout(msgspec.Struct, frozen=True):
     def unsent(self) -> list[str]:
         """The tasks that no phase sends."""
         plan = self.prepared.plan
-        found = (at for at, why in plan.skipped.items() if why == uniting.UNSENT)
+        found = (at for at, why in plan.skipped.items() if why == merging.UNSENT)
         return list(dict.fromkeys(plan.tasks[plan.task_of[at]] for at in sorted(found)))
 
     @property
@@ -79,7 +79,7 @@ def _refuse_limits(rollout: Rollout, prepared: PreparedRun) -> None:
     """Raises Invalid if a limit may hold back a node for which nodes in flight wait in the same phase."""
     plan, limited, parts = prepared.plan, list(precedence.limited(rollout)), precedence.parts(rollout)
     nodes = {node for part in limited for node in parts[part]}
-    waiting = uniting.waiting_across(plan, list(prepared.sends.values()), nodes) if nodes else None
+    waiting = merging.waiting_across(plan, list(prepared.sends.values()), nodes) if nodes else None
     if waiting is not None:
         first, then = map(plan.name, waiting)
         raise Invalid(

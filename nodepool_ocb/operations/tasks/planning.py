@@ -28,7 +28,7 @@ from nodepool_ocb.operations.tasks.lists import LoadedList
 from nodepool_ocb.tasks import members as membership
 from nodepool_ocb.tasks.plan import Member, TaskPlan
 from nodepool_ocb.tasks.records import ListOwner
-from nodepool_ocb.tasks.runs import uniting
+from nodepool_ocb.tasks.runs import merging
 from nodepool_ocb.tasks.tasklist import TaskKind, TaskList
 from nodepool_ocb.views.tasks import plans
 from nodepool_ocb.views.tasks.plans import TaskPlanDocument
@@ -114,7 +114,7 @@ def prepare(world: World, deployment: str, choice: TaskChoice, turns: TaskTurns 
     ``world``: the world that was read last. Raises NotFound, Conflict if there are no nodes, Invalid with all that is wrong in
     the list on these nodes, Ambiguous.
     """
-    from nodepool_ocb.tasks.outfit import RunInputs
+    from nodepool_ocb.tasks.run_inputs import RunInputs
 
     choice.refuse_contradictions()
     deployments.refuse_deleting(deployment, deployment_of(world, deployment).record)
@@ -131,12 +131,12 @@ def prepare(world: World, deployment: str, choice: TaskChoice, turns: TaskTurns 
         create = f"nodepool-ocb node create FQDN --address ADDRESS --deployment {deployment}"
         raise Conflict(f"deployment {deployment} has no node that is a machine; {create}")
     nodes = {each.name: record for each in everyone if (record := world.nodes[each.name].record)}
-    outfit = RunInputs(deployment, stored.tasks, stored.settings, everyone, nodes)
-    done = (yield from ReadDone(deployment, again.id)) if again else (yield from _deployed(past, outfit.tasks, choice))
+    inputs = RunInputs(deployment, stored.tasks, stored.settings, everyone, nodes)
+    done = (yield from ReadDone(deployment, again.id)) if again else (yield from _deployed(past, inputs.tasks, choice))
     with _knowing_of_settings(deployment, stored.settings):
         plan, missing = yield from CompilePlan(
             deployment=deployment,
-            outfit=outfit,
+            inputs=inputs,
             everyone=everyone,
             parts=parts,
             rolled=turns is not None,
@@ -148,15 +148,15 @@ def prepare(world: World, deployment: str, choice: TaskChoice, turns: TaskTurns 
         )
     sends = dict[str, tuple[str, ...]]()
     if turns is not None:
-        plan, sends = _in_turns(plan, outfit.tasks, tuple(parts), turns)
+        plan, sends = _in_turns(plan, inputs.tasks, tuple(parts), turns)
     return PreparedRun(
         deployment=deployment,
         choice=choice,
         stored=stored,
-        tasks=outfit.tasks,
+        tasks=inputs.tasks,
         members=[each for own in parts.values() for each in own],
         plan=plan,
-        facts=outfit.attributes(plan),
+        facts=inputs.attributes(plan),
         again=again.id if again else None,
         parts=tuple(parts) if turns is not None else (),
         sends=sends,
@@ -199,9 +199,9 @@ def _in_turns(
             if stage not in known:
                 near = did_you_mean(stage, known) or f"; its stages are: {', '.join(known) or 'none'}"
                 raise NotFound(f"phase {phase} names stage {stage}, which the task list does not have{near}")
-    found = uniting.phases_of(plan, list(turns.phases.values()), parts)
+    found = merging.phases_of(plan, list(turns.phases.values()), parts)
     sends = {phase: tuple(sent) for phase, sent in zip(turns.phases, found, strict=True)}
-    return uniting.without_unsent(plan, found), sends
+    return merging.without_unsent(plan, found), sends
 
 
 def _deployed(past: EarlierRuns, tasks: TaskList, choice: TaskChoice) -> Steps[frozenset[tuple[str, str]]]:

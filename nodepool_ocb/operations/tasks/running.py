@@ -18,7 +18,7 @@ from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.tasks import planning, runs
 from nodepool_ocb.operations.tasks.choosing import TaskChoice
 from nodepool_ocb.operations.tasks.planning import PlannedTasks, PreparedRun
-from nodepool_ocb.tasks.runs import uniting
+from nodepool_ocb.tasks.runs import merging
 from nodepool_ocb.tasks.runs.records import Tolerance
 from nodepool_ocb.views.tasks.runs import TaskRunRow
 
@@ -82,7 +82,7 @@ def begin(
     taken = {name for name, view in world.nodes.items() if view.record and _of_others(world, name, deployment)}
     run, roles = making.run(
         deployment,
-        uniting.listed(prepared.tasks, prepared.parts),
+        merging.listed(prepared.tasks, prepared.parts),
         prepared.plan,
         virtual=naming.virtual(deployment, taken),
         facts=making.facts_task(file) if file else None,

@@ -35,7 +35,7 @@ from nodepool_ocb.store.locks import holders
 from nodepool_ocb.tasks.runs import history, records, roles
 from nodepool_ocb.tasks.runs.history import HistoryRow
 from nodepool_ocb.tasks.runs.records import Definition, LoadedTaskRun, Rows, Table, TaskRun
-from nodepool_ocb.tasks.runs.standing import RunStatus
+from nodepool_ocb.tasks.runs.status import RunStatus
 
 
 class ListedTaskRun(NamedTuple):

@@ -6,7 +6,7 @@ the same plan.
 
 from __future__ import annotations
 
-from nodepool_ocb.tasks.compiling.compiler import Judge, compile
+from nodepool_ocb.tasks.compiling.compiler import WhySkipped, compile
 from nodepool_ocb.tasks.compiling.contraction import contracted
 
-__all__ = ["Judge", "compile", "contracted"]
+__all__ = ["WhySkipped", "compile", "contracted"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
-from nodepool_ocb.tasks.compiling import groups, lines, related
+from nodepool_ocb.tasks.compiling import groups, related, sequences
 from nodepool_ocb.tasks.compiling.circles import refuse
-from nodepool_ocb.tasks.compiling.crossing import Crossing, RelationsOf
+from nodepool_ocb.tasks.compiling.cross_depends import Crossing, RelationsOf
 from nodepool_ocb.tasks.compiling.draft import PlanDraft, heights, sorted_out
 from nodepool_ocb.tasks.compiling.election import Selectors, elected
 from nodepool_ocb.tasks.compiling.groups import Amount
@@ -17,7 +17,7 @@ from nodepool_ocb.tasks.selection import Selection, unselected
 from nodepool_ocb.tasks.tasklist import Task, TaskKind, TaskList
 
 #: Why an instance is skipped; None: it is not. Of a stage the member is None.
-Judge = Callable[[Task, Member | None], str | None]
+WhySkipped = Callable[[Task, Member | None], str | None]
 
 
 def compile(
@@ -26,7 +26,7 @@ def compile(
     cluster: Collection[Member] = (),
     *,
     selection: Selection | None = None,
-    judge: Judge | None = None,
+    judge: WhySkipped | None = None,
     done: Collection[tuple[str, str]] = (),
     amount_of: Amount | None = None,
     tolerant: bool = False,
@@ -68,7 +68,7 @@ def _relate(placement: Placement, tasks: TaskList, relations_of: RelationsOf | N
     grouped = any(task.kind is TaskKind.GROUP for task in tasks.tasks)
     if not grouped and all(task.version < (2, 0, 0) for task in tasks.tasks):
         crossing.elsewhere()
-    lines.between(placement)
+    sequences.between(placement)
 
 
 def _order(placement: Placement, tasks: TaskList, amount_of: Amount | None) -> Mapping[str, Sequence[int]]:
@@ -77,10 +77,10 @@ def _order(placement: Placement, tasks: TaskList, amount_of: Amount | None) -> M
     Limits come last: they follow the order that there is.
     """
     if not any(_crosses(task) for task in tasks.tasks):
-        lines.hooks(placement)
-    lines.numbered(placement)
+        sequences.hooks(placement)
+    sequences.numbered(placement)
     inside = groups.order(placement, amount_of)
-    lines.limited(placement, amount_of)
+    sequences.limited(placement, amount_of)
     return inside
 
 
@@ -98,7 +98,7 @@ def _described(placement: Placement, vertex: int) -> str:
 
 
 def _skipped(
-    placement: Placement, beside: Container[int], judge: Judge | None, done: Collection[tuple[str, str]]
+    placement: Placement, beside: Container[int], judge: WhySkipped | None, done: Collection[tuple[str, str]]
 ) -> dict[int, str]:
     """Vertex → why it is not run, of those that are not put ``beside`` anyway."""
     found: dict[int, str] = {}

@@ -14,7 +14,7 @@ import msgspec
 
 from nodepool_ocb.tasks.compiling.draft import PlanDraft
 from nodepool_ocb.tasks.compiling.election import Selectors, selector
-from nodepool_ocb.tasks.compiling.shape import Shape, bits
+from nodepool_ocb.tasks.compiling.node_order import NodeOrder, bits
 from nodepool_ocb.tasks.patterns import is_pattern
 from nodepool_ocb.tasks.plan import Bears, Member
 from nodepool_ocb.tasks.tasklist import SELF, Relation, Task, TaskKind, TaskList
@@ -132,7 +132,7 @@ class Placement:
         self.anchors = dict(self._anchors())
         self._tie()
 
-    def _shapes(self) -> dict[NodeProfile, Shape]:
+    def _shapes(self) -> dict[NodeProfile, NodeOrder]:
         here = {look: self._selected(look) for look in self.nodes}
         hosted = {n for each in here.values() for n in each if self.tasks[n].kind is TaskKind.MASTER_SHELL}
         admins = any(look.admin for look in here)
@@ -141,7 +141,7 @@ class Placement:
                 tasks |= hosted
             elif not admins:
                 tasks -= hosted
-        return {look: Shape(sorted(tasks), self.relations.local) for look, tasks in here.items()}
+        return {look: NodeOrder(sorted(tasks), self.relations.local) for look, tasks in here.items()}
 
     def _selected(self, look: NodeProfile) -> set[int]:
         """The tasks that the selectors select, and those of the groups."""
@@ -154,7 +154,7 @@ class Placement:
         """The selector of a task; a task without roles that a group names runs on the nodes of the group alone."""
         return task.roles if task.id in self.relations.added else selector(task)
 
-    def _numbered(self, look: NodeProfile, shape: Shape) -> list[int]:
+    def _numbered(self, look: NodeProfile, shape: NodeOrder) -> list[int]:
         """Position → the place of its vertex among those of a node; -1 if the vertex is on the admin node."""
         slots, count = [], 0
         for task in shape.tasks:

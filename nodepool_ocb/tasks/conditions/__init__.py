@@ -8,8 +8,8 @@ loops. So it is evaluated in a process of its own (``bounded``), and is only par
 
 from __future__ import annotations
 
-from nodepool_ocb.tasks.conditions.door import evaluate, parse
 from nodepool_ocb.tasks.conditions.judging import ConditionInputs, Judge, computed
+from nodepool_ocb.tasks.conditions.languages import evaluate, parse
 from nodepool_ocb.tasks.conditions.models import Models, NodeFacts
 from nodepool_ocb.tasks.conditions.tree import ConditionResult, ParsedCondition
 

@@ -15,7 +15,7 @@ import msgspec
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.tasks.conditions.door import evaluate, parse
+from nodepool_ocb.tasks.conditions.languages import evaluate, parse
 from nodepool_ocb.tasks.conditions.models import Models
 from nodepool_ocb.tasks.conditions.tree import ConditionResult, ParsedCondition
 from nodepool_ocb.tasks.conditions.yaql.evaluation import Evaluation, Evaluator, YaqlQuery, scopes

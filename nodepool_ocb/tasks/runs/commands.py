@@ -67,7 +67,7 @@ def waiting_again(world: World, running: LoadedTaskRun) -> Iterator[list[Change]
     """For each PROPOSED noderole of the run the changes that let it wait again for its parents of the plan, without a
     reason.
     """
-    from nodepool_ocb.tasks.runs.standing import vertex_of  # here, so that a start of the command does not load it
+    from nodepool_ocb.tasks.runs.status import vertex_of  # here, so that a start of the command does not load it
 
     there = [vertex_of(world, running, at) for at in range(len(running.plan))]
     for at, vertex in enumerate(there):

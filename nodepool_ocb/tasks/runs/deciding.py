@@ -29,8 +29,8 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import NodeRole, State
 from nodepool_ocb.tasks.runs.records import LoadedTaskRun, TaskRun, TaskRunState
-from nodepool_ocb.tasks.runs.standing import WAITING, RunStatus, hidden, vertex_of
 from nodepool_ocb.tasks.runs.states import TaskRunEvent, task_run_after
+from nodepool_ocb.tasks.runs.status import WAITING, RunStatus, hidden, vertex_of
 
 
 class NoderoleMove(msgspec.Struct, frozen=True):

@@ -12,8 +12,8 @@ from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Run, State
 from nodepool_ocb.tasks.runs.records import LoadedTaskRun, Outcome, TaskRun, TaskRunState
-from nodepool_ocb.tasks.runs.standing import GONE, RunStatus
 from nodepool_ocb.tasks.runs.states import TaskRunEvent, task_run_after
+from nodepool_ocb.tasks.runs.status import GONE, RunStatus
 
 
 class HistoryRow(msgspec.Struct, frozen=True, array_like=True):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
     from nodepool_ocb.tasks.conditions import NodeFacts
     from nodepool_ocb.tasks.facts import ClusterStatus
-    from nodepool_ocb.tasks.outfit import RunInputs
+    from nodepool_ocb.tasks.run_inputs import RunInputs
 
 
 class CompiledPlan(NamedTuple):
@@ -39,7 +39,7 @@ class CompilePlan(Lookup[CompiledPlan], frozen=True, kw_only=True):
     records = "runs of tasks, facts of runs of tasks"
 
     deployment: str
-    outfit: RunInputs
+    inputs: RunInputs
     everyone: Sequence[Member]  # all nodes of the deployment
     parts: Mapping[str, Sequence[Member]]  # part → its nodes
     rolled: bool  # a rollout sends the parts
@@ -54,12 +54,12 @@ class CompilePlan(Lookup[CompiledPlan], frozen=True, kw_only=True):
         from nodepool_ocb.tasks.compiling import compile
         from nodepool_ocb.tasks.conditions import Judge
         from nodepool_ocb.tasks.conditions.judging import computed
-        from nodepool_ocb.tasks.runs import uniting
+        from nodepool_ocb.tasks.runs import merging
 
-        tasks, members = self.outfit.tasks, [each for own in self.parts.values() for each in own]
+        tasks, members = self.inputs.tasks, [each for own in self.parts.values() for each in own]
         earlier = _EarlierFacts(reader.session, self.deployment, self.earlier)
         with Yaql() as evaluator:
-            sources = self.outfit.sources(self.status, members, evaluator=evaluator, old_facts_of=earlier.of)
+            sources = self.inputs.sources(self.status, members, evaluator=evaluator, old_facts_of=earlier.of)
             judge = Judge(tasks, sources, force=self.force)
             plans = {
                 part: compile(
@@ -75,7 +75,7 @@ class CompilePlan(Lookup[CompiledPlan], frozen=True, kw_only=True):
                 )
                 for part, own in self.parts.items()
             }
-            plan = uniting.united(plans) if self.rolled else next(iter(plans.values()))
+            plan = merging.united(plans) if self.rolled else next(iter(plans.values()))
             plan = computed(plan, judge, tasks, members)
             judge.check()
         return CompiledPlan(plan, tuple(judge.missing))

@@ -1,4 +1,4 @@
-"""The one door to the languages."""
+"""Parses and evaluates expressions of each language."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from heapq import heapify, heappop, heappush
 
 
-class Shape:
+class NodeOrder:
     """Tasks, by their numbers in the list, at *positions*: a task has a lower position than those that wait for it.
 
     A set of positions is a mask: bit p is position p. An order that follows from other tasks is left out of ``parents``.

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from nodepool_ocb.tasks.compiling.draft import depths, sorted_out
 from nodepool_ocb.tasks.compiling.groups import Amount, amount
+from nodepool_ocb.tasks.compiling.node_order import in_order
 from nodepool_ocb.tasks.compiling.placement import ANCHORS, Placement
-from nodepool_ocb.tasks.compiling.shape import in_order
 from nodepool_ocb.tasks.plan import Bears
 from nodepool_ocb.tasks.tasklist import Task, TaskKind
 

@@ -1,13 +1,14 @@
 """From a list, the nodes and the settings of a deployment to all that a run gives to nodes and to conditions: the one way. Pure.
 
-An outfit is made before the plan, for the conditions by which it is compiled, and dresses each node after it::
+Run inputs are made before the plan, for the conditions by which it is compiled. After the plan they give each node its
+attributes::
 
-    outfit = RunInputs(deployment, tasks, settings, everyone, nodes)
-    judge = Judge(outfit.tasks, outfit.sources(status, members, evaluator=evaluator, old_facts_of=...), force=force)
-    plan = compile(outfit.tasks, members, everyone, judge=judge, amount_of=judge.amount)
-    plan = computed(plan, judge, outfit.tasks, members)
+    inputs = RunInputs(deployment, tasks, settings, everyone, nodes)
+    judge = Judge(inputs.tasks, inputs.sources(status, members, evaluator=evaluator, old_facts_of=...), force=force)
+    plan = compile(inputs.tasks, members, everyone, judge=judge, amount_of=judge.amount)
+    plan = computed(plan, judge, inputs.tasks, members)
     judge.check()
-    facts = outfit.attributes(plan)
+    facts = inputs.attributes(plan)
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json, Node
 from nodepool_ocb.tasks import facts
-from nodepool_ocb.tasks.agenda import agendas
 from nodepool_ocb.tasks.compiling.election import elected
 from nodepool_ocb.tasks.conditions.judging import ConditionInputs, OldFactsOf, no_old_facts
 from nodepool_ocb.tasks.conditions.yaql.evaluation import Evaluator
 from nodepool_ocb.tasks.facts import ClusterStatus
 from nodepool_ocb.tasks.parameters import completed
 from nodepool_ocb.tasks.plan import Member, TaskPlan
+from nodepool_ocb.tasks.priorities import agendas
 from nodepool_ocb.tasks.substitution import substituted
 from nodepool_ocb.tasks.tasklist import TaskList
 
