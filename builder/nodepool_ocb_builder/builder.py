@@ -25,11 +25,11 @@ from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.images import ImageCache
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_builder import company, space
+from nodepool_ocb_builder import peers, space
 from nodepool_ocb_builder.build import Building
 from nodepool_ocb_builder.cleanup.housekeeping import Housekeeping
-from nodepool_ocb_builder.company import Company
 from nodepool_ocb_builder.context import Context
+from nodepool_ocb_builder.peers import Peers
 from nodepool_ocb_builder.sandbox import isolation
 from nodepool_ocb_builder.upload import Uploading, elsewhere
 
@@ -45,7 +45,7 @@ class Builder:
 
     def __init__(self, context: Context, daemon: Daemon) -> None:
         self.context = context
-        taken = partial(company.namesake, context.directory)
+        taken = partial(peers.namesake, context.directory)
         self.registration = Registration(context.session, ClientKind.BUILDER, context.builder_id, daemon, taken)
         self.turns = Turns(context.session, self.registration, self)
         self.pausing = Pausing(context.session, ClientKind.BUILDER, self.registration, self.turns.wake.set)
@@ -58,7 +58,7 @@ class Builder:
         self._keeping = Housekeeping(context, self._backoff, wake)
         self._counted: set[str] = set()  # the images that metrics are there for
         self._swept_builds = False
-        self._company = Company()
+        self._company = Peers()
         self.trouble: str | None = None  # why it cannot build, as the newest sweep found it
 
     # -- what is read --
@@ -73,7 +73,7 @@ class Builder:
         session, context = self.context.session, self.context
         context.cluster = clusters.current(session, context.cluster).id
         context.directory.belong(context.cluster)
-        self.registration.change(providers=tuple(context.uploaders), images=company.settings(context))
+        self.registration.change(providers=tuple(context.uploaders), images=peers.settings(context))
         if context.diskimages and not self.registration.record.images:
             log.info("%d images are too many to be compared with those of other builders", len(context.diskimages))
         self.registration.write()
@@ -105,7 +105,7 @@ class Builder:
         builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
         context.gone = self._company.look(context.session, builders, context.settings.gone_seconds)
         self.registration.compare(self._company.said(context.builder_id))
-        if (images := company.settings(context)) != self.registration.record.images:  # a program came or went
+        if (images := peers.settings(context)) != self.registration.record.images:  # a program came or went
             self.registration.change(images=images)
 
     def _blocker(self) -> str | None:
@@ -204,7 +204,7 @@ class Builder:
         """Whether this builder can build the image; if it cannot, another builder may."""
         if image.stub:
             return False
-        reason = company.cannot_build(self.context, image)
+        reason = peers.cannot_build(self.context, image)
         if reason and self._backoff.may_say(("cannot", image.name), EQUIPMENT_SECONDS):
             log.warning("%s cannot be built here: %s", image.name, reason)
         return reason is None

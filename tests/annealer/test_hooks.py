@@ -24,7 +24,7 @@ from nodepool_ocb.model.records import (
 )
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb_annealer.hooks import wanted
+from nodepool_ocb_annealer.hooks import pending_hooks
 from nodepool_ocb_annealer.hooks.hooking import AGAIN_SECONDS
 from tests.journeys.fleet import DEPLOYMENT, Fleet, vertex_of
 from tests.stories.test_annealer import package
@@ -264,4 +264,4 @@ def test_a_run_that_somebody_takes_over_is_waited_for_and_one_that_nobody_can_is
     world.put_fence("n.x", 0)
     world.put_noderole("n.x", "slow", NodeRole(state=State.TRANSITION, since=0.0, generation=1, run="1"), 0)
     world.put(Stored(Daemon(host="h", pid=1, version="1", started=0.0, jigs=("test",)), 0), "annealer", "a")
-    assert wanted.at_work(world, ["slow@n.x", "gone@n.x"], 1.0) is at_work
+    assert pending_hooks.at_work(world, ["slow@n.x", "gone@n.x"], 1.0) is at_work

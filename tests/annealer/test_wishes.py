@@ -14,10 +14,10 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Node, State
 from nodepool_ocb.model.records import Role as RoleRecord
 from nodepool_ocb_annealer.hooks import calls
+from nodepool_ocb_annealer.hooks.hook_changes import NODE, merge
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done
 from nodepool_ocb_annealer.hooks.nodes import NodeHooks
-from nodepool_ocb_annealer.hooks.wishes import NODE, merge
 from tests.engine import worlds
 
 SEEN = Node(bootenv="local", labels={"site": "a", "old": "x"}, hints={"mac": "1"}, tags=("t",))

@@ -23,8 +23,8 @@ from nodepool_ocb_annealer.hooks import deployments, noderoles
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
 from nodepool_ocb_annealer.hooks.nodes import NodeHooks
+from nodepool_ocb_annealer.hooks.pending_hooks import at_work
 from nodepool_ocb_annealer.hooks.scheduling import SEPARATOR, schedule
-from nodepool_ocb_annealer.hooks.wanted import at_work
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)

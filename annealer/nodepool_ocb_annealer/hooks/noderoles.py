@@ -17,7 +17,7 @@ from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks.calls import call, system, systems
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
-from nodepool_ocb_annealer.hooks.wanted import wanted
+from nodepool_ocb_annealer.hooks.pending_hooks import wanted
 
 
 def job(context: AnnealerContext, installation: Installation, name: str) -> Job | None:

@@ -24,8 +24,8 @@ from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks.calls import call, systems
 from nodepool_ocb_annealer.hooks.installation import Installation
 from nodepool_ocb_annealer.hooks.job import Done, Job
+from nodepool_ocb_annealer.hooks.pending_hooks import wanted
 from nodepool_ocb_annealer.hooks.scheduling import schedule
-from nodepool_ocb_annealer.hooks.wanted import wanted
 from nodepool_ocb_annealer.refusals import Refusals
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 

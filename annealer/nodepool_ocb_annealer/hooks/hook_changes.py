@@ -1,4 +1,4 @@
-"""The wishes of the hooks of several roles for one node and for noderoles, merged field by field and attribute by attribute.
+"""The changes that hooks of several roles request for one node and for noderoles, merged by field and by attribute.
 
 Where two roles say different things of the same field, the deeper in the graph of roles counts: hooks run in that order.
 Of ``labels`` and ``hints`` each key is a field of its own: a hook changes the keys that it names, and no others.
@@ -19,7 +19,7 @@ from nodepool_ocb.model.records import Json, Node
 NODE = ""  # the node itself, among what a contradiction is about
 
 
-class Wishes(msgspec.Struct):
+class HookChanges(msgspec.Struct):
     """``role`` says whether the node is alive, if any does. ``systems`` are by noderole; so are ``contradictions``, in sentences,
     those about the node itself under ``NODE``.
     """
@@ -31,9 +31,9 @@ class Wishes(msgspec.Struct):
     role: str | None = None
 
 
-def merge(node: Node | None, hooked: Sequence[Hooked]) -> Wishes:
+def merge(node: Node | None, hooked: Sequence[Hooked]) -> HookChanges:
     """``node``: as it is now; ``hooked``: the results of the hooks, those of the least deep role first."""
-    wishes = Wishes({}, {}, {}, {})
+    wishes = HookChanges({}, {}, {}, {})
     said: dict[
         tuple[str, str], tuple[str, Any]
     ] = {}  # about what, and its place → the role that said it last, and what

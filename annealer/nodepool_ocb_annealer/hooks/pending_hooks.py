@@ -16,8 +16,8 @@ from nodepool_ocb.model.aliveness import Marker
 from nodepool_ocb.model.records import Change, Create, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb_annealer.context import AnnealerContext
+from nodepool_ocb_annealer.hooks.hook_changes import NODE, HookChanges, merge
 from nodepool_ocb_annealer.hooks.job import Done
-from nodepool_ocb_annealer.hooks.wishes import NODE, Wishes, merge
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def at_work(world: World, names: Iterable[str], now: float) -> bool:
     return any(each.node.claim is not None or not why_not(world, each, now) for each in running)
 
 
-def _refreshed(context: AnnealerContext, wishes: Wishes, moved: Collection[str]) -> Iterator[Change]:
+def _refreshed(context: AnnealerContext, wishes: HookChanges, moved: Collection[str]) -> Iterator[Change]:
     """Dead noderoles, and those that wait for them, run again anyway."""
     found = map(context.world.vertex, wishes.refresh)
     active = [v for v in found if v is not None and not v.unreadable and v.record.state is State.ACTIVE]
@@ -65,7 +65,7 @@ def _may_be_refreshed(vertex: Vertex, now: float) -> bool:
     return True
 
 
-def _systems(wishes: Wishes, done: Done) -> Iterator[Change]:
+def _systems(wishes: HookChanges, done: Done) -> Iterator[Change]:
     for name, blob in wishes.systems.items():
         znode = done.systems.get(name)
         path = paths.system(*paths.split_noderole(name))
@@ -78,7 +78,7 @@ def _systems(wishes: Wishes, done: Done) -> Iterator[Change]:
         yield change
 
 
-def _say(wishes: Wishes, about: str, name: str, changes: Collection[Change]) -> None:
+def _say(wishes: HookChanges, about: str, name: str, changes: Collection[Change]) -> None:
     """Contradictions are said where something comes of them, and not each time the same hooks run."""
     for text in wishes.contradictions.get(about, ()) if changes else ():
         log.warning("%s: %s", name, text)

@@ -31,7 +31,7 @@ MOST_BYTES: Final = 128 * 1024  # of what a builder says of its images
 DIGEST_CHARACTERS: Final = 8
 
 
-class Company:
+class Peers:
     """As it was at the last look."""
 
     def __init__(self) -> None:
