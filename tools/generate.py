@@ -29,7 +29,7 @@ from nodepool_ocb.engine import deployments, noderole, run
 from nodepool_ocb.engine.run import words
 from nodepool_ocb.images import states as image_states
 from nodepool_ocb.jigs.ssh.faults import TABLE
-from nodepool_ocb.model import aliveness, aside, journal
+from nodepool_ocb.model import aliveness, journal, maintenance
 from nodepool_ocb.model import records as model
 from nodepool_ocb.model.kinds import RecordKind, Wake
 from nodepool_ocb.model.records import Attrib, Record, State
@@ -262,7 +262,7 @@ PARTS = (
     Attrib,
     aliveness.Mark,
     aliveness.Suspicion,
-    aside.Aside,
+    maintenance.Maintenance,
     rollout.Progress,
     journal.FieldChange,
     journal.Effect,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from nodepool_ocb.engine import aside, claim
+from nodepool_ocb.engine import claim, maintenance
 from nodepool_ocb.engine.acting.backoff import backoff_left
 from nodepool_ocb.engine.inline_runs import EndedRun, InlineBatch, claimables, complete_inline
 from nodepool_ocb.engine.noderole import Event, apply
@@ -99,7 +99,7 @@ class Claims:
                 calls = record.check is None  # a check calls no hook
                 if (not calls or self._has_code(vertex)) and self._can_open(vertex):
                     candidates.append(vertex)
-            elif until := aside.ends(context.world, vertex, now):
+            elif until := maintenance.ends(context.world, vertex, now):
                 context.timers.at(time.monotonic() + until - now, Timer(TimerKind.CONSIDER, view.name))
             elif left := backoff_left(record, now):
                 context.timers.at(time.monotonic() + left, Timer(TimerKind.CONSIDER, view.name))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli.aside import daemon as aside
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.options import Noun
 from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.cli.maintenance import daemon as maintenance
 from nodepool_ocb.operations.daemons.listing import DaemonList
 
 
@@ -16,8 +16,8 @@ def command() -> None:
     """The daemons that are running."""
 
 
-command.add_command(aside.pause)
-command.add_command(aside.resume)
+command.add_command(maintenance.pause)
+command.add_command(maintenance.resume)
 
 
 @command.command("list", operation=DaemonList)

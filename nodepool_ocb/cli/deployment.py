@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb.cli.aside import deployment as aside
 from nodepool_ocb.cli.kit import completion, output, sealing, session
 from nodepool_ocb.cli.kit.options import (
     Noun,
@@ -18,6 +17,7 @@ from nodepool_ocb.cli.kit.options import (
     yes_option,
 )
 from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.cli.maintenance import deployment as maintenance
 from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.cli.noderoles.force import force_option
 from nodepool_ocb.cli.schedule import checks
@@ -45,8 +45,8 @@ def command() -> None:
 
 
 command.add_command(checks)
-command.add_command(aside.pause)
-command.add_command(aside.resume)
+command.add_command(maintenance.pause)
+command.add_command(maintenance.resume)
 
 
 def _perform(operation: Operation[Explained], dry_run: bool, *, yes: bool = False) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nodepool_ocb.daemon.registration import Registration
-from nodepool_ocb.engine.aside import holds, sentence
+from nodepool_ocb.engine.maintenance import holds, sentence
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import DaemonPause
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client import codec
@@ -27,7 +27,7 @@ class Pausing:
     ) -> None:
         self._session, self._registration, self._wake = session, registration, wake
         self._path = paths.daemon_pause(kind, registration.record.host)
-        self._pause: Aside | None = None
+        self._pause: Maintenance | None = None
         self._dirty = True
         self._connection = 0  # the session's count of connections when it was read
 
@@ -52,7 +52,7 @@ class Pausing:
         self._registration.change(paused=now)
         return (before is None) != (now is None)
 
-    def _read(self) -> Aside | None:
+    def _read(self) -> Maintenance | None:
         znode = self._session.get(self._path)
         try:
             return codec.decode(DaemonPause, znode).pause if znode is not None else None

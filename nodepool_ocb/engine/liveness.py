@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, aside, deployments, marks, structure, unreadable
+from nodepool_ocb.engine import addressing, deployments, maintenance, marks, structure, unreadable
 from nodepool_ocb.engine.claim import accounted, writes
 from nodepool_ocb.engine.hooks.node import noticed
 from nodepool_ocb.engine.noderole import Event, apply
@@ -63,7 +63,7 @@ def died(
     )
     after = replace(node, alive=False, suspicion=None, **found)
     dead = noticed(view.world, node, after)
-    if not (node.alive and node.available) or aside.held(node, now):  # its noderoles are left as they are
+    if not (node.alive and node.available) or maintenance.held(node, now):  # its noderoles are left as they are
         return [Set(paths.node(view.name), dead, view.version), *together]
     return _moved(view, dead, _committed(view), now, reason, by, ended, together)
 
@@ -76,13 +76,13 @@ def went_on(view: NodeView, now: float, by: str | None = None) -> list[Change]:
     node = _present(view)
     if not unfinished(node, now):
         return []
-    reason, after = marks.why(node) or "it died", replace(node, hold=node.hold if aside.held(node, now) else None)
+    reason, after = marks.why(node) or "it died", replace(node, hold=node.hold if maintenance.held(node, now) else None)
     return _moved(view, after, filter(_unmoved, view.noderoles.values()), now, reason, by)
 
 
 def unfinished(node: Node, now: float) -> bool:
     """Whether noderoles of a node that is not alive are still to be set back."""
-    over = node.hold is not None and not aside.held(node, now)
+    over = node.hold is not None and not maintenance.held(node, now)
     return node.dying or (over and node.available and not (node.alive or node.virtual))
 
 
@@ -219,7 +219,13 @@ def _with_noderoles(view: NodeView, after: Node, now: float, by: str | None) -> 
     """
     node = _present(view)
     kept_away = not node.available or node.hold is not None
-    if after.alive or after.virtual or not after.available or aside.held(after, now) or not (node.alive or kept_away):
+    if (
+        after.alive
+        or after.virtual
+        or not after.available
+        or maintenance.held(after, now)
+        or not (node.alive or kept_away)
+    ):
         return [Set(paths.node(view.name), after, view.version)]
     vertices = _committed(view) if node.alive else filter(_unmoved, view.noderoles.values())
     return _moved(view, after, vertices, now, marks.why(after) or "it died", by)

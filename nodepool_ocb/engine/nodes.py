@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, aside, binding, deployments, liveness, structure, unreadable
+from nodepool_ocb.engine import addressing, binding, deployments, liveness, maintenance, structure, unreadable
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.hooks.node import with_hook
 from nodepool_ocb.engine.noderole import Event
@@ -91,7 +91,9 @@ def hold(
     Raises NotFound; Conflict if a different person holds it; Invalid for an end that has passed.
     """
     view = node_of(world, fqdn)
-    made = aside.put(_record(view).hold, f"node {fqdn} is held", aside.releasing(fqdn), by, reason, now, until)
+    made = maintenance.put(
+        _record(view).hold, f"node {fqdn} is held", maintenance.releasing(fqdn), by, reason, now, until
+    )
     changes = liveness.changed(world, view, now, by, hold=made)
     running = [view.busy] if end and view.busy is not None and view.busy.record.cancel_reason is None else []
     moved = apply_to(world, running, Event.CANCEL, now, by, f"{reason} ({by})", changes)

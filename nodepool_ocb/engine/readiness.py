@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from nodepool_ocb.engine import aside, drift, marks, structure, unreadable
+from nodepool_ocb.engine import drift, maintenance, marks, structure, unreadable
 from nodepool_ocb.engine.acting import extensions
 from nodepool_ocb.engine.acting.annealers import START, unable
 from nodepool_ocb.engine.acting.backoff import backoff_left
@@ -125,11 +125,14 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
 
 def _of_aside(world: World, vertex: Vertex, record: NodeRole, now: float) -> Iterator[Reason]:
     node, fqdn = vertex.node.record, vertex.node.name
-    if node is not None and aside.holds(node.hold, now):
-        text, advice = f"node {fqdn} is held {aside.sentence(node.hold)}", aside.releasing(fqdn)
+    if node is not None and maintenance.holds(node.hold, now):
+        text, advice = f"node {fqdn} is held {maintenance.sentence(node.hold)}", maintenance.releasing(fqdn)
         yield Reason(Code.NODE_HELD, fqdn, node.hold.since, text, advice)
-    for name, pause in aside.pauses(world, record.deployment, now).items() if world.paused else ():
-        text, advice = f"{aside.deployment(name)} is paused {aside.sentence(pause)}", aside.resuming(name)
+    for name, pause in maintenance.pauses(world, record.deployment, now).items() if world.paused else ():
+        text, advice = (
+            f"{maintenance.deployment(name)} is paused {maintenance.sentence(pause)}",
+            maintenance.resuming(name),
+        )
         yield Reason(Code.PAUSED, name, pause.since, text, advice)
 
 

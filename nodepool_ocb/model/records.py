@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from nodepool_ocb.model.aliveness import Mark, Suspicion
-from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.drift import CheckResult, Checks, Drift, PendingCheck
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.ranges import (
     Backoff,
     Count,
@@ -77,7 +77,7 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     reason: str | None = None  # the result of the last probe: "connect: ...", with the step that failed
     mark: Mark | None = None  # while it is not alive: the author and the end of a mark
     suspicion: Suspicion | None = None  # while it is alive: one annealer does not reach it, and others look
-    hold: Aside | None = None  # while it holds, nothing new begins on the node, and it is not probed
+    hold: Maintenance | None = None  # while it holds, nothing new begins on the node, and it is not probed
     addresses: tuple[str, ...] = ()  # "host" or "host:port", tried in order; IPv6 in brackets
     user: Login = "root"
     host_keys: tuple[str, ...] = ()  # pinned: "ssh-ed25519 AAAA..."
@@ -137,7 +137,7 @@ class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     since: Moment = 0.0
     by: str | None = None
     checks: Checks | None = None  # the times of checks of its ACTIVE noderoles
-    pause: Aside | None = None  # while that holds nothing new begins in it, or in any deployment below it
+    pause: Maintenance | None = None  # while that holds nothing new begins in it, or in any deployment below it
     deleting: bool = (
         False  # a deletion in several transactions began: nothing enters it, and `deployment delete` finishes
     )
@@ -215,7 +215,7 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 class DaemonPause(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``paused/<kind>/<host>``: the daemons of a kind on a host begin nothing new."""
 
-    pause: Aside
+    pause: Maintenance
 
 
 class Former(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -33,11 +33,11 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.rollout import groups
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.records import IN_FLIGHT, Decision, GroupState, NodeState, Progress, Rollout, cancelled
-from nodepool_ocb.rollout.rounds import aside, deciding, retrying, returned, sending
+from nodepool_ocb.rollout.rounds import deciding, maintenance, retrying, returned, sending
 
 
 class Directive(StrEnum):
@@ -69,10 +69,10 @@ class Step(msgspec.Struct, frozen=True):
     due: float | None  # None: nothing comes from the passing of time
 
 
-def step(rollout: Rollout, seen: Mapping[str, Seen], now: float, pause: Aside | None = None) -> Step:
+def step(rollout: Rollout, seen: Mapping[str, Seen], now: float, pause: Maintenance | None = None) -> Step:
     """The next decisions and actions. ``seen``: the noderoles of the ``watched`` nodes; ``pause``: its deployment's pause."""
     decisions = (
-        aside.decide(rollout, pause, now)
+        maintenance.decide(rollout, pause, now)
         or returned.decide(rollout, seen, now)
         or retrying.decide(rollout, seen, now)
         or deciding.decide(rollout, seen, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from nodepool_ocb.engine import aside, deployments
+from nodepool_ocb.engine import deployments, maintenance
 from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Deployment, DeploymentState, Json, State
@@ -86,7 +86,7 @@ def _row(world: World, name: str, counts: Counter[State], now: float) -> Deploym
 
 
 def _paused(world: World, name: str, now: float) -> str | None:
-    return next((aside.sentence(pause) for pause in aside.pauses(world, name, now).values()), None)
+    return next((maintenance.sentence(pause) for pause in maintenance.pauses(world, name, now).values()), None)
 
 
 def document(world: World, name: str, now: float) -> DeploymentDocument:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from nodepool_ocb.engine import aside, marks, readiness
+from nodepool_ocb.engine import maintenance, marks, readiness
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.model.records import Claim, Node, State
 from nodepool_ocb.views.view import View
@@ -96,7 +96,7 @@ def _row(view: NodeView, node: Node, now: float) -> NodeRow:
 
 
 def _held(node: Node, now: float) -> str | None:
-    return aside.sentence(node.hold) if aside.holds(node.hold, now) else None
+    return maintenance.sentence(node.hold) if maintenance.holds(node.hold, now) else None
 
 
 def document(view: NodeView, node: Node, now: float) -> NodeDocument:

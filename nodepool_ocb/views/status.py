@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from nodepool_ocb.engine import aside, marks
+from nodepool_ocb.engine import maintenance, marks
 from nodepool_ocb.engine.acting.overdue import all_overdue
 from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.hooks import code as hookcode
@@ -15,9 +15,9 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.images import builders, rules
 from nodepool_ocb.images.builders import Builders
 from nodepool_ocb.images.rules import ImageView
-from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.journal import Webhook, WebhookFailure
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import DaemonPause, State
 from nodepool_ocb.rollout.records import OVER, RolloutState
 from nodepool_ocb.tasks.runs.records import OVER as OVER_RUNS
@@ -231,17 +231,17 @@ def _failing_webhook(webhook: Webhook | None, now: float) -> WebhookFailure | No
 def _aside(world: World, pauses: Mapping[tuple[str, str], DaemonPause], now: float) -> Iterator[SetAside]:
     """Everything first, then deployments, daemons and nodes."""
     for name in sorted(world.paused, key=lambda each: (each != SYSTEM, each)):
-        if aside.holds(pause := world.paused[name], now):
-            yield _set_aside(aside.deployment(name), pause, aside.resuming(name))
+        if maintenance.holds(pause := world.paused[name], now):
+            yield _set_aside(maintenance.deployment(name), pause, maintenance.resuming(name))
     for key, record in pauses.items():
-        if aside.holds(record.pause, now):
-            yield _set_aside(aside.daemons(*key), record.pause, aside.resuming_daemons(*key))
+        if maintenance.holds(record.pause, now):
+            yield _set_aside(maintenance.daemons(*key), record.pause, maintenance.resuming_daemons(*key))
     for name, view in sorted(world.nodes.items()):
-        if view.record is not None and aside.holds(hold := view.record.hold, now):
-            yield _set_aside(f"node {name}", hold, aside.releasing(name))
+        if view.record is not None and maintenance.holds(hold := view.record.hold, now):
+            yield _set_aside(f"node {name}", hold, maintenance.releasing(name))
 
 
-def _set_aside(what: str, found: Aside, advice: str) -> SetAside:
+def _set_aside(what: str, found: Maintenance, advice: str) -> SetAside:
     return SetAside(what=what, by=found.by, since=found.since, until=found.until, reason=found.reason, advice=advice)
 
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.drift import Checks
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Node, Role, Set, State
 from nodepool_ocb.store import journal
 from nodepool_ocb.store.client.session import Session
@@ -58,7 +58,7 @@ def set_aside(session: Session, fqdn: str) -> None:
     world, now = load_world(session), session.now()
     stored, view = world.deployments["bench"], world.nodes[fqdn]
     assert view.record is not None
-    aside = Aside(by="ann", reason="cables", since=now, until=now + 3600.0)
+    aside = Maintenance(by="ann", reason="cables", since=now, until=now + 3600.0)
     checks = Checks(schedule="0 0 1 1 *", since=now)
     session.commit(
         [

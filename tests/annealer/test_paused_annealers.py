@@ -7,7 +7,7 @@ import time
 
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Create, DaemonPause, Set, State
 from nodepool_ocb.store.world.load import load_world
 from tests.journeys.fleet import Fleet, vertex_of
@@ -17,7 +17,7 @@ PATH = paths.daemon_pause("annealer", HOST)
 
 
 def pause(until: float | None = None) -> DaemonPause:
-    return DaemonPause(pause=Aside(by="ann", reason="upgrade", since=time.time(), until=until))
+    return DaemonPause(pause=Maintenance(by="ann", reason="upgrade", since=time.time(), until=until))
 
 
 def test_paused_annealers_end_what_they_do_and_begin_nothing_until_it_is_over_though_started_anew(fleet: Fleet) -> None:

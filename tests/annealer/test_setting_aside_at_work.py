@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from nodepool_ocb.engine import aside, nodes
+from nodepool_ocb.engine import maintenance, nodes
 from nodepool_ocb.engine.readiness import Code, why_not
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Change, State
@@ -37,7 +37,7 @@ def test_what_is_held_or_paused_is_left_alone_until_its_time_is_up_and_what_runs
     deployment = fleet.record(waiting).deployment
 
     def pause(world: World) -> list[Change]:
-        return aside.pause(world, deployment, "ann", "switch", time.time(), time.time() + 2.0)
+        return maintenance.pause(world, deployment, "ann", "switch", time.time(), time.time() + 2.0)
 
     fleet.write(pause)
     fleet.write(lambda world: nodes.release(world, node, time.time(), "ann"))

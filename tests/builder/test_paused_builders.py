@@ -6,7 +6,7 @@ import socket
 import time
 
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Create, DaemonPause, Delete
 from nodepool_ocb.store import daemons
 from tests.builder.fleet_of_builders import BuilderFleet
@@ -16,7 +16,7 @@ PATH = paths.daemon_pause("builder", socket.gethostname())
 
 def test_a_paused_builder_builds_nothing_and_says_so_and_goes_on_when_it_is_resumed(builders: BuilderFleet) -> None:
     builders.session.ensure(paths.daemon_pauses("builder"))
-    record = DaemonPause(pause=Aside(by="ann", reason="disk", since=time.time()))
+    record = DaemonPause(pause=Maintenance(by="ann", reason="disk", since=time.time()))
     builders.session.commit([Create(PATH, record)])
     image = builders.image("jammy")
     builders.builder(image).start()

@@ -13,13 +13,13 @@ from nodepool_ocb.daemon.pausing import Pausing
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Create, Daemon, DaemonPause, Delete, Set
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client.session import Session
 
 PATH = paths.daemon_pause("annealer", "host1")
-PAUSE = Aside(by="ann", reason="upgrade", since=1.0)
+PAUSE = Maintenance(by="ann", reason="upgrade", since=1.0)
 Until = Callable[..., None]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import aside, claim, liveness, nodes
+from nodepool_ocb.engine import claim, liveness, maintenance, nodes
 from nodepool_ocb.engine.readiness import Code, runnable, why_not
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Check, Deployment, DeploymentState, Node, Set, State
 from nodepool_ocb_annealer.machines.judging import probed
 from tests.engine.test_deaths import N1, node, records, state
@@ -18,7 +18,7 @@ from tests.engine.test_deaths import world as of_one_node
 from tests.engine.worlds import put, world
 
 NOW = 1000.0
-HOLD = Aside(by="ann", reason="new disk", since=900.0, until=NOW + 60)
+HOLD = Maintenance(by="ann", reason="new disk", since=900.0, until=NOW + 60)
 COMMITTED = DeploymentState.COMMITTED
 
 
@@ -26,7 +26,7 @@ def codes(made: World, vertex: Vertex, now: float = NOW) -> list[Code]:
     return [reason.code for reason in why_not(made, vertex, now)]
 
 
-def tree(made: World, paused: str | None = None, pause: Aside = HOLD) -> None:
+def tree(made: World, paused: str | None = None, pause: Maintenance = HOLD) -> None:
     """system ← web ← shop; one of them paused."""
     for name, parent in (("system", None), ("web", "system"), ("shop", "web")):
         record = Deployment(parent=parent, state=COMMITTED, pause=pause if name == paused else None)
@@ -47,9 +47,9 @@ def test_nothing_is_claimed_on_a_held_node_until_its_time_is_up_and_nobody_write
     vertex = put(made, "app@n", State.TODO)
     made.put_node("n", Node(alive=True, hold=HOLD), 5)
     assert not runnable(made, vertex, NOW, {"noop"})
-    assert aside.ends(made, vertex, NOW) == HOLD.until
+    assert maintenance.ends(made, vertex, NOW) == HOLD.until
     assert runnable(made, vertex, NOW + 60, {"noop"})
-    assert (codes(made, vertex, NOW + 60), aside.ends(made, vertex, NOW + 60)) == ([], None)
+    assert (codes(made, vertex, NOW + 60), maintenance.ends(made, vertex, NOW + 60)) == ([], None)
 
 
 @pytest.mark.parametrize("paused", ["shop", "web", "system"])
@@ -59,7 +59,7 @@ def test_a_pause_holds_for_its_deployment_and_all_below_it(paused: str) -> None:
     assert codes(made, vertex) == [Code.PAUSED]
     assert runnable(made, other, NOW, {"noop"}) is (paused != "system")
     assert runnable(made, vertex, NOW + 60, {"noop"}), "it ends by itself"
-    assert NOW < (aside.ends(made, vertex, NOW) or 0.0) <= NOW + 60, "and whoever waits for it knows when"
+    assert NOW < (maintenance.ends(made, vertex, NOW) or 0.0) <= NOW + 60, "and whoever waits for it knows when"
 
 
 def test_that_it_is_set_aside_is_the_first_reason_with_who_why_until_when_and_the_command_that_lifts_it() -> None:
@@ -120,7 +120,7 @@ def test_another_persons_hold_is_shown_and_not_replaced_and_ones_own_is() -> Non
     assert list(nodes.hold(made, N1, "ann", "new disk", NOW, HOLD.until)) == [], "the same again"
     ((own,),) = nodes.hold(made, N1, "ann", "two disks", NOW, None)
     assert isinstance(own, Set)
-    assert own.data.hold == Aside(by="ann", reason="two disks", since=NOW)
+    assert own.data.hold == Maintenance(by="ann", reason="two disks", since=NOW)
     ((later,),) = nodes.hold(made, N1, "bob", "cables", NOW + 60, None)
     assert isinstance(later, Set)
     assert later.data.hold.by == "bob", "what is over is nobody's"
@@ -129,12 +129,12 @@ def test_another_persons_hold_is_shown_and_not_replaced_and_ones_own_is() -> Non
 def test_another_persons_pause_is_shown_and_not_replaced_and_a_time_that_is_over_is_refused() -> None:
     made, _ = in_shop("web")
     with pytest.raises(Conflict, match=r"deployment web is paused by ann .* nodepool-ocb deployment resume web"):
-        aside.pause(made, "web", "bob", "upgrade", NOW, None)
+        maintenance.pause(made, "web", "bob", "upgrade", NOW, None)
     with pytest.raises(Invalid, match="give a time in the future"):
-        aside.pause(made, "shop", "bob", "upgrade", NOW, NOW)
-    (change,) = aside.resume(made, "web")
+        maintenance.pause(made, "shop", "bob", "upgrade", NOW, NOW)
+    (change,) = maintenance.resume(made, "web")
     assert isinstance(change, Set)
-    assert (change.data.pause, aside.resume(made, "shop")) == (None, [])
+    assert (change.data.pause, maintenance.resume(made, "shop")) == (None, [])
 
 
 def test_a_hold_by_force_cancels_what_runs_in_the_same_transaction_and_else_leaves_it() -> None:
@@ -150,7 +150,7 @@ def test_a_hold_by_force_cancels_what_runs_in_the_same_transaction_and_else_leav
 # -- machines that are away meanwhile --
 
 
-def held(made: World, hold: Aside | None = HOLD, **fields: bool) -> World:
+def held(made: World, hold: Maintenance | None = HOLD, **fields: bool) -> World:
     made.put_node(N1, Node(alive=True, hold=hold) if not fields else Node(hold=hold, **fields), 5)
     return made
 

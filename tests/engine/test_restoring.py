@@ -9,14 +9,14 @@ from nodepool_ocb.engine.recovery import restoring
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Deployment, NodeRole, Set, State, Structure
 from tests.engine.worlds import put, world
 
 NOW = 2e9
 
 
-def pauses(before: Aside | None) -> list[Aside | None]:
+def pauses(before: Maintenance | None) -> list[Maintenance | None]:
     """What the first transaction writes as the pause of everything."""
     made = world()
     made.annealers.clear()
@@ -30,8 +30,8 @@ def pauses(before: Aside | None) -> list[Aside | None]:
 
 def test_everything_is_paused_until_a_person_resumes_it() -> None:
     assert [each and (each.by, each.until) for each in pauses(None)] == [("ann", None)]
-    assert pauses(Aside(by="bob", reason="power", since=1.0)) == [], "a pause without an end stays"
-    brief = Aside(by="bob", reason="power", since=1.0, until=NOW + 60)
+    assert pauses(Maintenance(by="bob", reason="power", since=1.0)) == [], "a pause without an end stays"
+    brief = Maintenance(by="bob", reason="power", since=1.0, until=NOW + 60)
     assert pauses(brief) == [replace(brief, until=None)], "nothing begins by itself when its time is up"
 
 

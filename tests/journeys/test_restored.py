@@ -17,8 +17,8 @@ from nodepool_ocb.engine.recovery import restoring
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.drift import PendingCheck
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Claim, Create, Daemon, Delete, Fence, Node, NodeRole, Role, Set, State
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
@@ -205,6 +205,6 @@ def test_the_command_is_refused_while_a_builder_is_registered(ocb: Ocb, zk_sessi
     assert paused(zk_session) is not None
 
 
-def paused(session: Session) -> Aside | None:
+def paused(session: Session) -> Maintenance | None:
     """What pauses everything."""
     return load_world(session).paused.get(SYSTEM)

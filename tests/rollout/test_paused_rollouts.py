@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.executions import Key
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.rollout.records import GroupState
 from nodepool_ocb.rollout.rounds.sending import held_back
 from nodepool_ocb.rollout.step import Step, step
@@ -11,11 +11,11 @@ from nodepool_ocb.views.rollouts.rows import row
 from tests.rollout.simulation import Driver
 from tests.rollout.test_rollout_steps import driver, hanging, node, states
 
-PAUSE = Aside(by="ann", reason="switch", since=1000.0)
+PAUSE = Maintenance(by="ann", reason="switch", since=1000.0)
 LIMITED = {"max_in_flight": {"nodes": 1}, "groups": [{"timeouts": {"prepare": 60.0, "deploy": 60.0}}]}
 
 
-def settle(drive: Driver, pause: Aside | None) -> Step:
+def settle(drive: Driver, pause: Maintenance | None) -> Step:
     while True:
         decided = step(drive.rollout, drive.machines.seen(drive.rollout), drive.now, pause)
         drive.write(decided.decisions)
@@ -57,9 +57,9 @@ def test_a_pause_of_hours_makes_no_phase_run_out_of_time_and_afterwards_the_rest
     settle(drive, None)
     drive.machines.begin()
     drive.now += 40.0
-    settle(drive, Aside(by="ann", since=drive.now))
+    settle(drive, Maintenance(by="ann", since=drive.now))
     drive.now += 9000.0
-    assert settle(drive, Aside(by="ann", since=drive.now)).due is None
+    assert settle(drive, Maintenance(by="ann", since=drive.now)).due is None
     assert drive.rollout.groups["all"].state is GroupState.RUNNING
     assert settle(drive, None).due == drive.now + 20.0
     drive.now += 19.0
@@ -81,10 +81,10 @@ def test_no_group_begins_while_it_is_paused_and_a_phase_that_began_meanwhile_has
     settle(drive, None)
     drive.machines.begin()
     drive.now += 10.0
-    settle(drive, Aside(by="ann", since=drive.now))
+    settle(drive, Maintenance(by="ann", since=drive.now))
     drive.now += 500.0
     drive.machines.finish()
-    settle(drive, Aside(by="ann", since=drive.now))
+    settle(drive, Maintenance(by="ann", since=drive.now))
     assert drive.rollout.groups["all"].phase == 1
     drive.now += 500.0
     assert settle(drive, None).due == drive.now + 60.0

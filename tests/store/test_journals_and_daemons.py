@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Invalid, Spoiled
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.journal import Entry, Webhook
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Create, Daemon, DaemonPause, Delete, Deployment, Given, Set
 from nodepool_ocb.store import acls, daemons, journal
 from nodepool_ocb.store.client import access, blobs
@@ -108,7 +108,10 @@ def test_the_cursor_says_how_far_the_webhook_is_and_begins_anew_with_the_journal
 
 
 def test_daemons_and_their_pauses_are_read_as_far_as_they_can_be(zk_session: Session, kazoo: KazooClient) -> None:
-    record, paused = Daemon(host="h", pid=1, version="0", started=1.0), DaemonPause(pause=Aside(by="ann", since=1.0))
+    record, paused = (
+        Daemon(host="h", pid=1, version="0", started=1.0),
+        DaemonPause(pause=Maintenance(by="ann", since=1.0)),
+    )
     zk_session.ensure(paths.daemons("annealer"), paths.daemon_pauses("annealer"), paths.daemon_pauses("builder"))
     for id in ("b", "a", "torn"):
         zk_session.commit([Create(paths.daemon("annealer", id), record)])

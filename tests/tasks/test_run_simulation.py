@@ -15,7 +15,7 @@ from nodepool_ocb.engine.noderole import Event, apply, settle
 from nodepool_ocb.engine.readiness import runnable
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Daemon, Deployment, DeploymentState, Node, Role, Set, State
 from nodepool_ocb.store.world.paths import parse
 from nodepool_ocb.tasks.plan import VIRTUAL, TaskPlan
@@ -283,7 +283,7 @@ def test_no_machine_is_away_for_too_long_while_the_deployment_is_paused_and_its_
 ):
     there = Simulated(plan_of(2, [[], [], [0, 1]], [0, 1, 2]), patience_seconds=50.0)
     there.world.put_node("n1.x.y", Node(deployment=LAB, alive=False, since=100.0, reason="connect: refused"), 1)
-    pause = Aside(by="ann", reason="switch", since=100.0, until=5000.0)
+    pause = Maintenance(by="ann", reason="switch", since=100.0, until=5000.0)
     there.world.put(Stored(Deployment(state=DeploymentState.COMMITTED, pause=pause), 1), LAB)
     for _ in range(10):
         there.decide()

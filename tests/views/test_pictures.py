@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodepool_ocb.engine.world import Stored, World
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Deployment, Node, NodeRole, State
 from nodepool_ocb.views.pictures import layout
 from nodepool_ocb.views.pictures.matrix import Matrix, Moved
@@ -148,10 +148,10 @@ def test_a_change_among_ten_thousand_nodes_costs_little() -> None:
 
 def test_a_node_that_is_held_or_paused_says_so_until_that_is_over() -> None:
     world = cluster(2, roles=1)
-    pause = Aside(by="ann", since=0.0, until=30.0)
+    pause = Maintenance(by="ann", since=0.0, until=30.0)
     world.put(Stored(Deployment(pause=pause), 0), "lab")
     first, second = sorted(world.nodes)
-    world.put_node(first, Node(alive=False, hold=Aside(by="ann", since=0.0, until=60.0)), 0)
+    world.put_node(first, Node(alive=False, hold=Maintenance(by="ann", since=0.0, until=60.0)), 0)
     matrix = matrix_of(world)
     matrix.now = 29.0
     assert (matrix.note(first), matrix.note(second)) == ("held, paused, not alive", "paused")

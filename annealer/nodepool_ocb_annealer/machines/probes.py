@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.daemon.workers import WorkerQueue
-from nodepool_ocb.engine import aside, marks
+from nodepool_ocb.engine import maintenance, marks
 from nodepool_ocb.engine.liveness import died, pinned, revived
 from nodepool_ocb.engine.world import NodeView
 from nodepool_ocb.errors import OcbError
@@ -131,7 +131,7 @@ class Probing:
     def _held(self, view: NodeView) -> bool:
         """Whether a mark holds, or it is held; then it is looked at when the time of that is up."""
         node, now = view.record, self._context.session.now()
-        if node is None or not (marks.holds(node, now) or aside.held(node, now)):
+        if node is None or not (marks.holds(node, now) or maintenance.held(node, now)):
             return False
         ends = [each.until for each in (node.mark, node.hold) if each is not None and each.until is not None]
         for until in (each for each in ends if each > now):

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from nodepool_ocb.engine import aside
+from nodepool_ocb.engine import maintenance
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.executions import ROLLOUT
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.paths import noderole_name
 from nodepool_ocb.model.records import Change, NodeRole, RolloutPointer
 from nodepool_ocb.rollout import report
@@ -117,7 +117,7 @@ def move(
 ) -> DrivingStep[DrivenRollout]:
     """The next transaction; ``quarantined`` are the paths that the world lacks because they cannot be decoded."""
     unreadable = _noderoles(quarantined)
-    pauses = list(aside.pauses(world, driven.deployment, now).values())
+    pauses = list(maintenance.pauses(world, driven.deployment, now).values())
     after, decisions, last = _decided(world, driven, now, unreadable, pauses[0] if pauses else None)
     actions = last.actions if last is not None else ()
     ends = [pause.until for pause in pauses if pause.until is not None]
@@ -164,7 +164,7 @@ def concerned(driven: DrivenRollout) -> frozenset[str]:
 
 
 def _decided(
-    world: World, driven: DrivenRollout, now: float, unreadable: Sequence[str], pause: Aside | None
+    world: World, driven: DrivenRollout, now: float, unreadable: Sequence[str], pause: Maintenance | None
 ) -> tuple[Rollout, list[Decision], Step | None]:
     """As many rounds as one transaction bears; and the step that has nothing more to decide, None where more is left."""
     after, made = driven.rollout, list[Decision]()

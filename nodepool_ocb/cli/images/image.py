@@ -7,12 +7,12 @@ from typing import Final
 
 import click
 
-from nodepool_ocb.cli.aside.options import say as say_aside
 from nodepool_ocb.cli.images.exchange import export, import_
 from nodepool_ocb.cli.images.log import log
 from nodepool_ocb.cli.kit import completion, output, session, times
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform, performer
+from nodepool_ocb.cli.maintenance.options import say as say_aside
 from nodepool_ocb.operations.images.building import ImageBuild
 from nodepool_ocb.operations.images.deleting import ImageDelete
 from nodepool_ocb.operations.images.forgetting import ImageErase

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.aside import node as aside
 from nodepool_ocb.cli.kit import completion, output, session
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, wait_options
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import divided, nodes_argument, nodes_given, selector_option
+from nodepool_ocb.cli.maintenance import node as maintenance
 from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.cli.noderoles.force import force_option
 from nodepool_ocb.cli.nodes import binding, creating, deleting, marking, renaming
@@ -31,8 +31,8 @@ command.add_command(creating.create)
 command.add_command(deleting.delete)
 command.add_command(marking.alive)
 command.add_command(marking.dead)
-command.add_command(aside.hold)
-command.add_command(aside.release)
+command.add_command(maintenance.hold)
+command.add_command(maintenance.release)
 command.add_command(renaming.rename)
 command.add_command(importing.import_)
 

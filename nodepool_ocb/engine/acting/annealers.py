@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.engine import aside
+from nodepool_ocb.engine import maintenance
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.records import Daemon
 
@@ -37,7 +37,7 @@ def unable(world: World, jig: str, on_machine: bool) -> list[Unable]:
 
 def _unable(identity: str, daemon: Daemon, on_machine: bool) -> Unable | None:
     if daemon.paused:
-        advice = aside.resuming_daemons("annealer", daemon.host)
+        advice = maintenance.resuming_daemons("annealer", daemon.host)
         return Unable(identity, True, f"annealer {identity} is paused {daemon.paused}", advice)
     if daemon.state == "draining":
         text = f"annealer {identity} is ending: it begins nothing new"

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import aside, claim, structure
+from nodepool_ocb.engine import claim, maintenance, structure
 from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.noderole import Event, after, settle
 from nodepool_ocb.engine.world import Vertex, World
@@ -60,8 +60,8 @@ def _refuse(world: World, builders: Mapping[str, Daemon | None]) -> None:
 
 def _pause(world: World, by: str, reason: str | None, now: float) -> list[Change]:
     before = world.paused.get(SYSTEM)
-    if not aside.holds(before, now):
-        return aside.pause(world, SYSTEM, by, reason, now, None)
+    if not maintenance.holds(before, now):
+        return maintenance.pause(world, SYSTEM, by, reason, now, None)
     if before.until is None:
         return []  # for a reason that stays
     stored = world.deployments[SYSTEM]  # a pause that ends by itself would end before a person has looked

@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from nodepool_ocb.documents.suggest import did_you_mean
-from nodepool_ocb.engine.aside import held
 from nodepool_ocb.engine.deployments import below
+from nodepool_ocb.engine.maintenance import held
 from nodepool_ocb.engine.selection.bits import bits, chosen, flagged, flags
 from nodepool_ocb.engine.selection.expression import (
     All,

@@ -17,7 +17,7 @@ from nodepool_ocb.engine.world.edges import Edges
 from nodepool_ocb.engine.world.vertex import ClusterView, NodeView, Vertex
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import (
     Claim,
     Cluster,
@@ -61,7 +61,7 @@ class World:
         self._kept: dict[type[Record], dict[Any, Stored[Any]]] = {}
         self.roles: dict[str, Stored[Role]] = self.of(Role)
         self.deployments: dict[str, Stored[Deployment]] = self.of(Deployment)
-        self.paused: dict[str, Aside] = {}  # the pauses in the records of deployments, with those that are over
+        self.paused: dict[str, Maintenance] = {}  # the pauses in the records of deployments, with those that are over
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = self.of(DeploymentRole)
         self.nodes: dict[str, NodeView] = {}
         self.places: _PlaceIndex | None = None  # None until a caller sets it

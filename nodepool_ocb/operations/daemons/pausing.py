@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from nodepool_ocb.engine import aside
+from nodepool_ocb.engine import maintenance
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, DaemonPause, Delete, Set
 from nodepool_ocb.operations.names import unknown
@@ -50,14 +50,14 @@ class DaemonPauseSet(Operation[DaemonsPaused], frozen=True, kw_only=True):
         hosts = yield from _hosts(self.daemons)
         for kind, host in hosts:
             yield from self._pause(situation, kind, host, end)
-        paused = (PausedDaemons(aside.daemons(*each), aside.resuming_daemons(*each)) for each in hosts)
+        paused = (PausedDaemons(maintenance.daemons(*each), maintenance.resuming_daemons(*each)) for each in hosts)
         return DaemonsPaused(paused=tuple(paused), until=end)
 
     def _pause(self, situation: Situation, kind: str, host: str, end: float | None) -> Steps[None]:
         found = yield from ReadDaemonPause(kind, host)
         before = found.record.pause if found is not None else None
-        title, resume = f"{aside.daemons(kind, host)} are paused", aside.resuming_daemons(kind, host)
-        made = aside.put(before, title, resume, situation.by, self.reason, situation.now, end)
+        title, resume = f"{maintenance.daemons(kind, host)} are paused", maintenance.resuming_daemons(kind, host)
+        made = maintenance.put(before, title, resume, situation.by, self.reason, situation.now, end)
         path = paths.daemon_pause(kind, host)
         if found is None:
             yield from EnsureDaemonPauses(kind)

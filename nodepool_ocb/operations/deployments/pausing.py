@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.engine import aside
+from nodepool_ocb.engine import maintenance
 from nodepool_ocb.engine.deployments import SYSTEM as SYSTEM
 from nodepool_ocb.engine.recovery import restoring
 from nodepool_ocb.operations.names import deployment_of
@@ -37,9 +37,9 @@ class DeploymentPause(Operation[PausedUntil], frozen=True, kw_only=True):
         world = yield from ReadWorld()
         for name in dict.fromkeys(self.names):
             deployment_of(world, name)
-            if changes := aside.pause(world, name, situation.by, self.reason, situation.now, end):
+            if changes := maintenance.pause(world, name, situation.by, self.reason, situation.now, end):
                 yield changes
-        lifts = tuple((aside.deployment(name), aside.resuming(name)) for name in dict.fromkeys(self.names))
+        lifts = tuple((maintenance.deployment(name), maintenance.resuming(name)) for name in dict.fromkeys(self.names))
         return PausedUntil(until=end, lifts=lifts)
 
 
@@ -67,7 +67,7 @@ class DeploymentResume(Operation[Explained], frozen=True, kw_only=True):
         world = yield from ReadWorld()
         for name in dict.fromkeys(self.names):
             deployment_of(world, name)
-            if changes := aside.resume(world, name):
+            if changes := maintenance.resume(world, name):
                 yield changes
         return Explained()
 

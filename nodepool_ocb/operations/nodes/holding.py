@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Final
 
-from nodepool_ocb.engine import aside, nodes
+from nodepool_ocb.engine import maintenance, nodes
 from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView
 from nodepool_ocb.model.records import Change, State
@@ -61,7 +61,7 @@ class NodeHold(Operation[NodesHeld], frozen=True, kw_only=True):
         return NodesHeld(
             held=tuple(found),
             until=end,
-            release=aside.releasing(" ".join(found) if len(found) <= NAMED else "FQDN..."),
+            release=maintenance.releasing(" ".join(found) if len(found) <= NAMED else "FQDN..."),
             running=() if self.force else tuple(_running(held)),
         )
 

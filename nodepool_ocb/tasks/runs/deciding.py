@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.engine.aside import sentence
+from nodepool_ocb.engine.maintenance import sentence
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import limits

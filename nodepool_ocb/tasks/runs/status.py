@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Final
 
 from nodepool_ocb.documents.counting import counted
-from nodepool_ocb.engine import aside, marks
+from nodepool_ocb.engine import maintenance, marks
 from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Node, State
 from nodepool_ocb.tasks.compiling.draft import sorted_out
 from nodepool_ocb.tasks.plan import VIRTUAL, Bears
@@ -97,9 +97,9 @@ class RunStatus:
         return max(node.since, self.running.head.resumed) + self.running.head.patience_seconds
 
     @cached_property
-    def pauses(self) -> list[Aside]:
+    def pauses(self) -> list[Maintenance]:
         """The pauses of its deployment now: then nothing begins, and no machine is away for too long."""
-        return list(aside.pauses(self.world, self.running.deployment, self._now).values())
+        return list(maintenance.pauses(self.world, self.running.deployment, self._now).values())
 
     @property
     def due(self) -> float | None:

@@ -10,7 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from nodepool_ocb.engine import aside
+from nodepool_ocb.engine import maintenance
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.model.records import State
 from nodepool_ocb.views.nodes import WORST
@@ -85,7 +85,7 @@ class Matrix:
         record = view.record if view else None
         if view is None or record is None:
             return ""
-        said = ["held"] if aside.held(record, self.now) else []
+        said = ["held"] if maintenance.held(record, self.now) else []
         said += ["paused"] if self._world.paused and self._paused(view) else []
         if not (record.alive or record.virtual):
             said.append("not alive")
@@ -95,7 +95,7 @@ class Matrix:
 
     def _paused(self, view: NodeView) -> bool:
         deployments = {vertex.record.deployment for vertex in view.noderoles.values() if self._wanted(vertex)}
-        return any(aside.pauses(self._world, each, self.now) for each in deployments)
+        return any(maintenance.pauses(self._world, each, self.now) for each in deployments)
 
     def first(self, most: int) -> list[str]:
         """So many nodes: all by name where they are no more; else the worst, those in ERROR before all others."""

@@ -21,8 +21,8 @@ from nodepool_ocb.config import WebhookSettings, ZooKeeperSettings
 from nodepool_ocb.daemon.rendezvous import Ranking
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.journal import Webhook
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Change, Create, DaemonPause, Delete
 from nodepool_ocb.store import clusters, journal
 from nodepool_ocb.store.client.session import Session, Stats
@@ -425,7 +425,7 @@ def test_a_paused_annealer_does_not_send_and_goes_on_when_it_may(
     until(lambda: begun(zk_session))
     path = paths.daemon_pause("annealer", one.annealer.registration.record.host)
     zk_session.ensure(path.rpartition("/")[0])
-    zk_session.commit([Create(path, DaemonPause(pause=Aside(by="ann", since=1.0)))])
+    zk_session.commit([Create(path, DaemonPause(pause=Maintenance(by="ann", since=1.0)))])
     until(lambda: one.annealer.context.resting and not zk_session.children(paths.WEBHOOK_LOCK))
     write(zk_session)
     time.sleep(0.1)
@@ -448,7 +448,7 @@ def test_an_annealer_that_is_paused_while_it_sends_notes_what_was_taken_and_lets
     until(lambda: taker.got)
     path = paths.daemon_pause("annealer", one.annealer.registration.record.host)
     zk_session.ensure(path.rpartition("/")[0])
-    zk_session.commit([Create(path, DaemonPause(pause=Aside(by="ann", since=1.0)))])
+    zk_session.commit([Create(path, DaemonPause(pause=Maintenance(by="ann", since=1.0)))])
     until(lambda: one.annealer.context.resting)
     assert zk_session.children(paths.WEBHOOK_LOCK), "nobody else may send that now"
     taker.free.set()

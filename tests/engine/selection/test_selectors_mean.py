@@ -14,8 +14,8 @@ from nodepool_ocb.engine import selection
 from nodepool_ocb.engine.selection import SelectionFacts
 from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import NotFound
-from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.drift import CheckResult, Drift
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Deployment, Node, NodeRole, Role, State
 
 NOW = 1000.0
@@ -121,7 +121,7 @@ def test_the_noderoles_that_a_selector_means(text: str, expected: list[str]) -> 
 def test_a_node_is_held_until_its_hold_is_over() -> None:
     made = example()
     for fqdn, until in (("open", None), ("later", NOW + 1), ("over", NOW)):
-        node(made, fqdn, "lab", hold=Aside(by="ada", since=0.0, until=until))
+        node(made, fqdn, "lab", hold=Maintenance(by="ada", since=0.0, until=until))
     found = selection.nodes(made, selection.parse("held"), facts())
     assert [view.name for view in found] == ["later", "open"]
 

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import inspect
 
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
 from nodepool_ocb.model.images import Build, BuildRequest, BuildState, Pause, Upload, UploadState
 from nodepool_ocb.model.journal import Entry, Webhook
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import (
     Append,
     Claim,
@@ -142,7 +142,7 @@ def _of_daemons(session: Session, now: float) -> None:
     session.commit([Create(f"{paths.WEBHOOK_LOCK}/0123__lock__0000000000", holder, ephemeral=True)])
     for kind in ("annealer", "builder"):
         session.ensure(paths.daemon_pauses(kind))
-        paused = DaemonPause(pause=Aside(by="a test", since=now))
+        paused = DaemonPause(pause=Maintenance(by="a test", since=now))
         session.commit([Create(paths.daemon_pause(kind, "elsewhere"), paused)])
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine.aside import sentence
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.engine.maintenance import sentence
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.rollout.records import Decision, Rollout, brief
 
 
-def decide(rollout: Rollout, pause: Aside | None, now: float) -> list[Decision]:
+def decide(rollout: Rollout, pause: Maintenance | None, now: float) -> list[Decision]:
     """The rollout says that it is paused, and why; or how long it has been when that is over. Once each."""
     head, why = rollout.head, brief(sentence(pause)) if pause is not None else None
     if rollout.over or head.aside == why:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.aside.options import aside_options, refuse_both, say
 from nodepool_ocb.cli.kit import output, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import nodes_argument, nodes_given, selector_option
+from nodepool_ocb.cli.maintenance.options import aside_options, refuse_both, say
 from nodepool_ocb.operations.nodes.changing import NodeRelease
 from nodepool_ocb.operations.nodes.holding import NodeHold, NodesHeld
 

@@ -7,7 +7,7 @@ import msgspec
 from nodepool_ocb.model.ranges import Moment
 
 
-class Aside(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Maintenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Nothing new begins there while this stands: a node is held, a deployment or the daemons of a host are paused."""
 
     by: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli.aside.deployment import paused
-from nodepool_ocb.cli.aside.options import aside_options, refuse_both
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
+from nodepool_ocb.cli.maintenance.deployment import paused
+from nodepool_ocb.cli.maintenance.options import aside_options, refuse_both
 from nodepool_ocb.operations.deployments.pausing import PauseAll
 
 

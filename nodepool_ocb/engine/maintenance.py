@@ -17,14 +17,14 @@ from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.aside import Aside
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Change, Node, Set
 
 
-def holds(aside: Aside | None, now: float) -> TypeGuard[Aside]:
+def holds(aside: Maintenance | None, now: float) -> TypeGuard[Maintenance]:
     """Whether it is set aside now.
 
-    >>> holds(Aside(by="ann", since=0.0, until=60.0), 59.0), holds(Aside(by="ann", since=0.0, until=60.0), 60.0)
+    >>> holds(Maintenance(by="ann", since=0.0, until=60.0), 59.0), holds(Maintenance(by="ann", since=0.0, until=60.0), 60.0)
     (True, False)
     """
     return aside is not None and (aside.until is None or now < aside.until)
@@ -35,10 +35,10 @@ def held(node: Node | None, now: float) -> bool:
     return node is not None and holds(node.hold, now)
 
 
-def sentence(aside: Aside) -> str:
+def sentence(aside: Maintenance) -> str:
     """The author, the end and the reason, as the end of a sentence.
 
-    >>> sentence(Aside(by="ann", reason="new disk", since=0.0, until=3600.0))
+    >>> sentence(Maintenance(by="ann", reason="new disk", since=0.0, until=3600.0))
     'by ann until 1970-01-01T01:00:00Z: new disk'
     """
     until = f" until {datetime.fromtimestamp(aside.until, UTC):%Y-%m-%dT%H:%M:%SZ}" if aside.until is not None else ""
@@ -46,8 +46,8 @@ def sentence(aside: Aside) -> str:
 
 
 def put(
-    before: Aside | None, what: str, lift: str, by: str, reason: str | None, now: float, until: float | None
-) -> Aside:
+    before: Maintenance | None, what: str, lift: str, by: str, reason: str | None, now: float, until: float | None
+) -> Maintenance:
     """The new hold or pause; ``before`` if it has the same author, reason and end already.
 
     ``what`` is the clause for messages ("node n1 is held"), ``lift`` is the command that undoes it. Raises Conflict if a
@@ -60,10 +60,10 @@ def put(
             raise Conflict(f"{what} {sentence(before)}; to end it: {lift}")
         if (before.reason, before.until) == (reason, until):
             return before
-    return Aside(by=by, reason=reason, since=now, until=until)
+    return Maintenance(by=by, reason=reason, since=now, until=until)
 
 
-def pauses(world: World, deployment: str, now: float) -> dict[str, Aside]:
+def pauses(world: World, deployment: str, now: float) -> dict[str, Maintenance]:
     """The pauses that hold for a deployment now: its own and those of the deployments above it, by name, the uppermost first."""
     line = reversed(world.line(deployment))
     return {name: pause for name in line if holds(pause := world.paused.get(name), now)}

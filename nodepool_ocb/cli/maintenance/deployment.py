@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.aside.options import aside_options, refuse_both, say
 from nodepool_ocb.cli.kit import completion, session
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.cli.maintenance.options import aside_options, refuse_both, say
 from nodepool_ocb.operations.deployments.pausing import SYSTEM, DeploymentPause, DeploymentResume
 
 names_argument = click.argument(
