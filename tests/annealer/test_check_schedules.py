@@ -88,7 +88,7 @@ def test_of_two_annealers_each_asks_of_its_own_nodes() -> None:
     assert 0 < len(own) < len(NODES)
 
 
-def test_who_rests_asks_nothing() -> None:
+def test_a_resting_annealer_checks_nothing() -> None:
     annealer = Annealer()
     annealer.resting = True
     annealer.checking.look_at_all()

@@ -204,7 +204,7 @@ DEEP: Final = b'{"a":' * 300 + b"1" + b"}" * 300
     [(paths.user, b"{oops"), (paths.system, b"[1]"), (paths.wall, DEEP)],
     ids=["user", "system", "wall"],
 )
-def test_who_would_see_attributes_that_cannot_be_read_waits_until_they_are_mended(
+def test_a_noderole_with_unreadable_inputs_waits_until_they_are_mended(
     bare: Fleet, layer: Callable[[str, str], str], garbage: bytes
 ) -> None:
     leaves = [f"n{number}.example.com" for number in range(8)]

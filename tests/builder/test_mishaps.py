@@ -175,7 +175,7 @@ def test_a_backend_that_breaks_is_a_build_that_failed(zk_session: Session, tmp_p
     directory.close()
 
 
-def test_what_a_reload_does_not_change_is_told(builders: BuilderFleet) -> None:
+def test_a_reload_names_the_settings_that_it_does_not_change(builders: BuilderFleet) -> None:
     builder = builders.builder(builders.image("jammy")).start()
     file = builder.config.parent / "nodepool.yaml"
     file.write_text(file.read_text().replace(str(builder.images), str(builders.folder / "elsewhere")))

@@ -162,7 +162,7 @@ def test_a_wrong_role_is_refused_with_a_sentence_and_the_others_are_taken(
         ("type: 'BarclampX::R'", "3: @.type: no installed package offers its Python class"),
     ],
 )
-def test_what_does_no_harm_is_a_warning(tmp_path: Path, roles: str, warning: str) -> None:
+def test_harmless_oddities_are_warnings(tmp_path: Path, roles: str, warning: str) -> None:
     found = imported(tmp_path, beside_a_good_one(roles))
     assert found.problems == ()
     assert any(warning.replace("@", "roles[r]") in sentence for sentence in found.warnings), found.warnings
@@ -243,7 +243,7 @@ def test_what_is_no_plain_value_costs_nothing_where_nobody_reads_it(tmp_path: Pa
     assert found.roles.keys() == {"r"}
 
 
-def test_what_is_no_yaml_costs_the_document(tmp_path: Path) -> None:
+def test_invalid_yaml_costs_the_document(tmp_path: Path) -> None:
     for text in ("  - {name: r, jig: noop}\n  - [\n", "  - {name: r, jig: noop}\n---\na: 1\n"):
         found = imported(tmp_path, text)
         assert (found.roles, len(found.problems)) == ({}, 1)
@@ -394,7 +394,7 @@ def test_scripts_lie_beside_the_barclamp_or_in_opencrowbars_layout(tmp_path: Pat
     assert (bad.returncode, bad.stdout) == (1, "one\n")
 
 
-def test_what_does_not_exist_is_not_found(tmp_path: Path) -> None:
+def test_absent_barclamps_are_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"gone\.yml does not exist"):
         barclamp.load([tmp_path / "gone.yml"])
     with pytest.raises(NotFound, match="holds no barclamp"):

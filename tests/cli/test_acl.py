@@ -187,7 +187,7 @@ def test_acl_init_makes_what_daemons_need_and_may_not_make(as_: As, people: Sess
 
 @pytest.mark.usefixtures("people")
 @pytest.mark.parametrize("kind", [kind for kind in ClientKind if kind is not ClientKind.PEOPLE])
-def test_nobody_but_people_sets_rights(as_: As, kind: ClientKind) -> None:
+def test_only_people_set_rights(as_: As, kind: ClientKind) -> None:
     answer = as_(kind, "acl init")
     assert answer.exit_code == 8, answer.output
     assert "/ocb" in answer.stderr
@@ -212,7 +212,7 @@ def test_the_root_of_a_zookeeper_is_not_ours(world: Guarded) -> None:
 
 
 @pytest.mark.usefixtures("people")
-def test_whoever_may_not_see_all_rights_is_told_the_path(as_: As) -> None:
+def test_an_unreadable_acl_is_reported_with_its_path(as_: As) -> None:
     answer = as_(ClientKind.BUILDER, "acl check")
     assert answer.exit_code == 8
     assert "does not let this user read the rights of /ocb;" in answer.stderr

@@ -153,9 +153,7 @@ def test_what_others_do_meanwhile_is_borne_as_long_as_the_plan_stays_what_it_was
         assert ask("noderole", "show", "top@n1.example.com")["state"] == "PROPOSED"
 
 
-def test_who_is_stopped_in_the_midst_is_told_how_far_it_came(
-    ocb: Ocb, site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_apply_reports_its_progress(ocb: Ocb, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodepool_ocb.model.limits.MOST_CHANGES", 6)
     commits: list[int] = []
 

@@ -49,7 +49,7 @@ def test_each_command_of_the_page_prints_what_the_page_shows(shop: Ocb) -> None:
             assert answer.stdout == expected, line
 
 
-def test_what_has_not_run_has_not_changed(shop: Ocb) -> None:
+def test_a_noderole_without_a_run_is_not_outdated(shop: Ocb) -> None:
     answer = shop("noderole", "attributes", "web@n1.example.com", "--changed")
     assert (answer.exit_code, "is not outdated" in answer.stderr) == (0, True)
     assert shop("noderole", "attributes", "web@n1.example.com", "port", "--changed").exit_code == 2

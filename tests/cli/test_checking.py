@@ -102,7 +102,7 @@ def test_where_no_check_ran_the_one_before_it_does_not_count(
     assert (answer.exit_code, "1 unknown" in answer.stderr) == (1, True), answer.output
 
 
-def test_who_waits_for_a_check_is_told_how_far_it_is_and_why_it_waits_again_at_the_time_out(
+def test_a_wait_for_a_check_reports_progress_and_repeats_its_reason_at_the_time_out(
     becomes: Callable[..., None], ocb: Ocb
 ) -> None:
     becomes(runs=(("5", "succeeded", 5),), run="5", epoch=5)
@@ -114,7 +114,7 @@ def test_who_waits_for_a_check_is_told_how_far_it_is_and_why_it_waits_again_at_t
     assert len(lines) == 2, "when it begins to wait, and at its end"
 
 
-def test_who_waits_for_what_is_held_is_told_why_again_at_the_time_out(becomes: Callable[..., None], ocb: Ocb) -> None:
+def test_a_wait_for_a_held_node_repeats_its_reason_at_the_time_out(becomes: Callable[..., None], ocb: Ocb) -> None:
     becomes(runs=(("5", "succeeded", 5),), run="5", epoch=5)
     assert ocb("node", "hold", "n1.example.com", "--reason", "new disk").exit_code == 0
     answer = ocb("noderole", "refresh", NAME, "--wait", "--timeout", "0.1")

@@ -71,7 +71,7 @@ def test_every_fault_of_it_is_told(folder: Path) -> None:
     assert f"{folder}/secure.yaml:1: diskimages[j].name: diskimage j does not exist" in answer.stderr
 
 
-def test_what_backends_refuse_is_told_as_builders_tell_it(folder: Path) -> None:
+def test_refusals_of_backends_read_as_builders_report_them(folder: Path) -> None:
     (folder / "images.yaml").write_text(
         "diskimages:\n"
         "- {name: i, backend: mmdebstrp, formats: [tar]}\n"

@@ -31,14 +31,14 @@ def texts(svg: str) -> list[str]:
 
 
 @graphviz
-def test_whatever_is_in_a_name_is_seen_in_the_picture_as_it_is() -> None:
+def test_every_character_of_a_name_appears_unchanged_in_the_picture() -> None:
     boxes = [Box(HOSTILE, HOSTILE, ("ACTIVE",), "ACTIVE", "white", HOSTILE), Box("b", "b\x1b[2J", (), "ACTIVE", "red")]
     found = texts(drawings.svg(dot("drawn", GraphPicture(boxes, [(HOSTILE, "b")]))))
     assert [each.replace("\xa0", " ") for each in sorted(found)] == sorted([HOSTILE, HOSTILE, "ACTIVE", "b\\x1b[2J"])
 
 
 @graphviz
-def test_what_graphviz_says_of_its_input_is_told() -> None:
+def test_messages_of_graphviz_are_shown() -> None:
     with pytest.raises(Invalid, match=r"dot cannot draw it: .*syntax error.*; draw less of it"):
         drawings.svg("digraph {")
 

@@ -139,7 +139,7 @@ def test_two_runs_are_compared_in_what_they_were_given(ocb: Ocb, ask: Ask) -> No
         (["--reveal", "--diff", f"base@{N2}"], 2, "leave --diff away"),
     ],
 )
-def test_what_cannot_be_compared_is_told(ocb: Ocb, line: list[str], exit_code: int, said: str) -> None:
+def test_incomparable_runs_are_reported(ocb: Ocb, line: list[str], exit_code: int, said: str) -> None:
     answer = ocb("noderole", "attributes", f"base@{N1}", *line)
     assert (answer.exit_code, said in answer.stderr) == (exit_code, True), answer.output
 

@@ -100,7 +100,7 @@ def test_no_command_opens_a_session_that_is_not_journaled() -> None:
     assert opened == ["nodepool_ocb/operations/performer.py"]
 
 
-def test_what_every_kind_of_verb_does_is_noted(
+def test_each_kind_of_verb_writes_a_journal_entry(
     world: Session, ocb: Ocb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "extra.yml").write_text("barclamp: {name: extra, version: 1}\nroles: [{name: alone, jig: noop}]\n")
@@ -158,7 +158,7 @@ def test_what_is_done_elsewhere_than_in_a_transaction_is_noted_once(
 
 
 @pytest.mark.parametrize("error", [KeyError, OSError])
-def test_who_has_no_name_on_this_host_is_noted_as_unknown(
+def test_a_user_without_a_name_on_this_host_is_recorded_as_unknown(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     def getuser() -> str:
@@ -235,7 +235,7 @@ def test_two_who_write_at_once_lose_no_entry_and_the_oldest_go(
     assert 90 <= len(kept) <= 100
 
 
-def test_whoever_writes_one_too_many_takes_the_oldest_away_and_fails_by_nothing_of_that(
+def test_a_writer_of_a_surplus_entry_deletes_the_oldest_and_ignores_failures_of_the_deletion(
     zk_settings: ZooKeeperSettings, zk_session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "ENTRIES", 10)

@@ -16,7 +16,7 @@ Ocb = Callable[..., Result]
 
 
 @pytest.mark.usefixtures("world")
-def test_who_marked_a_node_why_and_until_when_is_said_wherever_it_is_shown(ask: Ask, ocb: Ocb) -> None:
+def test_every_view_of_a_marked_node_shows_author_reason_and_end(ask: Ask, ocb: Ocb) -> None:
     ask("deployment", "commit", "lab")
     ask("node", "dead", N1, "--reason", "new disk", "--until", "2126-01-31T18:00Z")
     sentence = f"marked by {me()} until 2126-01-31T18:00:00Z: new disk"

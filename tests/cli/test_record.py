@@ -156,7 +156,7 @@ def test_the_version_of_a_noderole_bounds_the_generations_that_nobody_recorded(w
         (paths.upload_lock("jammy", "0000000001", "west"), "is no record"),
     ],
 )
-def test_what_can_be_read_or_is_needed_is_not_deleted(world: Session, ocb: Ocb, path: str, said: str) -> None:
+def test_readable_or_needed_records_are_not_deleted(world: Session, ocb: Ocb, path: str, said: str) -> None:
     if said == "would be left without it":
         spoil(world, path)
     world.ensure(paths.daemons("annealer"), paths.daemons("builder"), paths.upload_lock("jammy", "0000000001", "west"))

@@ -158,7 +158,7 @@ def test_a_run_that_was_not_is_told_with_those_that_were(annealer: Annealer, ocb
     assert ocb("noderole", "log", BASE, "--path", "-f").exit_code == 2
 
 
-def test_whoever_stops_following_is_told_that_the_run_goes_on(
+def test_an_interrupted_follower_reports_that_the_run_continues(
     annealer: Annealer, becomes: Becomes, zk_settings: ZooKeeperSettings
 ) -> None:
     annealer.registers(annealer.pages)

@@ -45,7 +45,7 @@ def committed(world: Session, ask: Ask) -> Session:
 
 
 @pytest.mark.usefixtures("committed")
-def test_who_holds_a_node_why_and_until_when_is_said_wherever_it_is_shown(ask: Ask, ocb: Ocb) -> None:
+def test_every_view_of_a_held_node_shows_author_reason_and_end(ask: Ask, ocb: Ocb) -> None:
     ask("node", "hold", N1, "--reason", "new disk", *FOR_LONG)
     assert ask("node", "list")[0]["held"] == ask("node", "show", N1)["held"] == SENTENCE
     (row,) = ask("status")["aside"]
@@ -89,7 +89,7 @@ def test_a_pause_of_a_deployment_and_of_everything_is_shown_and_ended(ask: Ask, 
         ("image pause jammy", "image jammy is paused: no build of it begins", "image unpause jammy"),
     ],
 )
-def test_who_sets_something_aside_is_told_what_is_so_until_when_and_how_it_ends(
+def test_hold_and_pause_report_their_effect_and_their_end(
     ocb: Ocb, world: Session, line: str, what: str, lift: str
 ) -> None:
     world.ensure(paths.builds("jammy"))
@@ -169,7 +169,7 @@ def test_a_pause_of_daemons_is_written_once_and_not_by_a_dry_run(world: Session,
 
 
 @pytest.mark.usefixtures("committed")
-def test_who_holds_a_node_is_told_what_goes_on_there(ocb: Ocb, becomes: Any) -> None:
+def test_holding_a_node_reports_its_current_work(ocb: Ocb, becomes: Any) -> None:
     becomes(BASE, State.TRANSITION, run="r1")
     hold = ("node", "hold", N1, "--reason", "new disk")
     said = f"{BASE} goes on to its end; to end it now: nodepool-ocb noderole cancel {BASE}\n"

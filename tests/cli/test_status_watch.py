@@ -156,7 +156,7 @@ def test_a_selector_is_asked_again_with_every_change(
 
 
 @pytest.mark.usefixtures("world")
-def test_what_contradicts_a_watch_is_refused(ocb: Ocb) -> None:
+def test_options_that_contradict_watch_are_refused(ocb: Ocb) -> None:
     assert ocb("status", "--deployment", "lab").exit_code == 2
     assert ocb("status", "--watch", "-o", "yaml").exit_code == 2
     assert ocb("status", "--watch", "--deployment", "lap").exit_code == 3

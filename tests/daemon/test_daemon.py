@@ -252,7 +252,7 @@ def test_a_bad_configuration_is_said_and_the_old_one_stays(start: Start) -> None
     assert daemon.page("/health/ready") == (200, WELL["ready"])
 
 
-def test_what_is_refused_is_shown_until_it_is_mended(start: Start) -> None:
+def test_a_refused_configuration_is_shown_until_it_is_mended(start: Start) -> None:
     daemon = start("bad configuration")
     daemon.notified("READY=1")
     daemon.signal(signal.SIGHUP)

@@ -241,7 +241,7 @@ def registered(session: Session) -> Daemon | None:
     return daemons.read(session, ClientKind.BUILDER).get("b")
 
 
-def test_what_changes_is_written_by_the_next_turn(zk_session: Session, registration: Registration) -> None:
+def test_a_changed_registration_is_written_by_the_next_turn(zk_session: Session, registration: Registration) -> None:
     controller = Played()
     turns = Turns(zk_session, registration, controller)
     turns.turn()

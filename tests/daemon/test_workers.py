@@ -70,7 +70,7 @@ def test_work_that_raises_what_nobody_expected_is_logged_and_ends_no_thread(capl
     assert "test_0 failed" in caplog.text
 
 
-def test_somebody_faster_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+def test_losing_a_race_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
     def late() -> None:
         raise Stale("/x was changed meanwhile")
 

@@ -149,7 +149,7 @@ def test_what_is_there_twice_in_a_list_is_named() -> None:
     assert faults_in_value(schema, [1, {"x": 2}, {"x": 2.0}]) == ["holds a mapping twice"]
 
 
-def test_who_reads_leniently_is_warned_of_a_key_that_is_there_twice_with_one_value_and_others_are_refused() -> None:
+def test_a_duplicate_key_with_equal_values_is_a_warning_if_lenient_and_an_error_if_not() -> None:
     text = "a: 1\na: 1\n---\nb: 2\nb: 3\n"
     one, two = (part + "\n" for part in text.split("\n---\n"))
     sentence = "f.yaml:2: a: key is there twice with one value, first in line 1; remove one of them"

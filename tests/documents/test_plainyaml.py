@@ -77,7 +77,7 @@ def test_scalars_are_those_of_yaml_1_2_and_text_stays_text(text: str, value: obj
         ('a: "\\ud800"\n', "is not YAML", 1),
     ],
 )
-def test_what_is_refused_is_named_with_its_line(text: str, sentence: str, line: int) -> None:
+def test_refused_entries_are_named_with_their_line(text: str, sentence: str, line: int) -> None:
     faults = parse(text).faults
     assert len(faults) == 1
     assert sentence in faults[0].text

@@ -59,7 +59,7 @@ READERS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device"])
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, reader: str, kind: str) -> None:
+def test_a_path_that_is_no_regular_file_is_refused_at_once(tmp_path: Path, reader: str, kind: str) -> None:
     file = tmp_path / "file"
     (tmp_path / "token").write_text("t")
     match kind:

@@ -141,7 +141,7 @@ def test_a_member_s_record_raises_the_gate_exactly_when_it_ceases_to_be_satisfie
         assert raised == ([Raise(GATE, Gate(by=vertex.name))] if ceased else [])
 
 
-def test_whatever_takes_members_back_raises_their_gate_once_in_each_transaction() -> None:
+def test_a_transaction_that_takes_members_back_raises_their_gate_once() -> None:
     made = world()
     all_ = members(made, 600)
     for changes in commands.apply_to(made, all_, Event.PROPOSE, 1.0):

@@ -32,7 +32,7 @@ def test_a_noderole_has_a_hook_for_each_of_its_states(state: State, event: Event
     assert apply({vertex: event}, 1.0)[vertex].hooks == ()
 
 
-def test_what_is_blocked_has_its_hook() -> None:
+def test_a_blocked_noderole_has_its_hook() -> None:
     made = world()
     made.put(Stored(Role(barclamp="b", jig="noop", hooks=HOOKS), 0), "app")
     put(made, "net@n", State.TODO)

@@ -135,7 +135,7 @@ def test_behind_a_run_that_has_ended_the_claim_that_stands_is_given_back() -> No
     assert wrote(result.changes) == {"s@n1": "ACTIVE", "a@n1": "ACTIVE", "b@n1": "ACTIVE"}
 
 
-def test_what_there_is_no_room_for_waits_for_the_next_transaction() -> None:
+def test_inline_runs_beyond_a_transaction_wait_for_the_next_one() -> None:
     lines = ["r000@n1 TODO", *(f"r{n:03}@n1 BLOCKED r{n - 1:03}@n1" for n in range(1, 400))]
     world = world_of(*lines)
     result = completed(world)

@@ -73,7 +73,7 @@ def test_a_fence_that_is_not_there_is_named() -> None:
     assert '"epoch_base":0 ' in reason.advice
 
 
-def test_whoever_makes_a_fence_anew_is_told_the_epoch_that_it_has_to_begin_above() -> None:
+def test_the_advice_for_an_absent_fence_names_the_lowest_allowed_epoch() -> None:
     made = world()
     vertex = put(made, "app@n", State.TODO, epoch=40)
     put(made, "other@n", State.ACTIVE, epoch=41)

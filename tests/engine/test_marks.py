@@ -112,7 +112,7 @@ def test_a_node_that_is_marked_in_the_midst_of_a_run_is_as_one_that_died_in_it()
 
 
 @pytest.mark.parametrize("found_by_probe", [True, False])
-def test_what_a_probe_finds_takes_the_place_of_a_mark_whose_time_is_up(found_by_probe: bool) -> None:
+def test_a_probe_result_replaces_an_expired_mark(found_by_probe: bool) -> None:
     made = world(Node(mark=mark(until=2.0), addresses=("192.0.2.1",)))
     view = made.nodes[N1]
     found = node(liveness.revived(view, NOW) if found_by_probe else liveness.died(view, NOW, "connect: refused"))
@@ -124,7 +124,7 @@ def test_what_a_probe_finds_takes_the_place_of_a_mark_whose_time_is_up(found_by_
 
 
 @pytest.mark.parametrize("available", [True, False])
-def test_what_a_run_finds_takes_no_mark_that_holds(available: bool) -> None:
+def test_a_run_result_does_not_replace_a_valid_mark(available: bool) -> None:
     """A run goes on where its node is not available, or while it is cancelled; somebody switches the machine off."""
     before = Node(mark=mark(), available=available, since=5.0)
     assert node(liveness.died(world(before).nodes[N1], NOW, "connect: refused")) == before

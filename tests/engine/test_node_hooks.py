@@ -59,9 +59,7 @@ def test_a_change_of_a_node_calls_the_hook_and_names_the_fields(
         (Node(reason="connect: refused"), lambda v: liveness.died(v, 9.0, "resolve: no such name")),
     ],
 )
-def test_what_annealers_note_for_one_another_calls_no_hook(
-    before: Node, decide: Callable[[NodeView], list[Change]]
-) -> None:
+def test_notes_between_annealers_call_no_hook(before: Node, decide: Callable[[NodeView], list[Change]]) -> None:
     after = node(decide(view(before, "on_node_change")))
     assert after != before
     assert (after.hooks, after.changed) == ((), {})

@@ -149,7 +149,7 @@ def test_a_log_that_was_begun_anew_is_given_from_its_first_byte_on(hosts: list[H
     assert any("was written anew" in line for line in reader.said)
 
 
-def test_nobody_is_believed_that_a_run_has_ended_while_its_record_cannot_be_read(hosts: list[Host]) -> None:
+def test_no_run_counts_as_ended_while_its_record_is_unreadable(hosts: list[Host]) -> None:
     first, _ = hosts
     first.write(b"one\n")
     source = Played(places(first))
@@ -163,7 +163,7 @@ def test_nobody_is_believed_that_a_run_has_ended_while_its_record_cannot_be_read
     assert reader.end().whole
 
 
-def test_who_has_it_now_is_looked_for_while_whoever_had_it_waits_for_more(
+def test_a_follower_looks_for_the_new_owner_of_a_log_while_the_old_one_is_silent(
     hosts: list[Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "WAIT_SECONDS", 0.05)
@@ -204,7 +204,7 @@ def piece(data: bytes, offset: int, ended: bool = False) -> LogPart:
     return LogPart(data, offset, offset + len(data), ended)
 
 
-def test_who_took_over_and_has_less_than_is_compared_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_waits_for_a_new_owner_with_a_shorter_log(monkeypatch: pytest.MonkeyPatch) -> None:
     got, said, whole = follow_all(
         monkeypatch,
         (A, piece(b"one\n", 0)),

@@ -12,7 +12,7 @@ from nodepool_ocb.testing.zookeeper.server import free_port
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1", "9470", "127.0.0.1:http", "127.0.0.1:²", ""])
-def test_what_is_no_address_is_refused(listen: str) -> None:
+def test_invalid_addresses_are_refused(listen: str) -> None:
     with pytest.raises(Invalid, match="is not HOST:PORT"):
         Pages(listen, {})
 

@@ -42,7 +42,7 @@ def builder(host: str, **images: ImageSettings) -> Daemon:
         ([builder("a", jammy=RAW), builder("b")], []),  # nothing is known of it
     ],
 )
-def test_what_differs_is_told_in_words(builders: list[Daemon], expected: list[str]) -> None:
+def test_differences_are_reported_in_sentences(builders: list[Daemon], expected: list[str]) -> None:
     found = differences({str(number): each for number, each in enumerate(builders)})
     assert [each.sentence for each in found] == expected
     assert {each.image for each in found} <= {"jammy"}

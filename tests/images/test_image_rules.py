@@ -164,7 +164,9 @@ def test_however_often_it_failed_it_waits_an_hour(count: int) -> None:
         ([build(1, age=2 * DAY), failed(2)], None, True),
     ],
 )
-def test_what_a_failure_holds_back(builds: list[BuildView], request_mzxid: int | None, waits: bool) -> None:
+def test_builds_due_after_failures_and_requests(
+    builds: list[BuildView], request_mzxid: int | None, waits: bool
+) -> None:
     assert isinstance(due(view(*builds, request=request_mzxid), WANTED, NOW), NotDue) is waits
 
 
@@ -420,7 +422,7 @@ BUILDS: dict[tuple[str, float], tuple[list[str], list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("case", "expected"), BUILDS.items())
-def test_what_becomes_of_a_build(case: tuple[str, float], expected: tuple[list[str], ...]) -> None:
+def test_cleanup_of_a_build_by_state_and_age(case: tuple[str, float], expected: tuple[list[str], ...]) -> None:
     image = view(build(1, *case))
     assert tuple(sentences(tidy(image, tidier, NOW)) for tidier in (OURS, OTHERS, SURVIVOR)) == expected
 
@@ -480,7 +482,7 @@ def test_files_go_though_a_provider_refuses_to_delete_an_upload(
 
 
 @pytest.mark.parametrize("state", list(BuildState))
-def test_what_we_work_on_is_left_alone(state: BuildState) -> None:
+def test_builds_in_work_are_left_alone(state: BuildState) -> None:
     ours = Tidier("b1", working=frozenset({"0000000001"}), living=frozenset({"b1"}))
     assert sentences(tidy(view(build(1, state, 2 * DAY)), ours, NOW)) == []
 
@@ -532,7 +534,7 @@ UPLOADS: dict[tuple[str, float, bool], tuple[list[str], list[str]]] = {
 
 @pytest.mark.parametrize(("case", "expected"), UPLOADS.items())
 @pytest.mark.parametrize("tidier", [OURS, OTHERS, SURVIVOR])
-def test_what_becomes_of_an_upload(
+def test_cleanup_of_an_upload_by_state_and_age(
     case: tuple[str, float, bool], expected: tuple[list[str], ...], tidier: Tidier
 ) -> None:
     state, age, locked = case

@@ -90,7 +90,7 @@ def test_json_comes_back_with_its_types(tmp_path: Path, value: dict[str, Any]) -
     assert json.dumps(back) == json.dumps(value)
 
 
-def test_what_was_sent_stays_as_it_was() -> None:
+def test_sent_data_stays_unchanged() -> None:
     sent = {"a": {"b": [1]}}
     assert attributes.apply(sent, b"t 1 a/b/0\nx\nt 1 c\ny\n") == {"a": {"b": ["x"]}, "c": "y"}
     assert sent == {"a": {"b": [1]}}

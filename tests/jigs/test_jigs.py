@@ -101,7 +101,7 @@ def test_a_role_that_raises_leaves_its_traceback_in_the_log_of_the_run(
         assert text.endswith("\nValueError: no such zone\n")
 
 
-def test_whatever_a_role_raises_is_its_failure_at_once(provided: RoleProvidedJig) -> None:
+def test_any_exception_of_a_role_fails_its_run_at_once(provided: RoleProvidedJig) -> None:
     outcome = provided.run(order({"mute": True}, timeout_seconds=60.0), threading.Event())
     assert isinstance(outcome, Failed)
     assert outcome.reason == "Mute: it cannot be shown as text"

@@ -66,7 +66,7 @@ def test_a_service_takes_a_file_over_where_it_changed_on_the_machine_itself(act:
     assert act(f"{script} reload", root="/") == f"wrote {file}\nsystemctl reload time.service\n"
 
 
-def test_what_a_service_did_not_take_over_is_done_at_the_next_run(act: Act, tmp_path: Path) -> None:
+def test_a_service_that_did_not_reload_is_reloaded_at_the_next_run(act: Act, tmp_path: Path) -> None:
     file, owed = tmp_path / "conf", Path(f"/run/nodepool-ocb/owed{tmp_path}/conf")
     down, up = (
         f'systemctl() {{ [ "$1" != is-failed ] || return {1 - code}; echo "systemctl $*"; return {code}; }}\n'
@@ -138,7 +138,7 @@ def test_the_values_of_lists_and_maps_come_one_a_line(act: Act) -> None:
     assert act("items a; items b/c; echo end", a=[]) == "end\n"
 
 
-def test_what_is_neither_list_nor_map_has_no_items(act: Act) -> None:
+def test_scalars_have_no_items(act: Act) -> None:
     assert act("items a || echo refused", a="text") == "read_attribute: a is not a map or a list\nrefused\n"
     assert act("items a 2>/dev/null || echo refused", a=[["deep"], "x"]) == "refused\n"
 

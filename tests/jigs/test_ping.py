@@ -41,7 +41,7 @@ def inside(*lines: str) -> list[str]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and a network of its own")
-def test_whoever_answers_an_echo_is_there_and_silence_alone_is_a_no() -> None:
+def test_a_host_that_answers_an_echo_is_present_and_only_silence_counts_against_it() -> None:
     assert inside(
         "say 127.0.0.5",
         "say ::1",

@@ -259,7 +259,7 @@ def test_a_run_that_nobody_waits_for_ends_at_its_time_out(machine: Any, annealer
     assert not alive(machine.history[0].group)
 
 
-def test_what_a_finished_script_leaves_in_its_group_is_ended(machine: Any, annealer: Any) -> None:
+def test_processes_left_in_the_group_of_a_finished_script_are_ended(machine: Any, annealer: Any) -> None:
     assert annealer.run(machine.order("sleep 300 & echo done")).tail == "done\n"
     assert not alive(machine.history[0].group)
 

@@ -39,7 +39,7 @@ def test_a_command_runs_in_the_root_directory_where_none_is_named(machine: Any, 
     assert shell.run(machine.task({"cmd": "pwd"})).tail == "/\n"
 
 
-def test_what_differs_on_the_node_counts(machine: Any, shell: Any) -> None:
+def test_parameters_that_differ_on_the_node_count(machine: Any, shell: Any) -> None:
     order = machine.task({"cmd": "echo for all", "cwd": "/usr"}, differing={"cmd": "echo here; pwd"})
     assert shell.run(order).tail == "here\n/usr\n"
 

@@ -325,9 +325,7 @@ def test_a_pusher_that_is_killed_or_frozen_does_not_act_beside_its_successor(
     assert [event for event, _ in groupby(events)] == ["start", "attach", "end"], "it attaches again if a link breaks"
 
 
-def test_who_pushes_under_an_epoch_that_is_over_is_not_heard_any_more(
-    machine: Any, syncer: Any, successor: Any, src: Path, dst: Path
-) -> None:
+def test_a_push_under_an_old_epoch_is_ignored(machine: Any, syncer: Any, successor: Any, src: Path, dst: Path) -> None:
     """A later annealer has the node, and has yet to call: the earlier one neither begins another push nor ends the run."""
     outcome = syncer.begin(machine.task(parameters(big(src), dst)))
     until(lambda: list(dst.glob(".big.*")))
@@ -356,7 +354,7 @@ def test_a_connection_that_breaks_while_it_pushes_is_made_again(
     assert machine.events("start") == ["start"]
 
 
-def test_who_is_told_to_stop_leaves_nothing_behind_and_the_run_waits_for_the_next(
+def test_a_stopped_sync_leaves_no_receiver_and_the_run_waits_for_the_next(
     machine: Any, syncer: Any, successor: Any, src: Path, dst: Path
 ) -> None:
     outcome = syncer.begin(machine.task(parameters(big(src), dst), log=None))

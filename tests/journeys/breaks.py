@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("nodepool_ocb", "annealer/nodepool_ocb_annealer", "builder/nodepool_ocb_builder")
 SCHEMAS: Final = "schemas/nodepool_ocb_schemas"
-SEES: Final = "tests/engine/test_what_a_jig_sees.py"
+SEES: Final = "tests/engine/test_jig_inputs.py"
 HOOKS: Final = "tests/annealer/test_hooks.py"
 
 

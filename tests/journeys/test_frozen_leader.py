@@ -95,7 +95,7 @@ def test_with_a_killed_leader_work_goes_on_within_two_seconds_of_the_election(
     every_one_once(fleet, names)
 
 
-def test_who_is_told_that_its_session_is_over_registers_at_once_and_goes_on_though_the_session_lives(
+def test_a_daemon_told_of_an_expired_session_registers_anew_although_the_session_lives(
     fleet: Fleet,
 ) -> None:
     fleet.add_role("long", fleet.work(6.0))

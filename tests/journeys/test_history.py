@@ -141,7 +141,7 @@ def test_a_script_that_nobody_started_is_found() -> None:
     assert found(GOOD, [Work(0.1, "m0", A, 2, 11, True)]) == {"unordered"}
 
 
-def test_what_zookeeper_says_gives_it_away() -> None:
+def test_records_in_zookeeper_reveal_unfinished_and_unknown_runs() -> None:
     assert found(GOOD, noderoles=RECORDED | {B: recorded(("r3", 3, "succeeded"), parents=(A,), state=State.TODO)}) == {
         "unfinished"
     }

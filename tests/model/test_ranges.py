@@ -119,7 +119,7 @@ def test_a_value_out_of_its_range_cannot_be_read(kind: type[Record], fields: dic
         codec.decode(kind, Znode(PATH, json.dumps({"schema": 1, **fields}).encode(), 0, 1))
 
 
-def test_what_could_not_be_read_is_not_written() -> None:
+def test_records_out_of_range_are_not_written() -> None:
     for record in (
         Role(barclamp="b", jig="noop", backoff_seconds=-5.0),
         NodeRole(state=State.TODO, since=1.0, generation=10**15 + 1),
@@ -133,7 +133,7 @@ def test_what_could_not_be_read_is_not_written() -> None:
             codec.encode(record)
 
 
-def test_what_is_deeper_than_it_may_be_read_is_not_written() -> None:
+def test_documents_too_deep_to_be_read_are_not_written() -> None:
     deep: dict[str, Any] = {}
     for _ in range(codec.DEPTH):
         deep = {"a": deep}
@@ -192,7 +192,7 @@ def test_schemas_of_documents_have_the_ranges_of_the_records() -> None:
     ],
     ids=str,
 )
-def test_what_can_be_no_name_is_no_place(at: WorldPath) -> None:
+def test_an_invalid_name_is_no_path(at: WorldPath) -> None:
     assert misnamed(at)
     assert misnamed(WorldPath(NodeRole, "n1.example.com", "ntp-client_2.x")) is None
 

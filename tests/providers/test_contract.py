@@ -91,7 +91,7 @@ def test_an_upload_that_takes_too_long_leaves_nothing(site: Context) -> None:
     assert site.list() == []
 
 
-def test_what_was_never_sent_is_not_verified(site: Context) -> None:
+def test_unsent_uploads_are_not_verified(site: Context) -> None:
     item = site.item()
     external_id = sent(site.ledger.upload(item))
     assert site.ledger.delete(external_id) is None

@@ -39,7 +39,7 @@ def test_an_image_bears_tag_stamp_and_meta(engine: Engine, dock: Ledger, item: I
     assert image["Config"]["Labels"] == {**item.meta, **item.stamp.labels}
 
 
-def test_what_is_no_tar_makes_no_image(dock: Ledger, tmp_path: Path) -> None:
+def test_a_file_that_is_no_tar_makes_no_image(dock: Ledger, tmp_path: Path) -> None:
     (tmp_path / "image.tar").write_bytes(b"no tar" * 1000)
     outcome = refused(dock.upload(new_item(tmp_path / "image.tar", "tar", str(tmp_path))))
     assert "tar" in outcome.reason

@@ -78,7 +78,7 @@ def test_a_copy_that_was_damaged_is_not_verified(laboratory: Ledger, item: Item,
     assert "differs from the sent file" in refused(laboratory.verify(external_id, item)).reason
 
 
-def test_what_a_killed_builder_left_is_listed_and_deleted(
+def test_leftovers_of_a_killed_builder_are_listed_and_deleted(
     laboratory: Ledger, item: Item, tmp_path: Path, until: Callable[..., None]
 ) -> None:
     with Trickle(item, tmp_path) as trickle:

@@ -61,7 +61,7 @@ def test_an_image_bears_stamp_meta_and_checksums(glance: Glance, cloud: Ledger, 
         ("POST", "/auth/tokens", 503, "", False),
     ],
 )
-def test_what_a_cloud_refuses_is_told_once_and_lasting_where_it_is(
+def test_a_refusal_by_a_cloud_is_reported_once_and_marked_as_lasting(
     glance: Glance, cloud: Ledger, item: Item, method: str, path: str, status: int, message: str, lasting: bool
 ) -> None:
     glance.answer(method, path, status, message)
@@ -119,7 +119,7 @@ def test_what_a_silent_cloud_makes_later_is_deleted_then(
     until(lambda: glance.count("POST", CREATE) == 1 and not glance.images)
 
 
-def test_what_a_killed_builder_left_is_told_by_the_list(glance: Glance, cloud: Ledger, item: Item) -> None:
+def test_the_list_shows_leftovers_of_a_killed_builder(glance: Glance, cloud: Ledger, item: Item) -> None:
     come = glance.hold("PUT", STORE)
     with uploading_process(openstack_provider(), item) as builder:
         assert come.wait(20.0)

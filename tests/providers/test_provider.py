@@ -53,7 +53,7 @@ def test_openstack_leaves_alone_what_nodepool_has_for_its_launcher() -> None:
 
 
 @pytest.mark.parametrize(("driver", "package"), [("openstack", "openstacksdk"), ("docker", "docker")])
-def test_what_is_not_installed_is_named_with_its_extra(driver: str, package: str) -> None:
+def test_absent_packages_are_named_with_their_extra(driver: str, package: str) -> None:
     script = f"""
 import sys
 sys.modules[{driver!r}] = None  # what an import finds where it is not installed
@@ -67,7 +67,7 @@ providers.open(Provider(name="p", driver={driver!r}, format="tar", options=optio
     assert f"nodepool-ocb[{driver}]" in ended.stderr
 
 
-def test_whoever_needs_no_cloud_waits_for_no_library() -> None:
+def test_a_command_without_a_cloud_loads_no_cloud_library() -> None:
     script = """
 import sys
 from nodepool_ocb import providers

@@ -10,7 +10,7 @@ from nodepool_ocb.providers import Stamp
 STAMP = Stamp(cluster="c", provider="west", image="jammy", build="0000000001", upload="0000000000", key="5f0c")
 
 
-def test_what_was_written_is_read() -> None:
+def test_a_written_stamp_is_read_back() -> None:
     assert Stamp.of({**STAMP.labels, "os_distro": "ubuntu"}) == STAMP
 
 

@@ -139,7 +139,7 @@ def test_groups_nodes_and_results_are_those_of_the_slow_rules(block: int) -> Non
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_whoever_goes_on_after_a_crash_ends_in_the_same_place(block: int) -> None:
+def test_a_successor_after_a_crash_reaches_the_same_state(block: int) -> None:
     for seed in range(block, 200, 4):
         case = Case(seed)
         strategy = msgspec.structs.replace(case.strategy(), **features(case.chance))
@@ -290,7 +290,7 @@ class Storm:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_whatever_happens_it_ends_and_nothing_is_done_twice(block: int) -> None:
+def test_every_rollout_ends_and_no_phase_starts_twice_in_an_attempt(block: int) -> None:
     for seed in range(block, 400, 4):
         storm = Storm(seed)
         rollout = storm.rage()

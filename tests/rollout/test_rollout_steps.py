@@ -472,7 +472,7 @@ def three(first: dict[str, Any], **rules: Any) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("of_group", [True, False])
-def test_what_a_critical_failure_does_to_the_others(
+def test_effects_of_a_critical_failure_on_other_groups(
     reaction: str, expected: list[tuple[str, str | None]], of_group: bool
 ) -> None:
     key = {"on_critical_failure": reaction}
@@ -747,7 +747,7 @@ def test_retrying_sends_what_failed_in_an_accepted_group_too() -> None:
     assert drive.rollout.head.state == "failed"  # who accepted it did not know of this failure
 
 
-def test_who_lets_a_rollout_go_on_again_has_seen_the_newest_attempt() -> None:
+def test_resuming_a_rollout_requires_the_newest_attempt() -> None:
     groups = [
         {"name": "a", "critical": True, "selectors": [{"node_names": ["n0"]}],
          "success_criteria": {"minimum_successful_nodes": 1}},

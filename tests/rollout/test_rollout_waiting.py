@@ -90,7 +90,7 @@ def test_a_node_that_has_passed_a_phase_waits_for_the_others() -> None:
     assert blocker(driver.rollout, "n0")[2] == text
 
 
-def test_what_failed_and_what_was_left_out_is_not_waited_for() -> None:
+def test_failed_and_skipped_nodes_are_not_waited_for() -> None:
     first = replace(FIRST, success_criteria=Criteria(percent_successful_nodes=100))
     driver = driven(first, SECOND, machines=simulation.Machines(simulation.failing(("n1", 0))))
     rollout = driver.run()

@@ -108,7 +108,7 @@ def test_a_secret_that_no_log_could_hide_is_not_opened(secrets: Secrets) -> None
     "text",
     ["file:/x\0", "env:OTHER", "ftp:x", "", "enc:x", "enc:00000000:0000000000000000:x", "vault:a/b#c", "\udc80"],
 )
-def test_whatever_stands_for_a_secret_only_itself_is_at_fault_and_is_named(secrets: Secrets, text: str) -> None:
+def test_a_faulty_secret_is_the_only_one_named_as_faulty(secrets: Secrets, text: str) -> None:
     with pytest.raises(Sealed, match="secret db/password") as refused:
         secrets.opened({"db": {"password": {"$secret": text}}})
     if not text.startswith("enc:"):
@@ -139,7 +139,7 @@ def test_a_key_file_that_changed_is_read_again_and_one_that_is_spoiled_is_a_trou
     assert secrets.trouble is None
 
 
-def test_whatever_else_is_raised_for_a_secret_is_told_of_it_alone(tmp_path: Path) -> None:
+def test_an_unexpected_exception_about_a_secret_names_that_secret_only(tmp_path: Path) -> None:
     """As by a library that is given an address which is none."""
     (tmp_path / "token").write_text("t")
     secrets = Secrets(SecretsSettings(vault=VaultSettings(address="nonsense", token_file=str(tmp_path / "token"))))

@@ -126,7 +126,7 @@ def test_files_are_read_below_the_directory_of_the_configuration_alone(tmp_path:
         "vault:a/b", "vault:a b#c", "vault:a//b#c", "vault:a/b#\0", "enc:", "x" * 10_000,
     ],
 )  # fmt: skip
-def test_whatever_is_no_reference_is_no_fault_of_this_host_and_says_so(
+def test_a_text_that_is_no_reference_is_reported_and_is_no_fault_of_this_host(
     text: str, vault: SecretsSettings, tmp_path: Path
 ) -> None:
     settings = replace(vault, directory=str(tmp_path))

@@ -139,7 +139,7 @@ def test_groups_that_hold_each_other_are_read_once() -> None:
         ({"_meta": {"hostvars": {"a.b": {"ansible_port": 70000}}}}, "ansible_port is 70000, and that is no port"),
     ],
 )
-def test_what_is_no_inventory_is_refused(value: object, sentence: str) -> None:
+def test_invalid_inventories_are_refused(value: object, sentence: str) -> None:
     with pytest.raises(Invalid) as refused:
         _inventory(value)
     assert sentence in str(refused.value)

@@ -138,7 +138,7 @@ def test_a_node_with_something_of_a_deployment_that_the_files_do_not_have_is_ref
         _prune(site, "site: 1\ndeployments: {lab: {}}\nnodes: {n1.example.com: {}}\n")
 
 
-def test_what_works_now_is_waited_for() -> None:
+def test_a_prune_is_refused_while_a_noderole_runs() -> None:
     site = _site()
     vertex = site.world.vertex("top@n1.example.com")
     assert vertex is not None
@@ -191,7 +191,7 @@ def _with_a_task(site: Scene, fqdn: str, **node: Any) -> None:
     site.world.put_noderole(fqdn, "once", NodeRole(state=State.ACTIVE, since=1.0, deployment="lab", task_run="0001"), 0)
 
 
-def test_what_a_task_list_made_stays() -> None:
+def test_a_prune_keeps_noderoles_of_task_runs() -> None:
     """Its stages are on a node of their own, and its tasks beside what people bound."""
     site = _site()
     of_tasks = {"virtual": True, "deployment": "lab", "labels": {OF_TASKS: "lab"}}

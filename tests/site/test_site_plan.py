@@ -107,7 +107,7 @@ def test_a_crash_after_any_transaction_and_a_repeat_end_the_same(monkeypatch: py
             assert not site.plan(source).steps
 
 
-def test_what_is_not_said_stays_as_it_is() -> None:
+def test_omitted_fields_stay_unchanged() -> None:
     site = Scene(with_roles())
     site.apply(SITE)
     before = site.export()

@@ -227,7 +227,7 @@ def test_blobs_and_runs_wake_nobody(zk_session: Session, other: Session) -> None
     assert not cache.woken.acquire(blocking=False)
 
 
-def test_what_cannot_be_decoded_is_set_aside_and_nothing_else(zk_session: Session, other: Session) -> None:
+def test_only_undecodable_records_are_quarantined(zk_session: Session, other: Session) -> None:
     cache = Counted(zk_session)
     zk_session.commit(machine("n1", "os", "ntp"))
     cache.load()

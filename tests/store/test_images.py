@@ -437,7 +437,7 @@ def test_a_reading_that_broke_is_made_again(breakable: Server, proxy: Proxy, con
     assert cache.images["debian"].build(build) is not None
 
 
-def test_whatever_happens_in_whatever_order_the_cache_ends_as_a_reading_does(session: Session, other: Session) -> None:
+def test_the_cache_equals_a_fresh_read_after_any_order_of_events(session: Session, other: Session) -> None:
     chance = random.Random(4)
     cache = Counted(session)
     cache.load()

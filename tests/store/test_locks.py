@@ -292,7 +292,7 @@ def lose(proxy: Proxy, what: str) -> Callable[[], Callable[[], None]]:
 
 @pytest.mark.parametrize("what", ["answer", "request"])
 @pytest.mark.parametrize("at", range(1, 6))  # look, make its znode, stand there, look again, go
-def test_whatever_is_lost_while_a_lock_is_taken_and_released_nobody_stays_in_the_way(
+def test_lost_answers_leave_no_contender_of_a_lock_behind(
     breakable: Server, proxy: Proxy, interrupted: InterruptedSession, connect: Connect, until: Until, what: str, at: int
 ) -> None:
     locks, others = Locks(interrupted), Locks(connect(breakable))

@@ -244,7 +244,7 @@ def test_a_driver_that_has_not_seen_what_somebody_asked_writes_nothing(session: 
     assert read(session, identity)[0] == after
 
 
-def test_what_two_people_ask_is_both_heeded(session: Session) -> None:
+def test_requests_of_two_people_both_count(session: Session) -> None:
     identity = rollouts.begin(session, "lab", rollout())
     asked = []
 

@@ -40,7 +40,7 @@ def folders(session: Session, owner: ListOwner) -> list[str]:
 
 
 @pytest.mark.parametrize("owner", [release("9.0"), deployment("lab")])
-def test_what_was_uploaded_is_read_as_it_was(session: Session, owner: ListOwner) -> None:
+def test_an_uploaded_list_is_read_unchanged(session: Session, owner: ListOwner) -> None:
     texts = {
         "netconfig/tasks.yaml": '- id: a\n  # grün, \u2028 and "quotes"\n',
         "empty/tasks.yaml": "",

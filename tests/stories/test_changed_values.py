@@ -245,7 +245,7 @@ roles:
 """
 
 
-def test_what_a_run_does_not_return_any_more_is_gone(
+def test_attributes_that_a_run_no_longer_returns_are_removed(
     ocb: Ocb, ask: Ask, zk_settings: ZooKeeperSettings, zk_session: Session, tmp_path: Path
 ) -> None:
     def seen(disks: str) -> tuple[Json, list[str]]:

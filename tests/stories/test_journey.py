@@ -212,7 +212,7 @@ def test_status_puts_errors_first(ask: Ask, ocb: Ocb, becomes: Callable[..., Non
     assert "disk full" in ocb("status").stdout
 
 
-def test_what_cannot_be_decoded_is_shown_and_stops_nothing(world: Session, ask: Ask) -> None:
+def test_undecodable_records_are_shown_and_stop_no_other_work(world: Session, ask: Ask) -> None:
     znode = world.get(paths.noderole("top", N1))
     assert znode is not None
     world.commit([Set(znode.path, ["no", "record"], znode.version)])

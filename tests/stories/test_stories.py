@@ -247,6 +247,6 @@ def test_a_failure_is_shown_with_the_line_of_its_story() -> None:
         ("A\n", "x.story:2: A: nothing"),
     ],
 )
-def test_what_is_no_story_is_refused_with_its_line(text: str, said: str) -> None:
+def test_an_invalid_story_is_refused_with_its_line(text: str, said: str) -> None:
     with pytest.raises(AssertionError, match=re.escape(said)):
         list(read(text, "x.story"))

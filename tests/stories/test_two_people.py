@@ -204,7 +204,7 @@ def possibly(copies: Iterator[Chroot], first: str, second: str) -> tuple[int, li
     ("worlds", "steps"),
     [pytest.param(10, 6, id="short"), pytest.param(200, 12, id="long", marks=pytest.mark.long)],
 )
-def test_whatever_two_people_do_at_once_one_of_them_could_have_come_first(
+def test_concurrent_changes_of_two_people_equal_some_sequential_order(
     beginning: Chroot, worlds: int, steps: int
 ) -> None:
     copies = beginning.copies()

@@ -97,7 +97,7 @@ def test_a_group_of_nobody_still_stands_between_others() -> None:
     assert on(plan, "setup_services@n1", "setup_network@n8")
 
 
-def test_what_a_selector_means() -> None:
+def test_meanings_of_selectors() -> None:
     tasks = listing(
         group("storage", roles="ceph cinder", tasks="named named_alone"),
         task("by_role", roles="ceph"),

@@ -113,7 +113,7 @@ def test_an_unknown_model_is_always_an_error(strict: bool) -> None:
         ("1 == 1\x00", 7, "no meaning"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_place(text: str, position: int, word: str) -> None:
+def test_unreadable_expressions_are_refused_with_their_position(text: str, position: int, word: str) -> None:
     message = refusal(text)
     assert message.startswith(f"at character {position}: ")
     assert word in message

@@ -104,7 +104,7 @@ def test_an_answer_says_what_was_read(yaql: Yaql, text: str, reads: Json) -> Non
     assert answer(yaql, text).reads == reads
 
 
-def test_who_walks_over_facts_has_read_all_of_them() -> None:
+def test_iteration_over_facts_counts_as_a_read_of_all_of_them() -> None:
     for walk in (iter, len, hash, lambda facts: facts == {}):
         facts = Members({"a": 1, "b": "c"})
         assert facts["a"] == 1

@@ -25,11 +25,11 @@ def test_each_kind_has_its_defaults(kind: TaskKind, expected: dict[str, object])
 
 
 @pytest.mark.parametrize("kind", [TaskKind.GROUP, TaskKind.STAGE, TaskKind.SKIPPED])
-def test_what_has_nothing_to_run_has_no_defaults(kind: TaskKind) -> None:
+def test_kinds_without_work_have_no_defaults(kind: TaskKind) -> None:
     assert completed(Task(id="t", kind=kind)) == {}
 
 
-def test_what_a_list_says_goes_before() -> None:
+def test_parameters_of_a_task_override_the_defaults() -> None:
     task = Task(id="t", kind=TaskKind.SHELL, parameters={"cmd": "true", "timeout": 7})
     assert completed(task) == {"cwd": "/", "timeout": 7, "retries": 2, "interval": 2, "cmd": "true"}
 

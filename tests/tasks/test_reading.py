@@ -502,7 +502,7 @@ def test_a_circle_is_told_by_one_shortest_way_with_places() -> None:
         f"- {{id: aa, {SHELL}, requires: [/a.*/]}}\n- {{id: ab, {SHELL}, requires: [aa]}}",
     ],
 )
-def test_what_waits_for_itself_on_some_node_is_refused(text: str) -> None:
+def test_a_task_that_waits_for_itself_on_a_node_is_refused(text: str) -> None:
     (problem,) = problems(text)
     assert "must not make a task wait for itself" in problem
 

@@ -147,7 +147,7 @@ def outcomes(rows: Sequence[HistoryRow]) -> dict[str, str]:
 
 
 @given(plans(), st.integers(0, 2**30))
-def test_whatever_annealers_and_drivers_do_first_everything_ends_well(plan: TaskPlan, seed: int) -> None:
+def test_every_order_of_annealers_and_drivers_ends_well(plan: TaskPlan, seed: int) -> None:
     there = Simulated(plan)
     rows = there.to_the_end(seed)
     assert set(outcomes(rows).values()) == {Outcome.SUCCESSFUL}

@@ -147,7 +147,7 @@ def test_what_is_not_selected_says_why_and_barriers_do_not() -> None:
     assert set(plan.skipped.values()) == {"not selected: not galera, sync"}
 
 
-def test_what_is_not_selected_is_not_judged() -> None:
+def test_unselected_tasks_are_not_judged() -> None:
     judged: list[str] = []
     compile(LIST, NODES, selection=Selection(tasks=("galera",)), judge=lambda task, _: judged.append(task.id))
     assert set(judged) == {"galera"}

@@ -28,7 +28,7 @@ def test_named_facts_are_put_in_and_everything_else_stays(text: str, expected: s
     assert substituted(text, FACTS) == (text if expected is None else expected)
 
 
-def test_what_was_put_in_is_not_looked_at_again() -> None:
+def test_substituted_text_is_not_substituted_again() -> None:
     assert substituted("{TRICK}", FACTS) == "{MASTER_IP}{CLUSTER_ID}"
 
 

@@ -150,7 +150,7 @@ def test_the_graph_of_a_plan_has_a_corner_for_each_instance_with_its_state() -> 
     assert ("barrier.1", f"net@{N2}") in edges(drawn)
 
 
-def test_what_is_before_a_task_is_drawn_alone() -> None:
+def test_only_a_task_and_its_predecessors_are_drawn() -> None:
     drawn = drawing.above(drawing.of_list(LIST), "site")
     assert {corner.name for corner in drawn.corners} == {"net", "site"}
     with pytest.raises(NotFound, match="did you mean `site`"):

@@ -374,7 +374,7 @@ def test_a_move_that_no_record_can_hold_is_told_once_and_tried_rarely(
     assert [each.getMessage() for each in caplog.records] == ["the rollout of deployment lab: it is too large"]
 
 
-def test_what_another_wrote_is_read_before_the_driver_goes_on(driving_desk: Desk) -> None:
+def test_a_driver_reads_foreign_writes_before_it_continues(driving_desk: Desk) -> None:
     desk = driving_desk
     desk.point(since=9.0)
     desk.due(writes)

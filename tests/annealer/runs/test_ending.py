@@ -94,7 +94,7 @@ def test_it_may_be_tried_again(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("how", ["kill", "freeze", "terminate"])
-def test_whoever_takes_it_over_ends_it(fleet: Fleet, how: str) -> None:
+def test_the_successor_ends_the_run(fleet: Fleet, how: str) -> None:
     """Its holder dies, hangs, or goes just when it is to be ended."""
     holder, _, noderole = running_under_one_of_two(fleet, seconds=FOREVER)
     holder.freeze()

@@ -23,7 +23,7 @@ def import_anew(fleet: Fleet, name: str, role: Role) -> None:
 
 
 @pytest.mark.parametrize("end", ["kill", "terminate"])
-def test_whoever_takes_it_over_ends_the_run_by_the_jig_that_it_was_ordered_with(fleet: Fleet, end: str) -> None:
+def test_the_successor_ends_the_run_with_the_jig_of_its_order(fleet: Fleet, end: str) -> None:
     fleet.add_role("slow", fleet.work(LONG))
     fleet.add_role("next", fleet.work(0.0))
     slow = fleet.bind("slow", fleet.nodes[0])

@@ -116,7 +116,7 @@ def test_the_answer_of_a_jig_is_that_of_its_run(
     )
 
 
-def test_what_a_run_gave_back_is_kept_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_a_run_come_with_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(OwnJig(Succeeded({"seen": 1}, exit_code=0, tail="", log=None)), monkeypatch)
     found = answered(bench.run())
     assert found.sent is not None

@@ -57,7 +57,7 @@ def test_of_all_the_newest_stay_that_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bound", [{"log_keep": 1}, {"log_keep_seconds": 60.0}, {"log_total_bytes": 1}])
-def test_what_is_being_written_stays(tmp_path: Path, bound: dict[str, Any]) -> None:
+def test_logs_of_active_runs_stay(tmp_path: Path, bound: dict[str, Any]) -> None:
     write(tmp_path, "n1", "a-0000000001-c0ffee.log", age=1e6)
     write(tmp_path, "n1", "a-0000000002-c0ffee.log", age=1e6)
     logs.tidy(settings(tmp_path, **bound), {"0000000001-c0ffee"}, NOW)

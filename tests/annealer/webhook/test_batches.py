@@ -54,7 +54,7 @@ def test_a_batch_ends_where_its_bytes_do_and_one_entry_goes_however_large_it_is(
     st.lists(st.sampled_from(["kept", "deleted", "garbage", "late"]), max_size=40),
     st.integers(1, 7),
 )
-def test_whatever_becomes_of_entries_each_is_sent_once_or_missed(delivered: int, fates: list[str], most: int) -> None:
+def test_each_entry_is_sent_once_or_counted_as_missed(delivered: int, fates: list[str], most: int) -> None:
     """Batch after batch; late: deleted between the list and the reading."""
     first = delivered + 1
     listed = [first + offset for offset, fate in enumerate(fates) if fate != "deleted"]

@@ -202,7 +202,9 @@ def test_a_webhook_that_fails_is_not_tried_at_each_entry(
     assert len(taker.got) == 1
 
 
-def test_who_fails_often_lets_another_try(start: Start, zk_session: Session, taker: Receiver, until: Until) -> None:
+def test_an_annealer_that_fails_often_leaves_the_work_to_another(
+    start: Start, zk_session: Session, taker: Receiver, until: Until
+) -> None:
     first, second = ranked("a", "b")
     one = start(first, WebhookSettings(url="http://127.0.0.1:1/"))
     until(lambda: one.sends and begun(zk_session))

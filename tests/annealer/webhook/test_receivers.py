@@ -46,7 +46,7 @@ def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -
         assert receiver.post(taker.url, b"{}", {}) is None
 
 
-def test_nobody_there_and_a_name_that_is_none_are_said_without_the_password() -> None:
+def test_a_silent_host_and_an_invalid_name_are_reported_without_the_password() -> None:
     for url in ("http://ann:hunter22@127.0.0.1:1/T0/path", f"http://ann:hunter22@{'x' * 70}.invalid/T0/path"):
         why = receiver.post(url, b"{}", {})
         assert why is not None

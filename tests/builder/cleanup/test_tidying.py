@@ -207,7 +207,7 @@ def test_an_upload_whose_leak_was_deleted_does_not_come_back_as_ready(host: Host
 
 
 @pytest.mark.parametrize("part", ["cluster", "provider"])
-def test_what_belongs_to_another_cluster_or_provider_is_no_leak(host: Host, part: str) -> None:
+def test_objects_of_another_cluster_or_provider_are_no_leaks(host: Host, part: str) -> None:
     host.build()
     host.stamp = replace(host.stamp, **{part: "another"})
     external_id = host.sent()
@@ -506,7 +506,7 @@ def test_a_file_without_a_record_goes_and_a_young_one_stays(host: Host) -> None:
     assert not host.context.directory.file(NAME, "raw").exists()
 
 
-def test_what_another_cluster_lacks_is_not_missing(host: Host) -> None:
+def test_a_changed_cluster_id_makes_no_record_count_as_missing(host: Host) -> None:
     host.build()
     session = host.context.session
     session.commit(removal(session, paths.build("jammy", ID)))

@@ -266,7 +266,9 @@ def test_what_is_forked_while_a_sweep_looks_does_not_escape(
 
 
 @pytest.mark.parametrize("killed", ["by a sweep", "with its supervisor", "with its guard", "with its builder"])
-def test_what_forks_on_and_on_ends(context: Context, token: str, killed: str, until: Callable[..., None]) -> None:
+def test_a_process_that_forks_endlessly_is_ended(
+    context: Context, token: str, killed: str, until: Callable[..., None]
+) -> None:
     with context.begin(f"{FORKING}; sleep 60".format(token=token)) as builder:
         until(lambda: _begun(builder))
         match killed:
@@ -342,7 +344,7 @@ def loop_site(root_site: Context) -> Context:
     return root_site
 
 
-def test_what_a_build_mounts_only_it_sees(root_site: Context, until: Callable[..., None]) -> None:
+def test_mounts_of_a_build_are_visible_to_that_build_only(root_site: Context, until: Callable[..., None]) -> None:
     with root_site.begin(f"{MOUNT}; touch begun; until [ -e go ]; do sleep 0.02; done") as builder:
         until(lambda: _begun(builder))
         assert leftovers.mounts(builder.work) == []

@@ -97,7 +97,7 @@ def test_two_who_delete_at_once_leave_a_ready_upload(
     assert _states(builder)["jammy-old"] == "ready"
 
 
-def test_what_is_being_sent_is_not_deleted(builder: Builder, ocb: Ocb) -> None:
+def test_an_image_in_upload_is_not_deleted(builder: Builder, ocb: Ocb) -> None:
     _, new = _ids(builder)
     builder.uploads(new, "north", UploadState.UPLOADING)
     builder.locks_upload(new, "north")

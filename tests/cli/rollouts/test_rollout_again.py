@@ -221,7 +221,7 @@ def test_what_is_in_error_is_named_where_what_is_outdated_runs_again(zk_session:
     )
 
 
-def test_what_cannot_run_again_is_left_out_and_named(zk_session: Session, ocb: Ocb, ask: Ask) -> None:
+def test_noderoles_that_cannot_rerun_are_left_out_and_named(zk_session: Session, ocb: Ocb, ask: Ask) -> None:
     build(zk_session, state=State.ACTIVE)
     for role, flags in (("os", ("destructive",)),):
         zk_session.commit([Set(paths.role(role), Role(barclamp="b", jig="test", flags=flags), 0)])

@@ -223,7 +223,7 @@ def test_without_a_document_there_is_no_phase_that_commits_nothing(site: Session
         (["missing.yaml"], 3, "missing.yaml does not exist"),
     ],
 )
-def test_what_does_not_exist_is_refused(ocb: Ocb, arguments: list[str], exit_code: int, message: str) -> None:
+def test_absent_objects_are_refused(ocb: Ocb, arguments: list[str], exit_code: int, message: str) -> None:
     result = ocb("rollout", "start", *arguments)
     assert (result.exit_code, result.stdout) == (exit_code, ""), result.output
     assert message in result.stderr
@@ -409,9 +409,7 @@ def test_accept_lets_those_that_depend_on_a_failed_group_go_on(started: Session,
     assert "Finish (success with some nodes/groups failed)" in words
 
 
-def test_whoever_lets_a_rollout_go_on_that_somebody_else_let_go_on_since_is_refused(
-    started: Session, ask: Ask, ocb: Ocb
-) -> None:
+def test_a_second_resume_of_a_rollout_is_refused(started: Session, ask: Ask, ocb: Ocb) -> None:
     lost = failing("os@control2")
     Driver(started, lost).run()
     ask("rollout", "retry", "--attempt", "1")

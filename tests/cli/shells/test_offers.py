@@ -65,7 +65,7 @@ OFFERS = {
 
 
 @pytest.mark.usefixtures("lab")
-def test_what_exists_is_offered() -> None:
+def test_completion_offers_existing_names() -> None:
     assert {line: offered(line) for line in OFFERS} == OFFERS
 
 

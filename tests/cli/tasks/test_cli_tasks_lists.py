@@ -83,7 +83,7 @@ def test_a_check_over_a_release_knows_its_tasks(ocb: Ocb, folder: Path, tmp_path
 # -- upload and download --
 
 
-def test_what_was_uploaded_comes_back_byte_by_byte(ocb: Ocb, folder: Path, tmp_path: Path) -> None:
+def test_an_uploaded_list_comes_back_byte_by_byte(ocb: Ocb, folder: Path, tmp_path: Path) -> None:
     put(folder, {"net/tasks.yaml": f"# a comment, {chr(0x2603)}\n{NET}"})
     assert ocb("tasks", "upload", str(folder), "--release", "9.0").exit_code == 0
     answer = ocb("tasks", "download", "--release", "9.0", "--dir", str(tmp_path / "back"))

@@ -167,7 +167,7 @@ def test_each_node_gets_its_facts_first(ocb: Ocb, place: Path) -> None:
     assert 'fqdn: "n' in (place / "astute.yaml").read_text()
 
 
-def test_what_does_not_exist_is_told(ocb: Ocb, place: Path) -> None:
+def test_mistaken_names_and_options_are_reported(ocb: Ocb, place: Path) -> None:
     assert place.is_dir()
     for words, code, said in (
         (("history", "lad"), 3, "did you mean `lab`"),

@@ -88,7 +88,7 @@ def test_in_quotes_every_letter_stands_for_itself(text: str, value: str, glob: s
         ("not " * 31 + "x", "nested deeper than 30"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_place(text: str, message: str) -> None:
+def test_unreadable_selectors_are_refused_with_their_place(text: str, message: str) -> None:
     with pytest.raises(Invalid) as refused:
         parse(text)
     assert message in str(refused.value)

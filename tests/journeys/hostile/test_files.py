@@ -164,18 +164,18 @@ def irregular(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     return path
 
 
-def test_what_is_no_regular_file_is_not_read(irregular: Path) -> None:
+def test_only_regular_files_are_read(irregular: Path) -> None:
     with pytest.raises(OSError, match=r".") as refused:
         files.read(irregular, 100)
     assert refused.value.strerror
 
 
-def test_what_is_no_regular_file_is_no_key(irregular: Path) -> None:
+def test_only_regular_files_are_keys(irregular: Path) -> None:
     with pytest.raises(NoKey):
         load_keys(SshSettings(key_files=(str(irregular),)))
 
 
-def test_what_is_no_regular_file_is_no_script(irregular: Path) -> None:
+def test_only_regular_files_are_scripts(irregular: Path) -> None:
     with pytest.raises(Invalid, match="cannot be read"):
         scripts.find(irregular.parent, "role", irregular.name)
 

@@ -47,7 +47,7 @@ def test_a_session_over_tls_with_a_password(ours: ZooKeeperSettings) -> None:
         assert load_world(session).cluster is not None
 
 
-def test_what_we_create_is_ours_alone(ours: ZooKeeperSettings, theirs: ZooKeeperSettings) -> None:
+def test_created_znodes_are_closed_to_other_users(ours: ZooKeeperSettings, theirs: ZooKeeperSettings) -> None:
     with Session(ours) as session, Session(theirs) as other:
         session.ensure("/ocb")
         session.commit([Create("/ocb/a", {"secret": 1})])

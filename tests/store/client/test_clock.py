@@ -92,7 +92,7 @@ def _slept(session: Session) -> None:
     assert session.now() < 60.0
 
 
-def test_who_only_reads_makes_no_tree_to_know_the_time(zookeeper: Server, chroot: str) -> None:
+def test_a_reader_creates_no_znodes_to_learn_the_time(zookeeper: Server, chroot: str) -> None:
     with Session(ZooKeeperSettings(hosts=zookeeper.hosts + chroot)) as session:
         assert session.now() == pytest.approx(time.time(), abs=60)
         assert session.get("/") is None

@@ -80,7 +80,7 @@ def test_keys_of_a_later_version_are_kept_and_written_back() -> None:
     assert again == {"schema": 1, "by": "me", "colour": {"red": 1}, "unknown": {"x": 2}}
 
 
-def test_what_an_operator_wrote_by_hand_is_read() -> None:
+def test_records_written_by_hand_are_read() -> None:
     record = codec.decode(NodeRole, there(b'{ "since": 5,\n "state": "ACTIVE" }'))
     assert record == NodeRole(state=State.ACTIVE, since=5.0)
 
@@ -91,18 +91,18 @@ def test_what_an_operator_wrote_by_hand_is_read() -> None:
      b'{"schema":1,"state":"TODO","since":NaN}', b"\xff\xfe", b'{"schema":1,"state":"\\ud800","since":1}',
      b"[" * 100_000, b'{"x":' * 5_000],
 )  # fmt: skip
-def test_what_is_no_noderole_is_refused_with_its_path(data: bytes) -> None:
+def test_an_invalid_noderole_is_refused_with_its_path(data: bytes) -> None:
     with pytest.raises(Invalid, match="/ocb/somewhere: not a NodeRole of schema 1"):
         codec.decode(NodeRole, there(data))
 
 
 @pytest.mark.parametrize("data", [b"{'single'}", b"[1]", b"null", b'{"a":' * 300 + b"1" + b"}" * 300, b"[" * 100_000])
-def test_what_are_no_attributes_is_refused_with_its_path(data: bytes) -> None:
+def test_invalid_attributes_are_refused_with_their_path(data: bytes) -> None:
     with pytest.raises(Invalid, match="/ocb/somewhere: these are no attributes"):
         codec.attributes(there(data))
 
 
-def test_what_cannot_be_json_is_refused() -> None:
+def test_values_that_json_cannot_express_are_refused() -> None:
     with pytest.raises(Invalid, match="cannot be written as JSON"):
         codec.encode({"when": object()})
 

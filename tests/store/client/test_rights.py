@@ -121,7 +121,7 @@ def test_the_row_with_the_longest_path_counts(path: str, place: str) -> None:
     assert rights.row(path).path == place
 
 
-def test_whoever_writes_below_ocb_is_no_builder() -> None:
+def test_a_builder_writes_nothing_below_ocb() -> None:
     """Builders run other people's elements as root."""
     of_builders = {row.path: row.builder for row in TABLE if row.builder and row.path.startswith("/ocb")}
     assert of_builders == {"/ocb/cluster": "r"}
@@ -139,7 +139,7 @@ def test_kinds_that_are_one_user_have_the_rights_of_all() -> None:
     assert access.words(made.of("/ocb/daemons/annealer")) == ["sasl:daemons:cdrw", "sasl:ocb:cdrwa"]
 
 
-def test_who_has_no_right_in_a_place_is_not_in_its_acl() -> None:
+def test_a_client_without_rights_at_a_path_is_absent_from_its_acl() -> None:
     found = Acls(ZooKeeperSettings(users=USERS)).of("/ocb/roles/ntp")
     assert {grant.identity for grant in found} == {getattr(USERS, kind) for kind in ClientKind} - {USERS.builder}
 
@@ -164,7 +164,7 @@ def test_a_builder_asks_the_time_below_nodepool_and_the_others_below_ocb(world: 
             assert abs(now - znode.mtime) < 60.0
 
 
-def test_whoever_makes_the_clock_gives_it_the_rights_of_its_place(world: Guarded) -> None:
+def test_the_clock_is_created_with_the_rights_of_its_path(world: Guarded) -> None:
     settings = world.settings_of(ClientKind.PEOPLE, "/new")
     with Session(settings) as people:
         people.ensure(paths.ROOT)

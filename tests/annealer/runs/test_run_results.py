@@ -43,11 +43,11 @@ def wall(returned: Mapping[str, Json], before: Znode | None = None) -> list[Chan
     return attributes.wall_changes(vertex(), {WALL: before}, lambda _: blobs.wall({"a": 1}, returned))
 
 
-def test_what_a_jig_adds_is_written_to_the_wall() -> None:
+def test_attributes_added_by_a_jig_are_written_to_the_wall() -> None:
     assert wall({"a": 1, "b": 2}) == [Create(WALL, {"b": 2})]
 
 
-def test_what_a_run_returns_replaces_the_wall() -> None:
+def test_the_attributes_that_a_run_returns_replace_the_wall() -> None:
     assert wall({"a": 1, "b": 2}, znode(WALL, {"c": 3})) == [Set(WALL, {"b": 2}, 3)]
     assert wall({"a": 1}, znode(WALL, {"c": 3})) == [Set(WALL, {}, 3)]
     assert wall({"a": 1, "b": True}, znode(WALL, {"b": 1})) == [Set(WALL, {"b": True}, 3)]

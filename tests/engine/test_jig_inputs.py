@@ -81,7 +81,7 @@ def test_all_that_an_active_sibling_says_is_seen_below_what_the_noderole_depends
     assert seen(SIBLING)["a"] == "deployment of app"
 
 
-def test_what_a_sibling_that_is_not_active_says_is_not_seen() -> None:
+def test_attributes_of_an_inactive_sibling_are_not_seen() -> None:
     made = world()
     made.put_noderole(HERE, "other", NodeRole(state=State.ERROR, since=0.0, deployment="lab"), 1)
     assert not {SIBLING, "default of other", "deployment of other"} & seen(of=made).keys()
