@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -21,9 +21,12 @@ from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Node
 from nodepool_ocb.operations.nodes.creating import NodeCreate
 from nodepool_ocb.operations.operation import Call, Operation, Procedure, Right, Situation, Steps
 from nodepool_ocb.operations.performer import Reader
-from nodepool_ocb.operations.reads.tasks.runs import EarlierRun
+from nodepool_ocb.operations.reads.tasks.lists import ReadStoredList
+from nodepool_ocb.operations.reads.tasks.plans import CompilePlan
+from nodepool_ocb.operations.reads.tasks.runs import EarlierRun, ReadEarlierRuns
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.operations.tasks import sources
+from nodepool_ocb.operations.selection import MatchNodes
+from nodepool_ocb.operations.tasks import planning, sources
 from nodepool_ocb.operations.tasks.checking import TasksCheck
 from nodepool_ocb.operations.tasks.choosing import TaskChoice
 from nodepool_ocb.operations.tasks.drawing import TasksGraph
@@ -39,7 +42,7 @@ from nodepool_ocb.store.tasks import beginning, lists, runs
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.tasks.facts import ClusterStatus
 from nodepool_ocb.tasks.plan import TaskPlan
-from nodepool_ocb.tasks.records import ListOwner
+from nodepool_ocb.tasks.records import ListOwner, StoredList, TaskListRecord
 from nodepool_ocb.tasks.runs.records import TaskRun, TaskRunState
 from nodepool_ocb.tasks.tasklist import Task, TaskKind, TaskList
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -160,7 +163,7 @@ def test_an_upload_that_leaves_open_where_it_goes_is_refused(zk_settings: ZooKee
         (TasksDownload(), "give --release or --deployment"),
         (TasksGraph(release="9.0", choice=TaskChoice(nodes=("1",))), "chooses instances"),
         (TasksGraph(deployment="lab", tasks_only=True, choice=TaskChoice(tasks=("net/1",))), "chooses instances"),
-        (TasksGraph(deployment="lab", choice=TaskChoice(retry=True, end=("net",))), "--retry goes on"),
+        (TasksGraph(release="9.0", choice=TaskChoice(retry=True, end=("net",))), "--retry goes on"),
         (
             TasksPlan(deployment="system", choice=TaskChoice(selector="tag:web", nodes=("1",))),
             "does not go with --nodes",
@@ -426,6 +429,35 @@ def test_a_retry_goes_on_with_the_newest_run_that_changed_machines_and_did_not_s
         ClusterStatus.NEW,
         ClusterStatus.ERROR,
     ]
+
+
+def test_a_plan_is_compiled_with_the_status_and_the_outcomes_of_earlier_runs(lab: Session) -> None:
+    """On an event, a task that succeeded on a node before is left out, unless the event names it; stages never are."""
+    world = load_world(lab)
+    record = TaskListRecord(upload="list-0000000000")
+    again = SITE.replace("site", "again").replace("parameters", "reexecute_on: [changes], parameters")
+    failed, noop, running = head(TaskRunState.FAILED), head(TaskRunState.FAILED, noop=True), head(TaskRunState.RUNNING)
+    past = tuple(EarlierRun(str(number), each) for number, each in enumerate((noop, failed, running)))
+    n1 = "n1.example.com"
+
+    def compiled(choice: TaskChoice, done: Mapping[Any, Any] | frozenset[Any]) -> CompilePlan:
+        steps = planning.prepare(world, "lab", choice)
+        assert next(steps) == ReadEarlierRuns("lab")
+        assert steps.send(past) == ReadStoredList(ListOwner(True, "lab"))
+        assert steps.send(StoredList(record, 0, {"tasks.yaml": SITE + again})) == MatchNodes(None)
+        step = steps.send(None)
+        if not isinstance(step, CompilePlan):
+            step = steps.send(done)
+        assert isinstance(step, CompilePlan)
+        return step
+
+    found = compiled(TaskChoice(), frozenset())
+    assert (found.status, found.earlier, found.done, found.force) == (ClusterStatus.ERROR, ("1",), frozenset(), False)
+    succeeded = {("site", n1): "1", ("again", n1): "1", ("deploy", ""): "1"}
+    found = compiled(TaskChoice(events=("changes",), force=True), succeeded)
+    assert (found.done, found.force) == (frozenset({("site", n1)}), True)
+    retried = compiled(TaskChoice(retry=True), frozenset({("site", n1)}))
+    assert retried.done == frozenset({("site", n1)})
 
 
 def test_the_files_that_a_plan_names_are_those_of_each_node_that_runs_the_task() -> None:
