@@ -46,7 +46,7 @@ def _files(sources: Iterable[Path | str]) -> list[Path]:
         if source.is_dir() and not found:
             raise NotFound(f"{source} holds no barclamp; a barclamp is a file *.yml or *.yaml")
         if not source.exists():
-            raise NotFound(f"{source} does not exist")
+            raise NotFound(f"{source} does not exist; check the path")
         files += found if source.is_dir() else [source]
     return list(dict.fromkeys(files))
 

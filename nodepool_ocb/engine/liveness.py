@@ -71,7 +71,7 @@ def died(
 def went_on(view: NodeView, now: float, by: str | None = None) -> list[Change]:
     """The next transaction of a death that was larger than one, or that happened while the node was held.
 
-    Every annealer would give the same at any later time. Empty if nothing is left to move.
+    It depends on the records alone, so every annealer gives the same. Empty if nothing is left to move.
     """
     node = _present(view)
     if not unfinished(node, now):

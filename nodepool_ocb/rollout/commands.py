@@ -166,7 +166,10 @@ def transaction(
     """
     known = versions.pointer
     if known.newest != key.id and not after.over:
-        raise Conflict(f"rollout {key.id} is not the newest of deployment {key.deployment}; that is {known.newest}")
+        raise Conflict(
+            f"rollout {key.id} is not the newest of deployment {key.deployment}; that is {known.newest};"
+            f" see: nodepool-ocb rollout show {key.deployment}/{known.newest}"
+        )
     parts = records.changed(before, after)
     if not parts:
         return []

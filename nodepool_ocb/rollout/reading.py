@@ -90,7 +90,7 @@ def read(sources: Sequence[Path | str], called: str | None = None) -> StrategyCh
 
 def _documents(source: Path | str, called: str | None) -> list[Document]:
     if called is None and not Path(source).exists():
-        raise NotFound(f"{source} does not exist")
+        raise NotFound(f"{source} does not exist; check the path")
     return documents.load_all(source, called, lenient=True)
 
 

@@ -63,7 +63,9 @@ def _file(settings: SecretsSettings, name: str) -> str:
     try:
         return files.text(path, MOST_BYTES).removesuffix("\n")
     except OSError as error:
-        raise Sealed(f"{name} cannot be read: {error.strerror}", own=error.errno != errno.EILSEQ) from None
+        raise Sealed(
+            f"{name} cannot be read: {error.strerror}; check the file and its mode", own=error.errno != errno.EILSEQ
+        ) from None
 
 
 def _variable(name: str) -> str:

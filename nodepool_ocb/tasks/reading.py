@@ -57,7 +57,7 @@ def files(source: Path) -> Files:
     for a file that cannot be read, and for too many or too large files.
     """
     if not source.exists():
-        raise NotFound(f"{source} does not exist")
+        raise NotFound(f"{source} does not exist; check the path")
     if not source.is_dir():
         return Files(str(source.parent), _bounded(source, {FILE: documents.read(source)}))
     found, left_out = _below(source)

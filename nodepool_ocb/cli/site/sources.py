@@ -48,7 +48,7 @@ def _files(source: str) -> Iterator[Path | None]:
     elif path.exists():
         yield path
     else:
-        raise NotFound(f"{source} does not exist")
+        raise NotFound(f"{source} does not exist; check the path")
 
 
 def _documents(path: Path | None) -> list[Document]:
@@ -67,4 +67,4 @@ def text(source: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as wrong:
-        raise Invalid("stdin: is not UTF-8") from wrong
+        raise Invalid("stdin: is not UTF-8; save it as UTF-8") from wrong

@@ -178,7 +178,9 @@ class _WorldSets:
             return found
         found &= self._of_roles([word])
         if not found and word.glob is None and fqdn.glob is None:
-            raise NotFound(f"selector, character {word.at}: noderole {word.text}@{fqdn.text} does not exist")
+            raise NotFound(
+                f"selector, character {word.at}: noderole {word.text}@{fqdn.text} does not exist; see: nodepool-ocb noderole list"
+            )
         return found
 
     def _column(self, field: str) -> Iterable[Any]:

@@ -87,7 +87,7 @@ def _tokens(text: str) -> Iterator[SettingsToken]:
 
 
 class _Parser:
-    """By precedence: one method reads every level. Brackets are bounded, so its depth is."""
+    """Reads by precedence, one method for every level. The depth of brackets is bounded, and so is that of its calls."""
 
     def __init__(self, tokens: list[SettingsToken], strict: bool) -> None:
         self._tokens = tokens

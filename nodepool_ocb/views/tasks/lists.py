@@ -52,7 +52,7 @@ class ListRow(View, frozen=True, kw_only=True):
 
 
 class TaskDocument(View, frozen=True, kw_only=True):
-    """A task as it is run: after the layers."""
+    """A task as it is run, after the layers of its list are merged."""
 
     id: str
     type: str

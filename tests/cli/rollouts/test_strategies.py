@@ -80,7 +80,7 @@ def test_check_tells_every_fault_and_needs_no_zookeeper(ocb: Ocb, file: str, mon
 def test_check_finds_no_other_strategy_and_no_file(ocb: Ocb, file: str) -> None:
     assert ocb("rollout", "check", file, "--name", "other").exit_code == 3
     result = ocb("rollout", "check", f"{file}.old")
-    assert (result.exit_code, result.stderr) == (3, f"error: {file}.old does not exist\n")
+    assert (result.exit_code, result.stderr) == (3, f"error: {file}.old does not exist; check the path\n")
 
 
 @pytest.mark.usefixtures("site")
