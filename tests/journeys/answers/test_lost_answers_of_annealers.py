@@ -292,7 +292,7 @@ def deaths_and_settling(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     stage.fleet.add_role("b", Role(barclamp="fleet", jig="test", requires=("a1",)))
     annealer = stage.annealer()
     annealer.prober.answers |= dict.fromkeys(dying, REFUSED)
-    stage.until_tried("annealer.settling.Settling.go_on_dying")
+    stage.until_tried("annealer.settling.Reconciler.go_on_dying")
     left = list(held)
 
     def unsettled() -> None:
@@ -302,7 +302,7 @@ def deaths_and_settling(stage: Stage, patch: pytest.MonkeyPatch) -> None:
         below = stage.fleet.bind("b", fqdn, [above])
         stage.fleet.until_state(below, State.ACTIVE)
 
-    stage.again(unsettled, "annealer.settling.Settling.write")
+    stage.again(unsettled, "annealer.settling.Reconciler.write")
 
 
 HOOKS: Final = """
@@ -381,7 +381,7 @@ def schedules(stage: Stage, _: pytest.MonkeyPatch) -> None:
         ]
     )
     stage.annealer()
-    stage.until_tried("annealer.checking.Checking._ask")
+    stage.until_tried("annealer.checking.CheckScheduler._ask")
 
 
 def journal_entries(stage: Stage, patch: pytest.MonkeyPatch) -> None:
@@ -577,7 +577,7 @@ SCENES: Final[dict[Callable[[Stage, pytest.MonkeyPatch], None], tuple[str, ...]]
         "annealer.machines.probes.Probing._failed",
     ),
     suspicions: ("annealer.machines.judging.Judging.suspect", "annealer.machines.judging.Judging.answered"),
-    deaths_and_settling: ("annealer.settling.Settling.go_on_dying", "annealer.settling.Settling.write"),
+    deaths_and_settling: ("annealer.settling.Reconciler.go_on_dying", "annealer.settling.Reconciler.write"),
     hooks: (
         "annealer.hooks.calls.on_transition",
         "annealer.hooks.noderoles.job",
@@ -587,7 +587,7 @@ SCENES: Final[dict[Callable[[Stage, pytest.MonkeyPatch], None], tuple[str, ...]]
         f"{HOOKING}: hook-node",
         f"{HOOKING}: hook-deployment",
     ),
-    schedules: ("annealer.checking.Checking._ask",),
+    schedules: ("annealer.checking.CheckScheduler._ask",),
     journal_entries: ("store.journal.write", *DISCARD),
     driven(ROLLOUT, DEPLOYMENT): tuple(f"{DRIVERS}.{name}: rollout" for name in DRIVEN),
     driven(TASK_RUN, LAB): (
