@@ -299,7 +299,10 @@ def test_a_run_of_tasks_under_way_keeps_its_nodes_and_noderoles_from_people(zk_s
     ]
     for line in lines:
         refused = ocb(*line.split())
-        said = f"tasks run {LAB}/{run}" in refused.stderr and f"first: nodepool-ocb tasks stop {LAB}" in refused.stderr
+        said = (
+            f"tasks run {LAB}/{run}" in refused.stderr
+            and f"or end it: nodepool-ocb tasks stop {LAB}/{run}" in refused.stderr
+        )
         assert (refused.exit_code, said) == (4, True), (line, refused.output)
     assert sorted(vertex.name for vertex in load_world(zk_session).vertices()) == names
 
