@@ -42,7 +42,8 @@ def test_each_shipped_role_is_in_sync_after_its_run_and_mended_by_a_refresh(
             assert ocb("node", "bind", N1, role).exit_code == 0
         for role, value in VALUES.items():
             ocb("noderole", "propose", f"{role}@{N1}")
-            assert ocb("noderole", "set", f"{role}@{N1}", value).exit_code == 0
+            answer = ocb("noderole", "set", f"{role}@{N1}", value)
+            assert answer.exit_code == 0, answer.output
         assert ocb("node", "commit", N1, *wait).exit_code == 0
         answer = ocb("noderole", "check", "-l", "deployment:lab", *wait)
         assert answer.exit_code == 0, answer.output

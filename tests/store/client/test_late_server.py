@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import time
@@ -56,7 +57,8 @@ def seconds_until_all_write(sessions: list[Session]) -> float:
     began = time.monotonic()
 
     def work(number: int) -> None:
-        while not writes(sessions[number], f"{number}-{began}") and time.monotonic() < began + 60.0:
+        tried = itertools.count()  # a znode whose creation has no answer may be there: another name each time
+        while not writes(sessions[number], f"{number}-{began}-{next(tried)}") and time.monotonic() < began + 60.0:
             time.sleep(0.02)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(len(sessions))]
