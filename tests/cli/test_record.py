@@ -85,7 +85,7 @@ def test_status_of_a_large_cluster_says_that_it_leaves_attributes_and_runs_out(
     world.commit([Create(path, {"a": 1})])
     spoil(world, path)
     assert [each["path"] for each in ask("status")["quarantined"]] == [path]
-    monkeypatch.setattr("nodepool_ocb.cli.status.LOOKED_AT", 1)
+    monkeypatch.setattr("nodepool_ocb.operations.cluster.status.INSPECTED", 1)
     seen = ask("status")
     assert (seen["quarantined"], seen["unlooked"] > 1) == ([], True)
     assert "record list" in ocb("status").output

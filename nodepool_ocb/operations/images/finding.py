@@ -89,3 +89,10 @@ def uploads_of(view: ImageView) -> Iterator[UploadView]:
 def path_of(image: str, upload: UploadView) -> str:
     """The path of an upload's record."""
     return paths.upload(image, upload.build, upload.provider, upload.id)
+
+
+def lock_paths(images: Images) -> Iterator[str]:
+    """The locks of builds, and of uploads."""
+    yield from map(paths.build_lock, images)
+    places = ((name, upload.build, upload.provider) for name, view in images.items() for upload in uploads_of(view))
+    yield from (paths.upload_lock(*place) for place in dict.fromkeys(places))

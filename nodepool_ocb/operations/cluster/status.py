@@ -1,0 +1,64 @@
+"""``status``: the whole cluster at a glance."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nodepool_ocb.operations.commits import outdated
+from nodepool_ocb.operations.images import finding
+from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.images import ReadImages
+from nodepool_ocb.operations.reads.overview import InspectBuilders, InspectRecords, ReadDaemonPauses, ReadWebhook
+from nodepool_ocb.operations.reads.world import ReadWorldAgain
+from nodepool_ocb.operations.rollouts import reading as rollouts
+from nodepool_ocb.operations.tasks import runs as task_runs
+from nodepool_ocb.views import status as shown
+from nodepool_ocb.views.status import Overview
+
+INSPECTED: Final = 1000  # noderoles: of a larger cluster, attributes and runs are not read
+
+
+class StatusOverview(Operation[Overview], frozen=True, kw_only=True):
+    """The number of records of each kind, failures, movements, daemons, and the records that cannot be read."""
+
+    noun = "status"
+    verb = ""
+    right = Right.VIEWER
+    reads = (
+        ReadWorldAgain,
+        ReadImages,
+        InspectBuilders,
+        InspectRecords,
+        *rollouts.RolloutList.reads,
+        ReadDaemonPauses,
+        ReadWebhook,
+        *task_runs.TasksRuns.reads,
+        *outdated.READS,
+    )
+
+    def decide(self, situation: Situation) -> Steps[Overview]:
+        world = yield from ReadWorldAgain()
+        images = yield from ReadImages()
+        builders = yield from InspectBuilders()
+        count = sum(1 for _ in world.vertices())
+        left_out = count if count > INSPECTED else 0
+        locks = tuple(finding.lock_paths(images.by_name))
+        others = yield from InspectRecords(locks, nodes=not left_out)
+        rows = yield from rollouts.rows()
+        pauses = yield from ReadDaemonPauses()
+        webhook = yield from ReadWebhook()
+        runs = yield from task_runs.rows(None)
+        changed = yield from outdated.find(world, world.vertices())
+        return shown.overview(
+            world,
+            images.by_name,
+            rows,
+            builders.running,
+            {**images.unread, **builders.unread, **world.unreadable, **others, **webhook.unread},
+            changed.vertices,
+            runs,
+            pauses,
+            webhook.record,
+            left_out,
+            now=situation.local_now,
+        )
