@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.errors import Invalid, bounded
@@ -49,7 +49,7 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
     found = performed.answer
     for problem in bounded(found.problems):
         output.say(f"left out: {problem}")
-    session.report_performed(performed, warnings=found.warnings, problems=found.problems)
+    reporting.performed(performed, warnings=found.warnings, problems=found.problems)
     for sentence in found.after:
         output.say(sentence)
     if found.problems:
@@ -63,4 +63,4 @@ def import_(files: Sequence[str], whole: bool, dry_run: bool) -> None:
 @dry_run_option
 def delete(name: str, yes: bool, dry_run: bool) -> None:
     """Delete all roles of a barclamp at once: refused while one is bound, is in a deployment, or is required by another."""
-    session.report_performed(perform(BarclampDelete(barclamp=name), dry_run=dry_run, yes=yes))
+    reporting.performed(perform(BarclampDelete(barclamp=name), dry_run=dry_run, yes=yes))

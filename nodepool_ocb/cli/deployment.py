@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, sealing, session
+from nodepool_ocb.cli.kit import completion, output, reporting, sealing
 from nodepool_ocb.cli.kit.options import (
     Noun,
     dry_run_option,
@@ -52,7 +52,7 @@ command.add_command(maintenance.resume)
 def _perform(operation: Operation[Explained], dry_run: bool, *, yes: bool = False) -> None:
     """Print the changes, and the sentences after them."""
     performed = perform(operation, dry_run=dry_run, yes=yes)
-    session.report_performed(performed)
+    reporting.performed(performed)
     for sentence in performed.answer.after:
         output.say(sentence)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.operations.cluster.founding import InitCluster
@@ -22,7 +22,7 @@ def command(admin_domain: str | None, dry_run: bool) -> None:
     performed = perform(InitCluster(admin_domain=admin_domain), dry_run=dry_run)
     row = performed.answer.row
     if row is None:
-        session.report_performed(performed)
+        reporting.performed(performed)
         return
     if not row.made:
         output.say("it is there already, and stays as it is")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.operations.records.deleting import RecordDelete
@@ -41,7 +41,7 @@ def delete(path: str, force: bool, yes: bool, dry_run: bool) -> None:
     """Delete a record that cannot be read, with all below it; refused while a daemon works there or records depend on it."""
     deleted = perform(RecordDelete(path=path, force=force), dry_run=dry_run, yes=yes).answer
     if dry_run:
-        session.report_rows(
+        reporting.rows(
             [ChangeRow(change="delete", kind="record", name=each.path, state=None) for each in deleted], dry_run
         )
     output.things(deleted, ("change", "path"), key="path")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.operations.roles.deleting import RoleDelete
@@ -39,4 +39,4 @@ def show(role: str) -> None:
 @dry_run_option
 def delete(role: str, yes: bool, dry_run: bool) -> None:
     """Delete a role: refused while it is bound, is in a deployment, or is required by another role."""
-    session.report_performed(perform(RoleDelete(role=role), dry_run=dry_run, yes=yes))
+    reporting.performed(perform(RoleDelete(role=role), dry_run=dry_run, yes=yes))

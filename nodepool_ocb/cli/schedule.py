@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli.kit import completion, session
+from nodepool_ocb.cli.kit import completion, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.operations.deployments.changing import DeploymentChecks, wrong_schedule
@@ -31,4 +31,4 @@ def checks(name: str, schedule: str | None, refresh: bool, off: bool, dry_run: b
     if schedule is not None and (why := wrong_schedule(schedule)):
         raise click.UsageError(why)
     operation = DeploymentChecks(name=name, schedule=schedule, refresh=refresh)
-    session.report_performed(perform(operation, dry_run=dry_run))
+    reporting.performed(perform(operation, dry_run=dry_run))

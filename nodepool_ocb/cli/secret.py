@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.documents.counting import counted
@@ -54,6 +54,6 @@ def rotate(dry_run: bool) -> None:
     for name, why in unopened.items():
         output.say(f"{name}: {why}")
     if unopened:
-        session.report_rows(performed.rows)
+        reporting.rows(performed.rows)
         raise Conflict(f"{counted(len(unopened), 'secret')} cannot be encrypted anew; keep the older keys")
-    session.report_performed(performed)
+    reporting.performed(performed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.cli.kit import session as connection
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.engine import binding
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.errors import Conflict
@@ -22,7 +22,7 @@ def test_a_node_is_not_deleted_from_under_a_run_that_began_after_it_was_judged(f
     fleet.until_started(noderole)
     refused = ""
     try:
-        connection.decided(
+        performer().decided(
             fleet.session,
             lambda: deletion_of_node(fleet.session, views.pop() if views else load_world(fleet.session), fqdn),
         )

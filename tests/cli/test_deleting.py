@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from nodepool_ocb.cli.kit import session as connection
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.engine import binding, claim, commands
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.readiness import Code, blockers
@@ -108,7 +108,7 @@ def test_a_node_that_is_at_work_is_refused_when_it_is_judged_again(lab: Session)
     views = [load_world(lab)]
     _claimed(lab)
     with pytest.raises(Conflict, match="is at work"):
-        connection.decided(lab, lambda: deletion_of_node(lab, views.pop() if views else load_world(lab), N1))
+        performer().decided(lab, lambda: deletion_of_node(lab, views.pop() if views else load_world(lab), N1))
     assert lab.get(paths.claim(N1)) is not None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from nodepool_ocb.cli.kit.session import me
+from nodepool_ocb.cli.kit.performing import me
 
 N1 = "n1.example.com"
 Ask = Callable[..., Any]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from nodepool_ocb.cli.kit.session import me
+from nodepool_ocb.cli.kit.performing import me
 from nodepool_ocb.engine import claim
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths

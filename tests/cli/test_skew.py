@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 
 from nodepool_ocb.catalogue import barclamp, importing
-from nodepool_ocb.cli.kit import session as connection
+from nodepool_ocb.cli.kit.performing import performer as performer_of_command
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import binding, deployments, liveness, nodes, structure
 from nodepool_ocb.engine.world import Vertex, World
@@ -148,7 +148,7 @@ def test_of_two_that_were_decided_from_one_view_the_second_is_refused_and_decide
         return second(lab, tries[-1])
 
     with contextlib.suppress(Conflict, Invalid, NotFound):  # what it may not do after the other
-        connection.decided(lab, decide)
+        performer_of_command().decided(lab, decide)
     assert len(tries) == 2
     _sound(load_world(lab))
 
@@ -211,7 +211,7 @@ def test_every_verb_that_changes_the_structure_raises_it_and_no_other_does(
 
 def test_a_transaction_that_forgets_to_raise_the_structure_is_not_sent(lab: Session) -> None:
     with pytest.raises(AssertionError, match="raises the structure"):
-        connection.decided(lab, lambda: [[Create(paths.deployment("hidden"), Deployment())]])
+        performer_of_command().decided(lab, lambda: [[Create(paths.deployment("hidden"), Deployment())]])
     assert lab.get(paths.deployment("hidden")) is None
 
 

@@ -329,7 +329,7 @@ def test_graph_has_the_edges_of_the_parents(ask: Ask, ocb: Ocb) -> None:
 
 
 def test_a_stale_decision_is_made_again(world: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nodepool_ocb.cli.kit import session as connection
+    from nodepool_ocb.cli.kit.performing import performer as performer_of_command
     from nodepool_ocb.operations import performer
 
     monkeypatch.setattr(performer, "LONGEST_PAUSE_SECONDS", 0.02)  # it tries forty times
@@ -342,7 +342,7 @@ def test_a_stale_decision_is_made_again(world: Session, monkeypatch: pytest.Monk
         tries.append(view.version)
         return [[Set(path, view.record, view.version)]]
 
-    assert len(connection.decided(world, lambda: decide(world, connection.load(world)))) == 1
+    assert len(performer_of_command().decided(world, lambda: decide(world, performer_of_command().load(world)))) == 1
     assert len(tries) == 2
 
     def always(opened: Session, seen: World) -> list[list[Change]]:
@@ -350,7 +350,7 @@ def test_a_stale_decision_is_made_again(world: Session, monkeypatch: pytest.Monk
         return [[Set(path, seen.nodes[N1].record, seen.nodes[N1].version)]]
 
     with pytest.raises(Stale, match="others keep changing"):
-        connection.decided(world, lambda: always(world, connection.load(world)))
+        performer_of_command().decided(world, lambda: always(world, performer_of_command().load(world)))
 
 
 @pytest.mark.usefixtures("world")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, session, terminal
+from nodepool_ocb.cli.kit import completion, output, reporting, terminal
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.documents import files
@@ -65,7 +65,7 @@ def import_(file: str, dry_run: bool) -> None:
     An image that is there already is refused, unless all that it has is in the document, and the same: then the rest is
     written. Nothing is written where anything is refused; each image is written whole or not at all.
     """
-    session.report_performed(perform(ImageImport(images=_read(file).images), dry_run=dry_run))
+    reporting.performed(perform(ImageImport(images=_read(file).images), dry_run=dry_run))
 
 
 def _read(name: str) -> ImagesDocument:

@@ -9,7 +9,7 @@ import click
 
 from nodepool_ocb.cli.images.exchange import export, import_
 from nodepool_ocb.cli.images.log import log
-from nodepool_ocb.cli.kit import completion, output, session, times
+from nodepool_ocb.cli.kit import completion, output, reporting, times
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.maintenance.options import say as say_aside
@@ -109,14 +109,14 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
     performed = perform(ImageBuild(image=name, reason=reason), dry_run=dry_run)
     asked = performed.answer
     if asked.request is None:
-        session.report_performed(performed, image=name)
+        reporting.performed(performed, image=name)
         return
     if wait:
         building.wait(name, asked.request, timeout_seconds, performed.rows, nobody=not asked.builders)
         return
     for sentence in asked.after:
         output.say(sentence)
-    session.report_performed(performed, image=name, request=asked.request)
+    reporting.performed(performed, image=name, request=asked.request)
 
 
 # -- pausing --
@@ -138,7 +138,7 @@ def pause(name: str, reason: str | None, until: float | None, seconds: float | N
         performed = perform(operation, dry_run=dry_run)
     except EndPassed as passed:
         raise click.UsageError(f"--until {passed}") from passed
-    session.report_performed(performed)
+    reporting.performed(performed)
     end = performed.answer.until
     say_aside(f"image {name} is paused: no build of it begins", end, f"nodepool-ocb image unpause {name}")
 
@@ -148,7 +148,7 @@ def pause(name: str, reason: str | None, until: float | None, seconds: float | N
 @dry_run_option
 def unpause(name: str, dry_run: bool) -> None:
     """Let builds of an image begin again; a pause in the configuration stays."""
-    session.report_performed(perform(ImageUnpause(image=name), dry_run=dry_run))
+    reporting.performed(perform(ImageUnpause(image=name), dry_run=dry_run))
 
 
 # -- deleting --
@@ -167,7 +167,7 @@ def delete(name: str, id: str | None, force: bool, yes: bool, dry_run: bool) -> 
     A build that is under way is stopped.
     """
     operation = ImageDelete(image=name, build=id, force=force)
-    session.report_performed(perform(operation, dry_run=dry_run, yes=yes))
+    reporting.performed(perform(operation, dry_run=dry_run, yes=yes))
 
 
 @command.command(operation=ImageErase)
@@ -180,4 +180,4 @@ def erase(provider: str, yes: bool, dry_run: bool) -> None:
     The objects there stay, and are named: delete them there by hand. Refused while a running builder has the provider. The builds
     that had only these uploads are then free to go.
     """
-    session.report_performed(perform(ImageErase(provider=provider), dry_run=dry_run, yes=yes))
+    reporting.performed(perform(ImageErase(provider=provider), dry_run=dry_run, yes=yes))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.model.images import UploadState
@@ -54,7 +54,7 @@ def delete(
     kind = UploadDeleteRecords if forget else UploadDelete
     operation = kind(image=name, build=build, provider=provider, upload=id, force=force)
     performed = perform(operation, dry_run=dry_run, yes=yes)
-    session.report_performed(performed)
+    reporting.performed(performed)
     for sentence in performed.answer.after:
         output.say(sentence)
 
@@ -80,6 +80,6 @@ def leaks(provider: str | None, external_id: str | None, cluster: str | None, ye
     operation = UploadLeaksDelete(provider=provider, external_id=external_id, cluster=cluster)
     deleted = perform(operation, dry_run=dry_run, yes=yes).answer
     if dry_run:
-        session.report_rows((deleted.row,), dry_run)
+        reporting.rows((deleted.row,), dry_run)
     for sentence in deleted.after:
         output.say(sentence)

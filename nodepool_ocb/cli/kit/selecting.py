@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from nodepool_ocb.cli.kit import completion
-from nodepool_ocb.cli.kit.performing import performer
-from nodepool_ocb.engine.world import World
 from nodepool_ocb.operations import selection
-from nodepool_ocb.operations.performer import Reader
-
-if TYPE_CHECKING:
-    from nodepool_ocb.store.client.session import Session
 
 STDIN: Final = "-"
 NODES: Final = "names of nodes"
@@ -60,13 +54,6 @@ def nodes_given(given: Sequence[str], selector: str | None) -> tuple[str, ...]:
 def noderoles_given(given: Sequence[str], selector: str | None) -> tuple[str, ...]:
     """``names_given`` of noderoles."""
     return names_given(given, selector, NODEROLES)
-
-
-def nodes_meant(opened: Session, world: World, selector: str | None) -> frozenset[str] | None:
-    """The names of all nodes that a selector means; None without one."""
-    reader = Reader(performer(), opened, {})
-    reader.world = world
-    return selection.MatchNodes(selector).answer(reader)
 
 
 def divided(words: Sequence[str], selector: str | None, what: str) -> tuple[Sequence[str], str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import completion, session
+from nodepool_ocb.cli.kit import completion, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.maintenance.options import aside_options, refuse_both, say
@@ -29,7 +29,7 @@ def pause(daemons: Sequence[str], reason: str, until: float | None, seconds: flo
     refuse_both(until, seconds)
     operation = DaemonPauseSet(daemons=tuple(daemons), reason=reason, until=until, seconds=seconds)
     performed = perform(operation, dry_run=dry_run)
-    session.report_performed(performed)
+    reporting.performed(performed)
     for each in performed.answer.paused:
         say(f"{each.title} begin nothing new", performed.answer.until, each.resume)
 
@@ -39,4 +39,4 @@ def pause(daemons: Sequence[str], reason: str, until: float | None, seconds: flo
 @dry_run_option
 def resume(daemons: Sequence[str], dry_run: bool) -> None:
     """Let daemons go on that were paused."""
-    session.report_performed(perform(DaemonResume(daemons=tuple(daemons)), dry_run=dry_run))
+    reporting.performed(perform(DaemonResume(daemons=tuple(daemons)), dry_run=dry_run))

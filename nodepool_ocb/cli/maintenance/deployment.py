@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import completion, session
+from nodepool_ocb.cli.kit import completion, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.maintenance.options import aside_options, refuse_both, say
@@ -35,13 +35,13 @@ def pause(names: Sequence[str], reason: str, until: float | None, seconds: float
 @dry_run_option
 def resume(names: Sequence[str], dry_run: bool) -> None:
     """Let annealers go on in deployments that were paused."""
-    session.report_performed(perform(DeploymentResume(names=tuple(names)), dry_run=dry_run))
+    reporting.performed(perform(DeploymentResume(names=tuple(names)), dry_run=dry_run))
 
 
 def paused(operation: DeploymentPause, dry_run: bool) -> None:
     """Pause deployments, and print the changes."""
     performed = perform(operation, dry_run=dry_run)
-    session.report_performed(performed)
+    reporting.performed(performed)
     for (called, lift), name in zip(performed.answer.lifts, dict.fromkeys(operation.names), strict=True):
         where = "" if name == SYSTEM else " there"
         say(f"{called} is paused: annealers begin nothing new{where}", performed.answer.until, lift)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import nodes_argument, nodes_given, selector_option
@@ -33,7 +33,7 @@ def hold(
     refuse_both(until, seconds)
     operation = NodeHold(nodes=names, selector=selector, reason=reason, until=until, seconds=seconds, force=force)
     performed = perform(operation, dry_run=dry_run)
-    session.report_performed(performed)
+    reporting.performed(performed)
     _say_how_it_ends(performed.answer)
     for name in performed.answer.running:
         output.say(f"{name} goes on to its end; to end it now: nodepool-ocb noderole cancel {name}")
@@ -53,4 +53,4 @@ def _say_how_it_ends(answer: NodesHeld) -> None:
 def release(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """Let annealers work on nodes again that were held, and probe them."""
     operation = NodeRelease(nodes=nodes_given(fqdns, selector), selector=selector)
-    session.report_performed(perform(operation, dry_run=dry_run))
+    reporting.performed(perform(operation, dry_run=dry_run))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.operations.deployments.pausing import RestoredCluster
@@ -23,4 +23,4 @@ def command(reason: str, dry_run: bool) -> None:
     performed = perform(RestoredCluster(reason=reason), dry_run=dry_run)
     if not dry_run:
         output.say("everything is paused; start the daemons, look at the machines, then: nodepool-ocb resume")
-    session.report_performed(performed)
+    reporting.performed(performed)

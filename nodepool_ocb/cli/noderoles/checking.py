@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option
 from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.kit.selecting import noderoles_argument, noderoles_given, selector_option
@@ -45,7 +45,7 @@ def check(names: Sequence[str], selector: str | None, wait: bool, timeout_second
         _wait(asked, timeout_seconds)
         _tell(performer().read(checking.results(asked)), everything=selector is None)
     else:
-        session.report_performed(performed)
+        reporting.performed(performed)
 
 
 def _wait(asked: Mapping[str, int], timeout_seconds: float | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import session
+from nodepool_ocb.cli.kit import reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, wait_options, yes_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import noderoles_argument, noderoles_given, selector_option
@@ -42,4 +42,4 @@ def redeploy(
 def unbind(names: Sequence[str], selector: str | None, yes: bool, dry_run: bool) -> None:
     """Delete noderoles, with those below them that only they hold; their changes on the machines stay."""
     operation = NoderoleUnbind(noderoles=noderoles_given(names, selector), selector=selector)
-    session.report_performed(perform(operation, dry_run=dry_run, yes=yes))
+    reporting.performed(perform(operation, dry_run=dry_run, yes=yes))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, settled_option, timeout_option, wait_options
 from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.kit.sealing import reveal_option
@@ -146,7 +146,7 @@ def propose(names: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """Take noderoles back, to change them; the noderoles below them wait."""
     operation = NoderolePropose(noderoles=noderoles_given(names, selector), selector=selector)
     performed = perform(operation, dry_run=dry_run)
-    session.report_performed(performed)
+    reporting.performed(performed)
     for sentence in performed.answer.after:
         output.say(sentence)
 
@@ -200,4 +200,4 @@ def retry(
 def cancel(names: Sequence[str], selector: str | None, reason: str, dry_run: bool) -> None:
     """End the runs on the machines; the noderoles are then in ERROR, and may be retried."""
     operation = NoderoleCancel(noderoles=noderoles_given(names, selector), selector=selector, reason=reason)
-    session.report_performed(perform(operation, dry_run=dry_run))
+    reporting.performed(perform(operation, dry_run=dry_run))

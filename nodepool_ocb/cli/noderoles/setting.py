@@ -7,7 +7,7 @@ from itertools import takewhile
 
 import click
 
-from nodepool_ocb.cli.kit import completion, sealing, session
+from nodepool_ocb.cli.kit import completion, reporting, sealing
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import noderoles_given, selector_option
@@ -36,7 +36,7 @@ def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
         raise click.UsageError("give PATH/TO=JSON after the names")
     names = noderoles_given([word for word in words if "=" not in word], selector)
     operation = NoderoleSet(noderoles=names, selector=selector, assignments=tuple(assignments))
-    session.report_performed(perform(operation, dry_run=dry_run))
+    reporting.performed(perform(operation, dry_run=dry_run))
 
 
 @click.command(cls=Verb, operation=NoderoleUnset)
@@ -56,7 +56,7 @@ def unset(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
         raise click.UsageError("give PATH/TO after the names")
     given = noderoles_given(names, selector)
     operation = NoderoleUnset(noderoles=given, selector=selector, keys=tuple(keys))
-    session.report_performed(perform(operation, dry_run=dry_run))
+    reporting.performed(perform(operation, dry_run=dry_run))
 
 
 def _may_be_name(word: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 from msgspec import UNSET, UnsetType
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.noderoles.committing import say_what_is_left
@@ -99,7 +99,7 @@ def perform_and_wait(
     refuse_settled_alone(wait=wait_too, dry_run=dry_run)
     performed = perform(operation, dry_run=dry_run, yes=yes)
     if not wait_too or dry_run:
-        session.report_performed(performed)
+        reporting.performed(performed)
     else:
         wait(lambda world: operation.awaited(world, performed.answer), timeout_seconds, changes=performed.rows)
     return performed

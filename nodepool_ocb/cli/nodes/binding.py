@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import completion, session
+from nodepool_ocb.cli.kit import completion, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import divided, nodes_given, selector_option
@@ -41,7 +41,7 @@ def bind(
         deployment=deployment,
         parents=tuple(parents),
     )
-    session.report_performed(perform(operation, dry_run=dry_run))
+    reporting.performed(perform(operation, dry_run=dry_run))
 
 
 def _divided(words: Sequence[str], selector: str | None) -> tuple[Sequence[str], tuple[str, ...]]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from nodepool_ocb.cli.kit import completion, session
+from nodepool_ocb.cli.kit import completion, options, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.model.records import Node
@@ -68,13 +68,13 @@ def create(
         except ValueError as wrong:
             raise click.UsageError(f"--{option.removesuffix('s').replace('_', '-')}: {wrong}") from None
     _check_templates(fqdn, addresses, fields["host_keys"], count)
-    may = session.settings().nodes.available if available is None else available
+    may = options.settings().nodes.available if available is None else available
     reached = () if no_address or fields["virtual"] else addresses or (fqdn,)
     node = Node(
         addresses=reached, available=may, labels=assigning.labels(labels), hints=assigning.hints(hints), **fields
     )
     operation = NodeCreate(name=fqdn, node=node, count=count, first=first)
-    session.report_performed(perform(operation, dry_run=dry_run))
+    reporting.performed(perform(operation, dry_run=dry_run))
 
 
 def _check_templates(fqdn: str, addresses: Sequence[str], host_keys: Sequence[str], count: int | None) -> None:

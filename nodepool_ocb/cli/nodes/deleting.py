@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import nodes_argument, nodes_given, selector_option
@@ -22,6 +22,6 @@ def delete(fqdns: Sequence[str], selector: str | None, yes: bool, dry_run: bool)
     """Delete nodes and their noderoles; the machines themselves are left as they are."""
     operation = NodeDelete(nodes=nodes_given(fqdns, selector), selector=selector)
     performed = perform(operation, dry_run=dry_run, yes=yes)
-    session.report_performed(performed)
+    reporting.performed(performed)
     for name in performed.answer.asked:
         output.say(f"{name} goes when the hooks of on_node_delete have run")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import session, times
+from nodepool_ocb.cli.kit import reporting, times
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import nodes_argument, nodes_given, selector_option
@@ -50,7 +50,7 @@ def dead(
         hold_seconds=hold_seconds,
         as_machine=as_machine,
     )
-    session.report_performed(perform(operation, dry_run=dry_run, yes=yes))
+    reporting.performed(perform(operation, dry_run=dry_run, yes=yes))
 
 
 @click.command(cls=Verb, operation=NodeAlive)
@@ -61,4 +61,4 @@ def dead(
 def alive(fqdns: Sequence[str], selector: str | None, as_machine: bool, dry_run: bool) -> None:
     """Lift marks of nodes: they are alive, and probed from now on."""
     operation = NodeAlive(nodes=nodes_given(fqdns, selector), selector=selector, as_machine=as_machine)
-    session.report_performed(perform(operation, dry_run=dry_run))
+    reporting.performed(perform(operation, dry_run=dry_run))

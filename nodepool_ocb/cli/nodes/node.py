@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, wait_options
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import divided, nodes_argument, nodes_given, selector_option
@@ -79,7 +79,7 @@ def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
 
 
 def _change(operation: NodeChange, dry_run: bool) -> None:
-    session.report_performed(perform(operation, dry_run=dry_run))
+    reporting.performed(perform(operation, dry_run=dry_run))
 
 
 @command.command(operation=NodeMove)

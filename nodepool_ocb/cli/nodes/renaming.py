@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.operations.nodes.renaming import NodeRename
@@ -23,4 +23,4 @@ def rename(fqdn: str, name: str, dry_run: bool) -> None:
     performed = perform(NodeRename(node=fqdn, name=name), dry_run=dry_run)
     if performed.rows and not dry_run:
         output.say(f"{fqdn} is {name} now; rollouts and logs of before name it as it was")
-    session.report_performed(performed)
+    reporting.performed(performed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.rollouts import rolling
@@ -98,7 +98,7 @@ def _direct(operation: Operation[RolloutDirected], dry_run: bool) -> None:
     """Perform it, and print how the rollout stands then: one document; or the changes of a dry run."""
     performed = perform(operation, dry_run=dry_run)
     if dry_run:
-        session.report_performed(performed)
+        reporting.performed(performed)
         return
     for sentence in performed.answer.explanations or ("nothing to do",):
         output.say(sentence)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from nodepool_ocb.cli.kit import output, session
+from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.site import sources
@@ -35,6 +35,6 @@ def command(files: Sequence[str], prune: bool, yes: bool, dry_run: bool) -> None
     interruption the same command goes on. docs/site.md has the format.
     """
     performed = perform(ApplySite(wanted=sources.wanted(files), prune=prune), dry_run=dry_run, yes=yes)
-    session.report_performed(performed)
+    reporting.performed(performed)
     for sentence in performed.answer.after:
         output.say(sentence)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.errors import NotFound
@@ -36,7 +36,7 @@ def import_(
     defaults: dict[str, Any] = {} if deployment is None else {"deployment": deployment}
     wanted = _wanted(file, domain, {**defaults, "tags": tags} if tags else defaults)
     performed = perform(NodeImport(wanted=wanted, update=update), dry_run=dry_run)
-    session.report_performed(performed)
+    reporting.performed(performed)
     for sentence in performed.answer.after:
         output.say(sentence)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from nodepool_ocb.cli.kit import completion, output, session
+from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.tasks import waiting
@@ -82,7 +82,7 @@ def stop(run: str, now: bool, dry_run: bool) -> None:
     """
     done = perform(TasksStop(run=run, now=now), dry_run=dry_run)
     if dry_run:
-        session.report_performed(done)
+        reporting.performed(done)
         return
     for sentence in done.answer.notes:
         output.say(sentence)

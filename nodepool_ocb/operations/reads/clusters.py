@@ -1,4 +1,4 @@
-"""The cluster itself: its record, its first records, and the rights of its znodes. Two lookups write."""
+"""The cluster itself: its record, its first records, and the rights of its znodes. Two procedures write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from nodepool_ocb.model.records import Cluster, Create
-from nodepool_ocb.operations.operation import Lookup
+from nodepool_ocb.operations.operation import Lookup, Procedure
 from nodepool_ocb.views.cluster import RightsRow
 
 if TYPE_CHECKING:
@@ -51,12 +51,10 @@ class FirstRecords(Lookup[list[Create]], frozen=True):
         return clusters.founding(reader.session, self.admin_domain, self.now)
 
 
-class EnsureParents(Lookup[None], frozen=True):
-    """Make the znodes that daemons need and may not make, if they are absent. It writes."""
+class EnsureParents(Procedure[None], frozen=True):
+    """Make the znodes that daemons need and may not make, if they are absent."""
 
-    records = "the cluster"
-
-    def answer(self, reader: Reader) -> None:
+    def carry_out(self, reader: Reader) -> None:
         from nodepool_ocb.store import clusters
 
         clusters.parents(reader.session)
@@ -90,15 +88,15 @@ class CompareRights(Lookup[FoundRights], frozen=True):
         return _found(walk, walk.differing())
 
 
-class SetRights(Lookup[FoundRights], frozen=True):
-    """Set the rights of all znodes as configured; the rows are those that were set. It writes an entry of the journal.
+class SetRights(Procedure[FoundRights], frozen=True):
+    """Set the rights of all znodes as configured; the rows are those that were set, and an entry of the journal names them.
 
     Raises Invalid, and Denied for a user that is not the user of people.
     """
 
     records = "rights of all znodes"
 
-    def answer(self, reader: Reader) -> FoundRights:
+    def carry_out(self, reader: Reader) -> FoundRights:
         from nodepool_ocb.store.client import access
 
         access.refuse_all_but_people(reader.performer.settings().zookeeper)

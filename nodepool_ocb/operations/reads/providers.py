@@ -1,4 +1,4 @@
-"""Providers, as the nodepool.yaml of the performer's host names them: their objects with a stamp. One lookup writes."""
+"""Providers, as the nodepool.yaml of the performer's host names them: their objects with a stamp. One procedure deletes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nodepool_ocb.errors import Invalid, OcbError, Unavailable
 from nodepool_ocb.operations.names import unknown
-from nodepool_ocb.operations.operation import Lookup
+from nodepool_ocb.operations.operation import Lookup, Procedure
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
@@ -29,8 +29,8 @@ class ListExternal(Lookup["Sequence[tuple[str, Kept]]"], frozen=True):
         return list(_listed(reader, self.provider))
 
 
-class DeleteExternal(Lookup[None], frozen=True):
-    """Delete an external object at its provider, and note it in the journal. It writes. Raises OcbError if it is refused."""
+class DeleteExternal(Procedure[None], frozen=True):
+    """Delete an external object at its provider, and note it in the journal. Raises OcbError if it is refused."""
 
     records = "providers"
 
@@ -39,7 +39,7 @@ class DeleteExternal(Lookup[None], frozen=True):
     stamp: Stamp
     name: str  # in the journal
 
-    def answer(self, reader: Reader) -> None:
+    def carry_out(self, reader: Reader) -> None:
         refused = _uploaders(reader, self.provider)[self.provider].delete(self.external_id, self.stamp)
         if refused is not None:
             raise OcbError(refused.reason)

@@ -1,69 +1,24 @@
-"""How commands that are not operations yet reach ZooKeeper, and how every command prints its changes.
-
-``operations.performer`` has the rules of reading and writing.
-"""
+"""How every command prints its changes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 
-from nodepool_ocb.cli.kit.options import settings as settings
-from nodepool_ocb.cli.kit.performing import me as me
-from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.documents.counting import counted, some
-from nodepool_ocb.engine.world import World
-from nodepool_ocb.model import limits
-from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.operation import Explained, Performed
-from nodepool_ocb.operations.performer import CONNECT_SECONDS
 from nodepool_ocb.views.changes import ChangeRow, ChangesDocument, DetailedRow
 
-if TYPE_CHECKING:
-    from nodepool_ocb.store.client.session import Session
-
-NOTES: Final = 12  # that are said for people
+NOTES: Final = 12  # that are shown in a table
 
 
-def session(
-    ctx: click.Context | None = None,
-    timeout_seconds: float = CONNECT_SECONDS,
-    on_connected: Callable[[], None] | None = None,
-    founding: bool = False,
-) -> AbstractContextManager[Session]:
-    """A session that is closed at the end, and notes its commits in the journal.
-
-    Raises Unavailable, Denied, Invalid, or NoCluster unless it is ``founding``.
-    """
-    return performer(ctx).session(timeout_seconds, on_connected, founding)
-
-
-def load(opened: Session) -> World:
-    """The world as it is now, no older than this call; names records that cannot be read on stderr."""
-    return performer().load(opened)
-
-
-def decided(opened: Session, decide: Callable[[], Iterable[Sequence[Change]]], dry_run: bool = False) -> list[Change]:
-    """Write the transactions of ``decide``, one by one; returns all changes. Raises Stale after many attempts."""
-    return performer().decided(opened, decide, dry_run)
-
-
-def parts(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
-    """Independent changes, in transactions that ZooKeeper takes."""
-    return limits.parts(limits.singly(changes))
-
-
-# -- journal what was changed --
-
-
-def report_performed(performed: Performed[Any], **more: Any) -> None:
+def performed(performed: Performed[Any], **more: Any) -> None:
     """Print the changes of an operation that answers with ``Explained``; a dry run that found any exits with 10."""
     found: list[Explained] = [*performed.answers]
-    report_rows(
+    rows(
         performed.rows,
         performed.dry_run,
         [line for answer in found for line in answer.explanations],
@@ -73,8 +28,8 @@ def report_performed(performed: Performed[Any], **more: Any) -> None:
     )
 
 
-def report(
-    changes: Sequence[Change],
+def rows(
+    rows: Sequence[ChangeRow],
     dry_run: bool = False,
     explanations: Sequence[str] = (),
     notes: Sequence[str] = (),
@@ -83,21 +38,9 @@ def report(
 ) -> None:
     """Print the changes, or those of a dry run, as one document. A dry run that found any exits with 10.
 
-    ``notes`` are the explanations that are said though it is no dry run; ``kept``: rows of records that stay as they are;
-    ``more`` are fields of the document.
+    ``notes``: the explanations that are shown also if it is no dry run; ``kept``: rows of records that stay as they are;
+    ``more``: fields of the document.
     """
-    report_rows(performer().journal.rows(changes), dry_run, explanations, notes, kept, **more)
-
-
-def report_rows(
-    rows: Sequence[ChangeRow],
-    dry_run: bool = False,
-    explanations: Sequence[str] = (),
-    notes: Sequence[str] = (),
-    kept: Sequence[ChangeRow] = (),
-    **more: Any,
-) -> None:
-    """As ``report``, of changes that are named already."""
     from nodepool_ocb.cli.kit import output
 
     if output.chosen() == "name":
