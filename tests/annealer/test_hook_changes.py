@@ -70,7 +70,7 @@ def test_of_two_that_contradict_each_other_the_deeper_role_counts_and_that_is_sa
     wishes = merge(SEEN, [first, second])
     assert wishes.node == {"bootenv": "b", "labels": {"site": "c", "old": "x"}}
     assert wishes.systems == {"db@n1": {"a": {"x": 2}}}
-    said = "roles dns and dhcp set {} differently; what dhcp says counts"
+    said = "roles dns and dhcp set {} differently; the value of dhcp counts"
     assert wishes.contradictions == {
         NODE: [said.format("bootenv"), said.format("labels.site")],
         "db@n1": [said.format("a/x")],
