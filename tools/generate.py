@@ -246,7 +246,7 @@ def records() -> str:
     found = [cls for cls in dict.fromkeys(row.record for row in KINDS) if cls is not None]
     parts = [
         "# The records in ZooKeeper\n",
-        NOTICE.format(source="the rows of nodepool_ocb/store/kinds.py"),
+        NOTICE.format(source="the rows of nodepool_ocb/model/kinds.py and nodepool_ocb/store/kinds.py"),
         _intro(model),
     ]
     parts += ["## Kinds\n", ABOUT_KINDS, table(KIND_HEAD, map(_kind, KINDS))]
@@ -273,6 +273,18 @@ ABOUT_KINDS = """\
 One row for each kind. A name in braces stands for any one name. A World is the part of the tree that annealers and most commands
 keep in memory; "-" stands for a kind that it does not show. `record delete` refuses a kind that is never deleted, also with
 `--force`: other records count on its version.
+
+To add a kind:
+
+1. Write its struct in `nodepool_ocb/model/`; for rollouts and task lists, in `rollout/records.py` or `tasks/`.
+   Its docstring and the comment beside each key become its section below.
+2. Add its row to `KINDS` in `nodepool_ocb/model/kinds.py`; for rollouts and task lists, in `nodepool_ocb/store/kinds.py`.
+   `RecordKind` in `model/kinds.py` explains each field of a row. Add a function for its path to `model/paths.py`.
+3. Add the name of the struct to [glossary.md](glossary.md), and its path to the tree in [zookeeper.md](zookeeper.md).
+   If the row has rights (`folder`, `own` or `below`), add each place to the table of rights in
+   [security.md](security.md#a-user-for-each-kind).
+4. Run `tools/generate`. It writes this page and the row of `record delete` in [operations-table.md](operations-table.md).
+5. Run `tools/check`, then `tools/test tests/store tests/docs/test_rights_page.py tests/docs/test_glossary.py`.
 """
 
 
