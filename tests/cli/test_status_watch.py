@@ -61,7 +61,9 @@ class Watching:
 
     @property
     def text(self) -> str:
-        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.drawn.decode(errors="ignore"))
+        """The characters drawn. A picture ends without a line feed, and the next one begins with the cursor's way home."""
+        placed = re.sub(r"\x1b\[[0-9;]*H", "\n", self.drawn.decode(errors="ignore"))
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", placed)
 
 
 @contextmanager
