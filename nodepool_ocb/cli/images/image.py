@@ -12,7 +12,7 @@ from nodepool_ocb.cli.images.log import log
 from nodepool_ocb.cli.kit import completion, output, reporting, times
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform, performer
-from nodepool_ocb.cli.maintenance.options import say as say_aside
+from nodepool_ocb.cli.maintenance.options import say as say_maintenance
 from nodepool_ocb.operations.images.building import ImageBuild
 from nodepool_ocb.operations.images.deleting import ImageDelete
 from nodepool_ocb.operations.images.forgetting import ImageErase
@@ -140,7 +140,7 @@ def pause(name: str, reason: str | None, until: float | None, seconds: float | N
         raise click.UsageError(f"--until {passed}") from passed
     reporting.performed(performed)
     end = performed.answer.until
-    say_aside(f"image {name} is paused: no build of it begins", end, f"nodepool-ocb image unpause {name}")
+    say_maintenance(f"image {name} is paused: no build of it begins", end, f"nodepool-ocb image unpause {name}")
 
 
 @command.command(operation=ImageUnpause)

@@ -9,7 +9,7 @@ import click
 from nodepool_ocb.cli.kit import completion, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.cli.maintenance.options import aside_options, refuse_both, say
+from nodepool_ocb.cli.maintenance.options import maintenance_options, refuse_both, say
 from nodepool_ocb.operations.daemons.pausing import DaemonPauseSet, DaemonResume
 
 daemons_argument = click.argument(
@@ -19,7 +19,7 @@ daemons_argument = click.argument(
 
 @click.command(cls=Verb, operation=DaemonPauseSet)
 @daemons_argument
-@aside_options
+@maintenance_options
 @dry_run_option
 def pause(daemons: Sequence[str], reason: str, until: float | None, seconds: float | None, dry_run: bool) -> None:
     """Let daemons begin nothing new: all of that kind on that host, also those that are started later.

@@ -9,7 +9,7 @@ import click
 from nodepool_ocb.cli.kit import completion, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.cli.maintenance.options import aside_options, refuse_both, say
+from nodepool_ocb.cli.maintenance.options import maintenance_options, refuse_both, say
 from nodepool_ocb.operations.deployments.pausing import SYSTEM, DeploymentPause, DeploymentResume
 
 names_argument = click.argument(
@@ -19,7 +19,7 @@ names_argument = click.argument(
 
 @click.command(cls=Verb, operation=DeploymentPause)
 @names_argument
-@aside_options
+@maintenance_options
 @dry_run_option
 def pause(names: Sequence[str], reason: str, until: float | None, seconds: float | None, dry_run: bool) -> None:
     """Let nothing new begin in deployments, and in all below them; runs go on to their end.

@@ -10,7 +10,7 @@ from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.kit.selecting import nodes_argument, nodes_given, selector_option
-from nodepool_ocb.cli.maintenance.options import aside_options, refuse_both, say
+from nodepool_ocb.cli.maintenance.options import maintenance_options, refuse_both, say
 from nodepool_ocb.operations.nodes.changing import NodeRelease
 from nodepool_ocb.operations.nodes.holding import NodeHold, NodesHeld
 
@@ -18,7 +18,7 @@ from nodepool_ocb.operations.nodes.holding import NodeHold, NodesHeld
 @click.command(cls=Verb, operation=NodeHold)
 @nodes_argument
 @selector_option
-@aside_options
+@maintenance_options
 @click.option("--force", is_flag=True, help="Cancel the runs there; without, they go on to their end.")
 @dry_run_option
 def hold(

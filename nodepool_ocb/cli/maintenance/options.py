@@ -13,7 +13,7 @@ from nodepool_ocb.views.times import shown as local
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def aside_options(command: F) -> F:
+def maintenance_options(command: F) -> F:
     """A decorator: ``--reason``, ``--until`` and ``--for``; the function gets ``reason``, ``until`` and ``seconds``."""
     reason = click.option("--reason", required=True, metavar="TEXT", help="Why: `status` and `explain` have it.")
     until = click.option(
