@@ -1,12 +1,13 @@
-"""Plain words: finds the nine words, long sentences and long lines in docstrings, pages and messages.
+"""Plain words: finds the nine words, long sentences and long lines in docstrings, comments, pages and messages.
 
-A place is a page, the docstrings of a top folder, or the messages of the product. Each place has three limits:
+A place is a page, the docstrings of a top folder, or the comments or messages of the product. Each place has three limits:
 
 - fewer than 5 of the nine words for 1,000 words; a short place may have one of them;
 - no sentence of more than 30 words, outside tables, code, messages and generated pages;
 - no line of more than 160 characters, outside tables, code, messages and generated pages; the target of a link does not count.
 
 The messages are two places: the texts of raised errors and of log calls, and every other string of three words or more.
+The comments of the product are one place; those of ``testing`` are left out. Each line is a text of its own.
 
 ``python tools/prose.py`` names the places that are above a limit. ``--show PLACE...`` prints each violation, ``--figures``
 prints the figures of every place.
@@ -15,8 +16,10 @@ prints the figures of every place.
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -27,6 +30,7 @@ MOST_WORDS: Final = 30  # of a sentence
 MOST_CHARACTERS: Final = 160  # of a line
 PRODUCT: Final = ("nodepool_ocb", "annealer", "builder", "launcher")
 FOLDERS: Final = (*PRODUCT, "tools")
+COMMENTS: Final = "comments"
 ERRORS: Final = "messages/errors"
 STRINGS: Final = "messages/strings"
 CALLS: Final = ("failed", "Fault", "Finding", "Refused", "Failed", "Unknown", "Unreachable")  # besides raise and log
@@ -59,7 +63,7 @@ class Violation(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A docstring, a page or a message. ``loose``: sentences and lines may be long."""
+    """A docstring, a comment, a page or a message. ``loose``: sentences and lines may be long."""
 
     text: str
     page: bool
@@ -74,6 +78,10 @@ def places(root: Path) -> dict[str, list[Text]]:
     found = {f"{folder}/": [*docstrings(root / folder)] for folder in FOLDERS if (root / folder).is_dir()}
     files = [file for folder in PRODUCT for file in sorted((root / folder).rglob("*.py"))]
     found |= messages([ast.parse(file.read_text()) for file in files])
+    if noted := [
+        each for file in files if "testing" not in file.relative_to(root).parts for each in comments(file.read_text())
+    ]:
+        found[COMMENTS] = noted
     pages = sorted({page for pattern in PAGES for page in root.glob(pattern)})
     return found | {str(page.relative_to(root)): [page_text(page.read_text())] for page in pages}
 
@@ -89,6 +97,13 @@ def docstrings(folder: Path) -> Iterator[Text]:
                 case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                     if text := ast.get_docstring(node):
                         yield Text(text, page=False)
+
+
+def comments(code: str) -> Iterator[Text]:
+    """The comments of a module, without their signs."""
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.COMMENT:
+            yield Text(token.string.lstrip("#: "), page=False)
 
 
 def messages(trees: Iterable[ast.Module]) -> dict[str, list[Text]]:

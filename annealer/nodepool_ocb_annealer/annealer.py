@@ -105,7 +105,7 @@ class Annealer:
         """Whether nothing is added to the log of a run any more."""
         return not any(name.endswith(f"-{run}") for run in self.claims.executor.runs())
 
-    # -- what is read --
+    # -- reads --
 
     @property
     def sweep_seconds(self) -> float:
@@ -189,7 +189,7 @@ class Annealer:
             metrics.DRIFT.labels(drift).set(drifts[drift])
         metrics.QUARANTINED.set(len(self.context.cache.quarantined))
 
-    # -- what is done --
+    # -- work --
 
     def decide(self) -> float:
         """Keep the timers that are due; gives the seconds until the next."""
@@ -239,9 +239,9 @@ class Annealer:
         self.posting.configure()
         self.context.registration.change(slots=settings.slots, log_dir=settings.log_dir)
         self.probing.plan(self.context.world.nodes)
-        self.context.turns.sweep_soon()  # what was put off for longer than it is now is found there
+        self.context.turns.sweep_soon()  # it finds the work that was put off for longer than the new settings say
 
-    # -- what is wrong with this annealer --
+    # -- faults of this annealer --
 
     @property
     def trouble(self) -> str | None:

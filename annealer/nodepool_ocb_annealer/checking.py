@@ -91,5 +91,5 @@ class CheckScheduler:
     def _asked(self, fqdn: str, number: int, refused: OcbError | None) -> None:
         if refused is None:
             metrics.CHECKS_ASKED.inc(number)
-        else:  # what changed there meanwhile wakes us, and a sweep finds the rest
+        else:  # changes there meanwhile wake us, and a sweep finds the rest
             log.debug("checks on %s: %s", fqdn, refused)

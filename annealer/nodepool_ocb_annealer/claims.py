@@ -42,7 +42,7 @@ class Claims:
     def __init__(self, context: AnnealerContext, parts: RunParts, has_code: Callable[[Vertex], bool]) -> None:
         self._context, self._has_code = context, has_code
         self._slots, self._tidying, self._judging = parts
-        self._inline: dict[str, InlineBatch] = {}  # node → the batch whose transaction was sent
+        self._inline: dict[str, InlineBatch] = {}  # node → the batch with its transaction sent
         self._waiting_for_slot: set[str] = set()  # nodes with work for which there was no slot
         self._checks_waiting: set[str] = set()  # nodes with a check for which there was no spare slot
         self._waiting_for_capacity: set[str] = set()  # nodes with work that came when MOST_IN_FLIGHT were

@@ -71,7 +71,7 @@ main = program(
     ClientKind.ANNEALER,
     "Make the machines of the committed noderoles ready, together with all other annealers.",
     run,
-    check=lambda _: None,  # what is wrong is found before
+    check=lambda _: None,  # faults are found before
 )
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
 
-SETTLING_SECONDS: Final = 0.1  # who wrote a change settles it too; only what stays unsettled is ours to mend
-QUIET: Final = 5  # refusals in a row of what is settled: others were faster
+SETTLING_SECONDS: Final = 0.1  # the writer of a change settles it too; only those that stay unsettled are ours
+QUIET: Final = 5  # refusals in a row of settled changes: others were faster
 
 
 class Reconciler:
@@ -35,7 +35,7 @@ class Reconciler:
         self._due: list[Vertex] = []  # that came due in this turn: they are settled together
         self._refusals = Refusals(1, SETTLING_SECONDS, QUIET)
 
-    # -- what wakes --
+    # -- waking --
 
     def look(self, vertices: Iterable[Vertex], nodes: Iterable[str]) -> None:
         """Set a timer for each of these that needs one."""

@@ -27,7 +27,7 @@ class Writing:
 
     def __init__(self, session: Session, cache: Cache, turns: Turns) -> None:
         self._session, self._cache, self._turns = session, cache, turns
-        self._refused: dict[str, str] = {}  # what → why it was refused, where that is no race
+        self._refused: dict[str, str] = {}  # name of the work → why it was refused, where that is no race
         self._doubts = WorkerQueue("doubts", 1, turns.post)
 
     def send(self, changes: list[Change], then: Callable[[OcbError | None], None], what: str) -> None:

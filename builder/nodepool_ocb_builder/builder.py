@@ -36,7 +36,7 @@ from nodepool_ocb_builder.upload import Uploading, elsewhere
 log = logging.getLogger(__name__)
 
 EQUIPMENT_SECONDS: Final = 600.0  # between two log lines about an image that cannot be built here
-ABANDON_SECONDS: Final = 8.0  # after all was told to end: what is still not over is left as if we had died
+ABANDON_SECONDS: Final = 8.0  # after all was told to end: work that is still not over is left as if we had died
 CLOSE_SECONDS: Final = 3.0
 
 
@@ -61,7 +61,7 @@ class Builder:
         self._company = Peers()
         self.trouble: str | None = None  # why it cannot build, as the newest sweep found it
 
-    # -- what is read --
+    # -- reads --
 
     @property
     def sweep_seconds(self) -> float:
@@ -147,7 +147,7 @@ class Builder:
         self._backoff.hurry()
         self.turns.load_again()
 
-    # -- what is done --
+    # -- work --
 
     def decide(self) -> float:
         """Begin all that is due; gives the seconds until more will be."""
@@ -229,7 +229,7 @@ class Builder:
             wait = min(wait, self._backoff.left(key))
         return wait
 
-    # -- what is counted --
+    # -- counts --
 
     def _count(self) -> None:
         for name in self._counted - self.cache.images.keys():

@@ -17,7 +17,7 @@ from nodepool_ocb.errors import Invalid
 ALGORITHMS: Final = ("md5", "sha256")
 SUM_BYTES: Final = 4096
 CHUNK_BYTES: Final = 1 << 20
-#: What says that a file is lost or damaged. Any other error, such as too many open files, says nothing about it.
+#: The errors of a lost or damaged file. Any other error, such as too many open files, says nothing about it.
 LOST: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 
 

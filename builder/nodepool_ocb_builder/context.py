@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-AGAIN_SECONDS: Final = 0.5  # between two attempts to write what is done, while ZooKeeper is away
-STALE_IN_A_ROW: Final = 5  # after which somebody is not only faster: such attempts wait as well
+AGAIN_SECONDS: Final = 0.5  # between two attempts to write finished work, while ZooKeeper is away
+STALE_IN_A_ROW: Final = 5  # after which a faster writer is not the only cause: such attempts wait as well
 
 
 class DaemonStopped(Exception):

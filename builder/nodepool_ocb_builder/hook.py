@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.1
 TAIL_BYTES: Final = 4096
-READ_SECONDS: Final = 1.0  # for what is left of its output
+READ_SECONDS: Final = 1.0  # for the rest of its output
 
 
 def verdict(program: str, provider: str, external_id: str, item: Item) -> Refused | None:

@@ -153,7 +153,7 @@ class ImageDirectory:
         file = self.file(build, format)
         return remove_all([file, *(beside(file, algorithm) for algorithm in ALGORITHMS)])
 
-    # -- what is left over --
+    # -- leftovers --
 
     def orphans(self, known: Collection[str]) -> list[Path]:
         """The files with names of builds, except those of ``known`` builds."""
@@ -187,7 +187,7 @@ def remove_all(paths: Iterable[Path]) -> list[str]:
 
 def _remove(path: Path) -> list[str]:
     if path.is_dir() and not path.is_symlink():
-        return leftovers.clear(path)  # never what is mounted in it, and also what belongs to others
+        return leftovers.clear(path)  # never the mounts in it, and also files that belong to others
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -27,7 +27,7 @@ from nodepool_ocb_builder.image_directory import ImageDirectory
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES: Final = 128 * 1024  # of what a builder says of its images
+MOST_BYTES: Final = 128 * 1024  # of a builder's statement about its images
 DIGEST_CHARACTERS: Final = 8
 
 

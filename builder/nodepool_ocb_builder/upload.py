@@ -43,7 +43,7 @@ class Uploading:
     def __init__(self, context: Context, image: str, build: str, provider: str) -> None:
         self.context, self.image, self.build, self.provider = context, image, build, provider
         self._uploader, self._configured = context.uploaders[provider], context.providers[provider]
-        self._name = ""  # what this attempt calls what it makes
+        self._name = ""  # the name that this attempt gives to its image
         self._meta = next(each.meta for each in self._configured.diskimages if each.name == image)
 
     def run(self) -> None:

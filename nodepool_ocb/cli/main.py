@@ -22,7 +22,7 @@ from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.telemetry.visible import visible
 
-#: noun → (the module whose ``command`` it is, what --help says of it)
+#: noun → (the module with its ``command``, its text in --help)
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "init": ("nodepool_ocb.cli.init", "Make a new cluster in ZooKeeper, once."),
     "status": ("nodepool_ocb.cli.status", "Everything at a glance, errors first."),
@@ -108,7 +108,7 @@ class Root(click.Group):
         except (click.Abort, click.exceptions.Exit):
             raise
         except BrokenPipeError:
-            streams.discard()  # head or less has what it wants
+            streams.discard()  # head or less has all that it wants
             raise click.exceptions.Exit(READER_LEFT) from None
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None

@@ -21,7 +21,7 @@ class Backoff:
         self._said: dict[Hashable, float] = {}  # not to be said again before
         self._due: dict[Hashable, float] = {}  # when it is due again
 
-    # -- what was begun --
+    # -- begun work --
 
     def start(
         self, crew: WorkerPool, key: Hashable, work: Callable[[], None], longest_seconds: float = CALM_SECONDS
@@ -44,7 +44,7 @@ class Backoff:
         seconds = min(self._begun[key][1] * 2, longest_seconds) if key in self._begun else CALM_SECONDS
         self._begun[key] = now + seconds, seconds
 
-    # -- what was said --
+    # -- complaints --
 
     def may_say(self, what: Hashable, every_seconds: float) -> bool:
         """Whether it is time to complain about the same thing again."""
@@ -55,7 +55,7 @@ class Backoff:
         self._said[what] = now + every_seconds
         return True
 
-    # -- what has no event --
+    # -- timers without an event --
 
     def comes(self, what: Hashable, every_seconds: float, keep: Callable[[], bool] = lambda: True) -> bool:
         """Whether a timer is due, and could be kept; then the next is made."""

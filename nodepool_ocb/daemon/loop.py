@@ -160,7 +160,7 @@ class _Loop:
             raise  # no later turn is better: the process ends, and its next start looks again
         except Denied as denied:
             if self._new:
-                raise  # it never worked: whoever started it must see that
+                raise  # it never worked: its starter must see that
             self._failed(denied)
             return
         except NameTaken as other:
@@ -199,7 +199,7 @@ class _Loop:
         if self._failures >= FAILING_TURNS:
             reason = f"its turns fail: {type(error).__name__}: {error}"[:LONGEST_REASON]
             self._tell(self._failing or reason)  # the first one: each is written for all to read
-        self._rest(wait, self._stop)  # not by wake: what made it fail may wake it all the time
+        self._rest(wait, self._stop)  # not by wake: the cause of the failure may wake it all the time
 
     def _tell(self, failing: str | None) -> None:
         self._failing = failing

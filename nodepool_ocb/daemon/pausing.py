@@ -56,7 +56,7 @@ class Pausing:
         znode = self._session.get(self._path)
         try:
             return codec.decode(DaemonPause, znode).pause if znode is not None else None
-        except Invalid:  # what it forbids is not known: it stays as it was
+        except Invalid:  # the content of the pause is not known: it stays as it was
             return self._pause
 
     @property

@@ -23,7 +23,7 @@ class Reload(msgspec.Struct, frozen=True):
     apply: Callable[[], None]  # takes it over
     listen: str | None  # HOST:PORT of the pages
     end_within_seconds: float  # of a signal
-    waiting: tuple[str, ...] = ()  # what differs and counts from the next start on
+    waiting: tuple[str, ...] = ()  # settings that differ and count from the next start on
 
 
 class Reloading:

@@ -101,7 +101,7 @@ class Turns:
             log.warning("ZooKeeper: %s", gone)
             return AGAIN_SECONDS
         except NoCluster:
-            self._session.close()  # what is under way is of another cluster: nothing of it is written here
+            self._session.close()  # the work under way is of another cluster: nothing of it is written here
             raise
         return max(0.0, min(wait, self._sweep_at - time.monotonic()))
 
@@ -125,7 +125,7 @@ class Turns:
         """Whether this is the turn thread, as far as one is known."""
         return self._thread in (None, threading.get_ident())
 
-    # -- what changes its course --
+    # -- changes of its course --
 
     def load_again(self) -> None:
         """Everything is read anew in the next turn, as in a new session."""
@@ -154,7 +154,7 @@ class Turns:
                 "ready again; this fault is over: %s", before
             )
             self._controller.trouble_changed(trouble)
-            self.wake.set()  # what follows from it is for the next turn
+            self.wake.set()  # the consequences are for the next turn
         self._registration.write()
 
     # -- the end --

@@ -64,10 +64,10 @@ class WorkerPool:
             work()
         except Unavailable as gone:
             log.warning("%s: %s", threading.current_thread().name, gone)
-        except Stale as other:  # somebody was faster: it is read again, and decided again
+        except Stale as other:  # another writer was faster: it is read again, and decided again
             metrics.STALE.inc()
             log.info("%s: %s", threading.current_thread().name, other)
-        except Exception as error:  # whatever it was, the next sweep tries again
+        except Exception as error:  # after any error the next sweep tries again
             metrics.WORK_FAILURES.inc()
             failed(log, error, "%s failed", threading.current_thread().name)
         finally:

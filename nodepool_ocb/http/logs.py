@@ -33,7 +33,7 @@ PIECE_BYTES: Final = 256 * 1024
 WAIT_SECONDS: Final = 20.0  # that an answer waits for more, at most
 LOOK_SECONDS: Final = 0.1  # a file does not report that it grew
 WAITING: Final = CONNECTIONS // 2  # answers that wait at a time; others are given at once
-PATIENCE_SECONDS: Final = 5.0  # for an answer, beyond what it was asked to wait
+PATIENCE_SECONDS: Final = 5.0  # for an answer, beyond the wait that was asked of it
 
 _WORD: Final = r"[A-Za-z0-9_][A-Za-z0-9_.+~@-]{0,249}"
 _NAME: Final = re.compile(f"({_WORD}/)?{_WORD}")

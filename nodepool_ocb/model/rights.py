@@ -43,9 +43,9 @@ class PathRights(Access, frozen=True, kw_only=True):
 #: From the table of record kinds, parents before children.
 TABLE: Final = tuple(PathRights(path=path, **msgspec.structs.asdict(access)) for path, access in granted())
 
-#: The subtrees that are ours alone; what else is below ``/nodepool`` may be Nodepool's own.
+#: The subtrees that are ours alone; the rest below ``/nodepool`` may be Nodepool's own.
 OURS: Final = ("/ocb", "/nodepool/image", "/nodepool/daemons", "/nodepool/clock")
-#: Above them, ours without what else is below.
+#: Above them, ours without the rest below.
 ABOVE: Final = ("/", "/nodepool")
 
 

@@ -18,7 +18,7 @@ from nodepool_ocb.config import LogSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.telemetry import masks, visible
 
-#: Attributes that every record has, so that what is left was given as ``extra``.
+#: Attributes that every record has; all others were given as ``extra``.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PRIORITY: Final = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}  # the journal's, by level
 

@@ -230,7 +230,7 @@ class _Joined(NamedTuple):
 
     data: bytes
     starts: list[int]  # of each line, before they were joined
-    places: list[int]  # of each line, in what was joined
+    places: list[int]  # of each line, in the joined data
 
     def place(self, at: int) -> int:
         """Where a byte of it was before."""

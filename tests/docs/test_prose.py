@@ -108,6 +108,15 @@ def test_messages_are_errors_and_log_lines_or_other_strings(prose: Any, tmp_path
     assert found[prose.ERRORS].words == 5 + 3 + 3 + 3 + 3
 
 
+def test_comments_of_the_product_are_a_place_of_their_own(prose: Any, tmp_path: Path) -> None:
+    write(tmp_path, "nodepool_ocb/a.py", "#: Who.\nx = 'what # whose'  # and what of it\n")
+    write(tmp_path, "builder/b/c.py", f"# {LONG}, whom\n")
+    write(tmp_path, "nodepool_ocb/testing/a.py", "# who and what\n")
+    write(tmp_path, "tools/a.py", "# who and what\n")
+    assert prose.measured(tmp_path)[prose.COMMENTS] == (3, 1, 0, 1 + 4 + 32)
+    assert "comments has 3 of the nine words, and may have 1" in faults(prose, tmp_path)
+
+
 def test_a_message_may_have_a_long_sentence_but_not_the_nine_words(prose: Any, tmp_path: Path) -> None:
     write(tmp_path, "annealer/a.py", f"raise Invalid('{LONG} {'letters' * 23}')\nx = 'who and what and whom'")
     assert faults(prose, tmp_path) == ["messages/strings has 3 of the nine words, and may have 1"]

@@ -33,7 +33,7 @@ QUIET_SECONDS: Final = 1.0  # that nodes which came back wait for others, where 
 PAUSE_SECONDS: Final = 0.02  # between two looks at one, at least
 SHARE: Final = 4  # of the time, at most one part in so many goes into looking
 AGAIN_SECONDS: Final = 0.5  # until the lock is tried again
-BROKEN_SECONDS: Final = 5.0  # after what should not have happened, at the most
+BROKEN_SECONDS: Final = 5.0  # after an error that should not have happened, at the most
 FAILURES: Final = 5  # in a row, after which another annealer is to drive: the fault may be one of this host
 AWAY_SECONDS: Final = 60.0  # after which this annealer tries again, where no other drives it
 
@@ -46,7 +46,7 @@ class _Drive(Generic[D]):
         self.driven = driven
         self.nodes = nodes
         self.writing = False
-        self.reread = False  # somebody else wrote it, or may have
+        self.reread = False  # another annealer wrote it, or may have
         self.quiet_since: float | None = None  # monotonic
         self.not_before = 0.0  # monotonic
         self.refusals = 0
@@ -59,7 +59,7 @@ class Drivers(Generic[D]):
         self._context, self._work = context, work
         self._locks = Locks(context.session)
         self._driven: dict[str, _Drive[D]] = {}  # by deployment
-        self._free_since: dict[str, float] = {}  # monotonic: since nobody is seen to drive it
+        self._free_since: dict[str, float] = {}  # monotonic: since no annealer is seen to drive it
         self._broken_until: dict[str, float] = {}  # monotonic: it could not go on, and is left alone till then
         self._faults: dict[str, str] = {}  # why it could not, for as long as that stays the same
         self._failures: dict[str, int] = {}  # how many times in a row it could not
@@ -67,7 +67,7 @@ class Drivers(Generic[D]):
     def __len__(self) -> int:
         return len(self._driven)
 
-    # -- what wakes --
+    # -- waking --
 
     def look(self, touched: ChangeSet) -> None:
         """Set timers for the executions that the changes may move."""

@@ -44,7 +44,7 @@ class DrivingStep(msgspec.Struct, Generic[D], frozen=True):
     changes: Sequence[Change]
     after: D
     due: float | None = None  # Unix time at which to look again
-    quiet: bool = False  # nobody waits for it
+    quiet: bool = False  # no caller waits for it
     lines: Sequence[tuple[int, str]] = ()  # for the log, once it is written: each with its level
 
 

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.05
 
-#: What a hook may set of a node: its fields, and with ``alive`` why and for how long.
+#: The fields of a node that a hook may set; with ``alive`` also the reason and the duration.
 KEYED: Final = frozenset({"labels", "hints"})  # fields of a node of which each key is a field of its own
 SETTABLE: Final = {*Node.__struct_fields__} - UNNOTICED | {*WORD}
 

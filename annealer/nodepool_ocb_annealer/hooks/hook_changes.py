@@ -16,7 +16,7 @@ from nodepool_ocb.engine import attributes
 from nodepool_ocb.engine.attributes import MISSING
 from nodepool_ocb.model.records import Json, Node
 
-NODE = ""  # the node itself, among what a contradiction is about
+NODE = ""  # the node itself, among the subjects of a contradiction
 
 
 class HookChanges(msgspec.Struct):
@@ -36,7 +36,7 @@ def merge(node: Node | None, hooked: Sequence[Hooked]) -> HookChanges:
     wishes = HookChanges({}, {}, {}, {})
     said: dict[
         tuple[str, str], tuple[str, Any]
-    ] = {}  # about what, and its place → the role that said it last, and what
+    ] = {}  # the subject and its place → the role that said it last, and its value
     for each in hooked:
         for about, place, value in _places(each):
             before = said.get((about, place), (each.role, value))

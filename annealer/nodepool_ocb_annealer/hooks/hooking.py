@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 2.0
 MENDED_SECONDS: Final = 60.0  # for one that met attributes that cannot be read; it goes on at once when they can be
-MOST_AT_ONCE: Final = 16  # hooks under way; each holds what it sees
+MOST_AT_ONCE: Final = 16  # hooks under way; each holds the records that it sees
 HOOKS_AT_ONCE: Final = 2  # of those, in threads
 
 
@@ -43,7 +43,7 @@ class Hooking:
         self._workers = WorkerQueue("hook", HOOKS_AT_ONCE, context.post)
         self._under_way: set[Timer] = set()
         self._awaits: dict[Timer, _Awaited] = {}
-        self._queue: dict[Timer, None] = {}  # names alone: what a hook sees is put together when it runs
+        self._queue: dict[Timer, None] = {}  # names alone: the input of a hook is put together when it runs
         self._installation = Installation(context.registration)
         self._nodes = NodeHooks(context, self._installation)
         self._jobs: Mapping[TimerKind, Callable[[str], Job | None]] = {
@@ -109,7 +109,7 @@ class Hooking:
     def close(self) -> None:
         self._workers.close()
 
-    # -- what came of it --
+    # -- the outcome --
 
     def _done(self, asked: Timer, job: Job, ran: Ran) -> None:
         if ran.spoiled is not None:
@@ -194,7 +194,7 @@ class Ran(NamedTuple):
 
     done: Done | None
     again_seconds: float = AGAIN_SECONDS
-    spoiled: Spoiled | None = None  # what it met that cannot be read
+    spoiled: Spoiled | None = None  # attributes that it met and could not read
 
 
 def _run(asked: Timer, job: Job) -> Ran:

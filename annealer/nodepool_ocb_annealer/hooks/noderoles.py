@@ -72,7 +72,7 @@ def _changes(context: AnnealerContext, vertex: Vertex, record: NodeRole, hook: s
     kept = tuple(name for name in base.hooks if name != hook)
     changes.pop(path, None)
     changes |= {change.path: change for change in writes(vertex, replace(base, hooks=kept))}
-    return list(changes.values())  # its own record last: who is refused what stands before it runs the hook again
+    return list(changes.values())  # its own record last: a refusal of an earlier write runs the hook again
 
 
 def _unreadable(vertex: Vertex) -> bool:

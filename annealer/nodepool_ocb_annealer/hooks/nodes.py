@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 REFUSED_SECONDS: Final = 30.0  # until a deletion that something stands against is tried again
 CHANGE: Final = "on_node_change"
-ROUNDS: Final = 4  # of it that may follow one another at once, as hooks hear of what other roles' hooks changed
+ROUNDS: Final = 4  # of it that may follow one another at once, as hooks hear of changes by hooks of other roles
 ENDLESS: Final = "hooks of on_node_change change the node again and again, each after the other"
 
 
@@ -117,7 +117,7 @@ class NodeHooks:
             now = changes.pop(path, None)
             after = now.data if isinstance(now, Set) and isinstance(now.data, Node) else node
             ran = Set(path, self._ran(view, node, after, hook, _changers(hooked)), view.version)
-            return [*changes.values(), ran]  # last: who is refused what stands before it runs the hook again
+            return [*changes.values(), ran]  # last: a refusal of an earlier write runs the hook again
 
         return Job(work, write, node)
 

@@ -132,7 +132,7 @@ class Judging:
             pause = self._context.settings.probe_seconds * 2 ** min(count - 1, MOST_DOUBLINGS)
             self._refuted[fqdn] = count, time.monotonic() + pause
             log.warning("%s does not answer, but others reach it: %s", fqdn, reason)
-            if not reason.startswith("run:"):  # it let us in as it did them: what it did then is its own
+            if not reason.startswith("run:"):  # the run had reached the node: its later fault is not of this host
                 self.standing.refuted(fqdn, reason)
 
     def reached(self, fqdn: str, fresh: bool = False) -> None:
@@ -153,6 +153,6 @@ def probed(view: NodeView, now: float) -> bool:
     """Whether the node is one that annealers ask at all."""
     node = view.record
     if node is None or paths.node(view.name) in view.world.unreadable:
-        return False  # what it is now is not known, and it cannot be written
+        return False  # its present state is not known, and it cannot be written
     set_aside = not node.available or maintenance.held(node, now) or marks.holds(node, now)
     return bool(node.addresses) and not node.virtual and not set_aside

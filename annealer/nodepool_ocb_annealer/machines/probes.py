@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 PROBES_AT_ONCE: Final = 8
 CONFIRM_SECONDS: Final = 1.0  # from the first failure to the second probe
 IN_A_ROW_SECONDS: Final = (
-    60.0  # from one failure to the asking of the next; what that waits for and takes is not counted
+    60.0  # from one failure to the request of the next; the wait and the duration of that one are not counted
 )
 
 

@@ -48,16 +48,16 @@ class Relapses:
         if past.way != _way(node) or (node.alive and now - past.revived > SOON_SECONDS):
             self.forget(fqdn)
             return 0.0
-        if node.alive or node.since < past.revived:  # the record of before is still what we see
+        if node.alive or node.since < past.revived:  # we still see the record of before
             return 0.0
-        lived = node.since - past.revived if past.died is None else 0.0  # what is written of it later is no other death
+        lived = node.since - past.revived if past.died is None else 0.0  # a later write of it is no other death
         if not (node.reason or "").startswith("run:") or lived > SOON_SECONDS:
             self.forget(fqdn)
             return 0.0
         if past.died is None:
             past.died = node.since
             past.relapses += 1
-        if past.relapses < 2:  # once is what any machine may do
+        if past.relapses < 2:  # any machine may do it once
             return 0.0
         pause = dead_probe_seconds * 2.0 ** min(past.relapses - 1, MOST_DOUBLINGS)
         return max(0.0, past.died + pause - now)

@@ -125,7 +125,7 @@ def move(
     record = rollouts.changes(driven.deployment, driven.id, driven.rollout, after, driven.versions, now)
     changes = next(
         _moved(world, driven, after, actions, now, record), record
-    )  # what has no room begins in the next one
+    )  # a change without room begins in the next one
     if not decisions and changes == record:
         return DrivingStep((), driven, due, quiet=True)
     versions = ROLLOUT.written(driven.deployment, driven.id, driven.versions, changes)

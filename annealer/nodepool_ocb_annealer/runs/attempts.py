@@ -23,12 +23,12 @@ class SlotAnswer(msgspec.Struct, frozen=True):
     outcome: Outcome | None = None  # None where it LEFT the run alone
     ended: float = 0.0
     results: Results = Results()
-    sent: JigInputs | None = None  # what the jig was given
+    sent: JigInputs | None = None  # the input of the jig
     ordered: bool = False  # the jig was given its order
     begun: bool = False  # ... and may have begun with it
     spoiled: str = ""  # the path of attributes that cannot be decoded
     own: bool = True  # where it is SEALED: others may be able to open it
-    recorded: bool = False  # where it is a FAULT: what its record says may have caused it
+    recorded: bool = False  # where it is a FAULT: the content of its record may have caused it
     foreign: bool = False  # where it is a FAULT: the jig of another package is at fault, and not this host
 
     @property
@@ -47,7 +47,7 @@ class Attempt:
 
     def __init__(self, grant: claim.Grant, role: Role, session: int, jigs: dict[str, Jig]) -> None:
         self.grant = grant
-        self.role = role  # as it was claimed: what becomes of the catalogue meanwhile does not kind
+        self.role = role  # as it was claimed: later changes of the catalogue do not count
         self.session = session
         self.jig = grant.jig or role.jig  # that the run is asked about by: the one that it was ordered with
         self.state = RunState(
@@ -60,11 +60,11 @@ class Attempt:
         self.stop = threading.Event()  # for the jig: leave the run alone
         self.gone = threading.Event()  # the node is not ours any more
         self.slot = False
-        self.pause_seconds = 0.0  # before anybody is to claim it again, where it goes back untouched
+        self.pause_seconds = 0.0  # before an annealer is to claim it again, where it goes back untouched
         self.answer = SlotAnswer(RunEvent.LEFT)  # the newest that says something
-        self.conclusion: Conclusion | None = None  # what is being written
+        self.conclusion: Conclusion | None = None  # that is being written
         self.refused: OcbError | None = None  # why the claim, or the newest write of its outcome, was refused
-        self.following: Attempt | InlineBatch | None = None  # what is claimed with it
+        self.following: Attempt | InlineBatch | None = None  # that is claimed with it
 
     @property
     def name(self) -> str:

@@ -34,7 +34,7 @@ class JigInputs(msgspec.Struct, frozen=True):
     places: tuple[str, ...] = ()  # of its role's secrets
     base: Mapping[
         str, Json
-    ] = {}  # the attributes without the noderole's own wall: what the run returns is compared with these
+    ] = {}  # the attributes without the noderole's own wall: the results of the run are compared with these
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ def changed_secrets(grant: claim.Grant, read: Blobs, judged: inputs.Judged) -> l
         return []
     now = inputs.kept(judged.given) or Given(jig=judged.given.jig)
     then = _decoded(read[paths.given(grant.vertex.role, grant.fqdn)])
-    if then is None or then.reason or now.reason:  # what it was given is not known
+    if then is None or then.reason or now.reason:  # its earlier input is not known
         return ["secrets"] if secrecy.holds(judged.given.attributes) or secrecy.holds(judged.given.beside) else []
     differing = inputs.between(then, now)
     return [each.what for each in differing if secrecy.holds(each.before) or secrecy.holds(each.now)]

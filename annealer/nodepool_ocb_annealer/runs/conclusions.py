@@ -34,7 +34,7 @@ class Conclusion(msgspec.Struct, frozen=True):
     moved: dict[Vertex, NodeRole]
     run: Run
     event: Event | None  # None where the noderole stays as it is, for another annealer
-    results: Sequence[Change] = ()  # what lies below the noderole
+    results: Sequence[Change] = ()  # the records below the noderole
 
     @property
     def passes_on(self) -> bool:
@@ -55,7 +55,7 @@ def conclude(
         return _dead(grant, outcome, run, now)
     if grant.record.check is not None:
         return _checked(grant, outcome, run, now)
-    if vertex.record.cancel_reason:  # whatever it came to
+    if vertex.record.cancel_reason:  # with any outcome
         moved = apply({vertex: Event.FAIL}, now, by=grant.annealer, reason=vertex.record.cancel_reason)
         return _of_run(grant, moved, run, Event.FAIL)
     event, more = _event(outcome, grant.record, role, now)
@@ -128,7 +128,7 @@ def _dead(grant: claim.Grant, outcome: Unreachable, run: Run, now: float) -> Con
         released = partial(claim.releasing, grant)
         return Conclusion(released, released, {}, run, None)
     end = Check(paths.fence(grant.fqdn), grant.fence), Delete(paths.claim(grant.fqdn), grant.claim_version)
-    # where the node is not available the noderole stays in TRANSITION: who takes it over accounts for the run
+    # where the node is not available the noderole stays in TRANSITION: the annealer that takes it over accounts for the run
     changes = died(grant.vertex.node, now, outcome.why, by=grant.annealer, ended=(grant.vertex, run), together=end)
     return Conclusion(lambda: changes, lambda: changes, {}, run, Event.NODE_DIED)
 
@@ -181,7 +181,7 @@ def _event(outcome: Outcome, record: NodeRole, role: Role, now: float) -> tuple[
         return Event.SUCCEED, {}
     if isinstance(outcome, Lost):
         return Event.LOSE, {"not_before": now + _pause(record, role)}
-    done = isinstance(outcome, Failed) and outcome.exit_code == 0  # and what it gave back cannot be kept
+    done = isinstance(outcome, Failed) and outcome.exit_code == 0  # and its results cannot be kept
     if isinstance(outcome, Failed) and record.attempt <= role.retries and not (done and "destructive" in role.flags):
         pause = _pause(record, role) if TASK not in role.flags else min(role.backoff_seconds, LONGEST_BACKOFF_SECONDS)
         return Event.DEFER, {"not_before": now + pause}  # a task list names one interval for all its retries

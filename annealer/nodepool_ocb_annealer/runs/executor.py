@@ -112,7 +112,7 @@ class Executor:
         """The runs that go on here; from any thread."""
         return {attempt.grant.run for attempt in list(self._attempts.values())}
 
-    # -- what is heard --
+    # -- requests and answers --
 
     def begin(self, vertex: Vertex) -> None:
         """Claim a noderole; raises Conflict or NotFound where the view is not whole enough to claim from."""
@@ -249,7 +249,7 @@ class Executor:
         judging.refused(view, outcome.why)
         return judging.own_fault(view, outcome.why)
 
-    # -- what becomes of it --
+    # -- the outcome --
 
     def _write(self, attempt: Attempt) -> None:
         """By itself once it was too large with its neighbours."""

@@ -111,7 +111,7 @@ class JigRunner:
             opened = self._secrets.opened(inputs.visible(inputs.layers(sources, decoded)))
             progress.mask = opened.mask
             sent = attributes.sent(sources, decoded, opened)
-        except Sealed as sealed:  # nobody's failure: others may have what it takes, and it may come
+        except Sealed as sealed:  # no failure of the run: other hosts may have the key, and it may come
             self._note(attempt, sealed.forbidden, str(sealed))
             if attempt.checking and (attempt.state.takeover or not sealed.own):
                 return SlotAnswer(RunEvent.ENDED, Failed(str(sealed)))
@@ -119,11 +119,11 @@ class JigRunner:
         except (Stale, Unavailable, Denied) as gone:
             log.warning("%s: %s", attempt.name, gone)
             return SlotAnswer(RunEvent.UNREAD, Unknown(f"ZooKeeper: {gone}", begun=False))
-        except Spoiled as wrong:  # nobody's failure: it waits until they are mended
+        except Spoiled as wrong:  # no failure of the run: it waits until they are mended
             if attempt.checking:
                 return SlotAnswer(RunEvent.ENDED, Failed(str(wrong)))
             return SlotAnswer(RunEvent.SPOILED, Unknown(str(wrong), begun=False), spoiled=wrong.path)
-        except Invalid as wrong:  # in what the jig would be given, not in this host
+        except Invalid as wrong:  # in the input of the jig, not in this host
             return SlotAnswer(RunEvent.ENDED, Failed(str(wrong)))
         except Exception as odd:
             if _of_host(odd):
@@ -160,7 +160,7 @@ class JigRunner:
                 return SlotAnswer(RunEvent.UNREACHED, outcome, begun=outcome.begun)
             case Unknown(begun=begun):
                 return SlotAnswer(RunEvent.FAULT, outcome, begun=begun)
-            case Detached(reason):  # nobody told it to let go
+            case Detached(reason):  # no order told it to let go
                 return SlotAnswer(RunEvent.FAULT, Unknown(reason), begun=True)
             case Failed(reason=reason, forbidden=str(setting)):
                 self._note(attempt, setting, reason)

@@ -165,7 +165,7 @@ class SlotPool:
                     wanted = [paths.wall(*key), paths.given(*key)]
                     read = dict(zip(wanted, self._context.session.get_many(wanted), strict=True))
                     results = attributes.results(attempt.grant, read, sent, self._context.secrets, answer.outcome)
-            except Exception as error:  # whatever it is, the outcome stands
+            except Exception as error:  # after any error the outcome stands
                 log.warning("%s: %s", attempt.name, error)
                 results = answer.results
             self._context.post(lambda: done(replace(answer, event=RunEvent.READ, results=results)))

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 RUNS_KEPT: Final = 10
 CHECKS_KEPT: Final = 2
 TIDY_SECONDS: Final = 1.0  # between two looks
-LOOK_SHARE: Final = 50  # the pause after a look at the logs, in times of what that took
+LOOK_SHARE: Final = 50  # the pause after a look at the logs, in multiples of the time of the look
 AGES_SECONDS: Final = 3600.0  # a log may become too old though nothing runs
 
 
@@ -45,7 +45,7 @@ class Tidying:
         self._noted: set[str] = set()
         self._under_way = False
         self._look_at = 0.0  # the logs, not before; monotonic
-        self._schedule(TIDY_SECONDS)  # what was left by the process before this one
+        self._schedule(TIDY_SECONDS)  # leftovers of the process before this one
 
     def ended(self, grant: Grant, logs: bool = False) -> None:
         """A run has ended, and its record is written; ``logs``: it may have left one."""
@@ -104,7 +104,7 @@ def _tidy(session: Session, settings: AnnealerSettings, noted: set[str], active:
             took = time.monotonic() - began
         if noted:
             drop_old_runs(session, noted)
-    except OcbError as error:  # somebody else deletes them too, or ZooKeeper is away
+    except OcbError as error:  # another process deletes them too, or ZooKeeper is away
         log.info("the records of old runs stay until the next sweep: %s", error)
     except Exception:
         log.exception("the leftovers of old runs stay until the next sweep")

@@ -39,7 +39,7 @@ class DrivenTaskRun(msgspec.Struct, frozen=True):
     running: LoadedTaskRun
     versions: Versions
     nodes: frozenset[str]
-    start: int = 0  # what comes before it in the plan is committed
+    start: int = 0  # the part of the plan before it is committed
     read: Mapping[str, Run] | None = None  # of the history that is being written, by path
 
     @property

@@ -33,7 +33,7 @@ class DeliveryInputs(msgspec.Struct, frozen=True):
 
     settings: WebhookSettings
     cluster: str  # its id
-    owner: LockOwner  # who we are
+    owner: LockOwner  # our own identity
     failing_since: float | None  # since when our attempts fail, by ZooKeeper's clock
 
 

@@ -28,7 +28,7 @@ from nodepool_ocb_annealer.webhook.delivery import Delivered, DeliveryFailed, De
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS: Final = 0.5  # after what ZooKeeper did not answer or refused
+AGAIN_SECONDS: Final = 0.5  # after a request that ZooKeeper did not answer or refused
 PATIENT: Final = 5  # failures in a row, before another host may try
 
 Ended = Delivered | DeliveryFailed | OcbError | None  # None: another has the lock
@@ -57,7 +57,7 @@ class Posting:
         self._failing_since: float | None = None  # by ZooKeeper's clock
         self._why = ""  # it failed the last time
 
-    # -- what wakes --
+    # -- waking --
 
     def look(self) -> None:
         """Watch, and look for changes during a reconnect. Raises Unavailable."""
@@ -93,13 +93,13 @@ class Posting:
 
     def wake(self) -> None:
         """Look soon."""
-        self._woken = False  # before anything is read: what comes from now on wakes again
+        self._woken = False  # before anything is read: a change from now on wakes again
         self._schedule(0.0)
 
     def _schedule(self, when: float) -> None:
         self._context.timers.at(max(when, time.monotonic()), Timer(TimerKind.WEBHOOK))
 
-    # -- what changes its course --
+    # -- changes of its course --
 
     def configure(self) -> None:
         """The settings may be others; failed attempts begin again."""
@@ -175,7 +175,7 @@ class Posting:
         finally:  # a lock that was taken and forgotten would keep everybody out, us too
             self._result = lock, ended
 
-    # -- what came of it --
+    # -- the outcome --
 
     def _ended(self) -> None:
         again, order = self._again, self._order
@@ -203,7 +203,7 @@ class Posting:
                 self._schedule(time.monotonic() + AGAIN_SECONDS)
             case _:
                 self._failed(order, DeliveryFailed(f"is sent nothing: {ended}"))
-                self.release()  # a person has to mend it, and may not where somebody works
+                self.release()  # a person has to mend it; until then another annealer may try
         return False
 
     def _sent(self, order: DeliveryInputs, sent: Delivered) -> bool:

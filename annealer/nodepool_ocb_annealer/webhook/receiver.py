@@ -71,7 +71,7 @@ def _answer(
     try:
         connection.request("POST", target, body, dict(headers))
         answer = connection.getresponse()
-        with contextlib.suppress(OSError, HTTPException):  # what it answered is known
+        with contextlib.suppress(OSError, HTTPException):  # the status of the answer is known
             answer.read(ANSWER_BYTES)  # so that it may end in peace
         return answer.status
     finally:

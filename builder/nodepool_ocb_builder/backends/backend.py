@@ -22,7 +22,7 @@ class BuildTask(msgspec.Struct, frozen=True, kw_only=True):
     work: Path  # a folder of its own in the image directory, there and empty
     elements_dir: tuple[str, ...] = ()
     outputs: Mapping[str, Path]  # for each format the file that must be there at the end, in the image directory
-    manifest: Path  # a folder for lists of what is in the image; may stay absent
+    manifest: Path  # a folder for lists of the image's content; may stay absent
 
 
 #: The name for backends of other packages.

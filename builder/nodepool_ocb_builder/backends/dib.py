@@ -81,7 +81,7 @@ def _environment(task: BuildTask) -> dict[str, str]:
     if "image-extra-size" in image.options:
         env["DIB_IMAGE_EXTRA_SIZE"] = str(image.options["image-extra-size"])  # its option of this name does not work
     env |= image.env_vars
-    env.setdefault("DIB_LOCKFILES", f"{env['DIB_IMAGE_CACHE']}/locks")  # beside what they guard
+    env.setdefault("DIB_LOCKFILES", f"{env['DIB_IMAGE_CACHE']}/locks")  # beside the files that they guard
     return env
 
 

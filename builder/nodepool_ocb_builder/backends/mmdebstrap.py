@@ -37,7 +37,7 @@ SCHEMA: Final[Json] = {
     },
 }
 DEFAULT_SUITE: Final = "stable"
-#: Options that are lists, and what each item is to mmdebstrap.
+#: Options that are lists, and the option of mmdebstrap for each item.
 _EACH: Final = {
     "aptopts": "--aptopt",
     "dpkgopts": "--dpkgopt",

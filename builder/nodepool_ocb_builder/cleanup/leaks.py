@@ -85,7 +85,7 @@ class _Records:
         context.sync()
         named = {kept.stamp.image for kept in listed} & {*images.names(context.session)}
         views = images.read(context.session, named, self._unread)
-        self._uploads: dict[Stamp, UploadView] = {}  # by what their newest attempts make
+        self._uploads: dict[Stamp, UploadView] = {}  # by the stamps that their newest attempts make
         self._paths: set[str] = set()
         self._external_ids: set[str] = set()
         for view in views.values():

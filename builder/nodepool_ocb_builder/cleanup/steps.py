@@ -29,7 +29,7 @@ from nodepool_ocb_builder.image_directory import named
 
 log = logging.getLogger(__name__)
 
-_BARE: Final = re.compile(r"/provider(/[^/]+(/images(/lock)?)?)?")  # what stays below a build when its uploads are gone
+_BARE: Final = re.compile(r"/provider(/[^/]+(/images(/lock)?)?)?")  # the rest below a build when its uploads are gone
 
 
 def do(context: Context, image: str, step: Step) -> None:
@@ -90,7 +90,7 @@ def _remove_locked(context: Context, image: str, upload: UploadView) -> None:
         return
     record = codec.decode(Upload, znode)
     if record.state is not UploadState.DELETE:
-        return  # somebody wants it again
+        return  # the upload is wanted again
     uploader = context.uploaders.get(upload.provider)
     if record.external_id is not None:
         refused = (
@@ -115,7 +115,7 @@ def _as_decided(context: Context, image: str, build: BuildView) -> BuildView | N
 def _remove_build(context: Context, image: str, build: BuildView) -> None:
     found = _as_decided(context, image, build)
     if found is None or not found.bare:
-        return  # it is decided anew on what is there now
+        return  # it is decided anew, by its present state
     name = named(image, build.id)
     ours = build.record.builder_id == context.builder_id and build.record.filename  # none: it was not to have files yet
     faults = context.directory.remove(name) if ours else []
@@ -129,7 +129,7 @@ def _remove_build(context: Context, image: str, build: BuildView) -> None:
 def _remove_files(context: Context, image: str, build: BuildView) -> None:
     found = _as_decided(context, image, build)
     if found is None or not found.spent:
-        return  # it is decided anew on what is there now
+        return  # it is decided anew, by its present state
     name = named(image, build.id)
     if faults := context.directory.remove(name):
         log.warning("%s: files stay: %s", name, "; ".join(faults))

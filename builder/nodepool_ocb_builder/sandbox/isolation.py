@@ -144,7 +144,7 @@ def start(command: Command, *, log: Path, work: Path, timeout_seconds: float) ->
             stdout=subprocess.PIPE,
             stderr=errors,
             env={"PATH": search_path(), "LANG": "C.UTF-8", leftovers.MARK: str(work), leftovers.REAPER: str(work)},
-            start_new_session=True,  # what a terminal sends to us is not for it
+            start_new_session=True,  # signals from a terminal to us are not for it
         )
     assert program.stdin is not None
     with suppress(OSError):  # it is gone already: wait says so

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 MARK: Final = "NODEPOOL_OCB_WORK"  # in the environment of everything that belongs to a build: its work folder
-REAPER: Final = "NODEPOOL_OCB_REAPER"  # in that of its supervisor and guard only, to whom the orphans of the build come
+REAPER: Final = "NODEPOOL_OCB_REAPER"  # in that of its supervisor and guard only, which get the orphans of the build
 KILLING_SECONDS: Final = 5.0  # that killed processes get to be gone
 _MNT_DETACH: Final = 2
 _LOOP_CLR_FD: Final = 0x4C01

@@ -65,7 +65,7 @@ def main() -> int:
         more = _hear(0)[1]
         heard = heard + more if more else b""
     if not heard:
-        return 1  # the builder is gone before it said what to do; the next one sweeps
+        return 1  # the builder is gone before it gave an order; the next one sweeps
     line, _, rest = heard.partition(b"\n")
     result = Supervisor(Spec(**json.loads(line))).run(rest)
     with suppress(OSError):
@@ -80,7 +80,7 @@ class Supervisor:
         self.spec = spec
         self.work = Path(spec.work)
         self.reason: str | None = None  # why it was ended before it ended itself
-        self.status: dict[str, Any] = {}  # what the guard says of the build's end
+        self.status: dict[str, Any] = {}  # the guard's report of the build's end
         self.began = time.monotonic()
         self.deadline = self.began + spec.timeout_seconds
 

@@ -78,7 +78,7 @@ FOLDED: Final = frozenset(
         "who",
     }
 )
-#: What tables on a narrow terminal can do without, the least important first.
+#: Columns that a table on a narrow terminal can do without, the least important first.
 SPARE: Final = (
     *(
         "version",
@@ -254,7 +254,7 @@ def narrowed(widths: Mapping[str, int], empty: Sequence[str], room: int) -> dict
     for spare in SPARE:
         if _total(folded := _folded(kept, room)) <= room:
             return folded
-        if spare != next(iter(kept)):  # what a row is about stays
+        if spare != next(iter(kept)):  # the column of the row's subject stays
             kept.pop(spare, None)
     return _squeezed(_folded(kept, room), room)
 

@@ -14,7 +14,7 @@ from nodepool_ocb.cli.kit import walking
 from nodepool_ocb.cli.kit.examples import example
 from nodepool_ocb.cli.kit.options import variable
 
-WIDTH: Final = 10_000  # of what click gives, so that nothing in it is folded
+WIDTH: Final = 10_000  # of the text that click gives, so that no line is folded
 LINE: Final = 60  # letters of a line of the page's source
 TITLE: Final = r"NODEPOOL\-OCB"  # of every page: longer ones run into the rest of the head
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 LIVE: Final = 12  # noderoles below the count, on a terminal
-FEW: Final = 4  # that are named to somebody who interrupts
+FEW: Final = 4  # that are named after an interrupt
 MOST: Final = 12  # that are named at the end
 
 T = TypeVar("T")

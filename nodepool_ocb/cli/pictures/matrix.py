@@ -90,7 +90,7 @@ def _drawn(scope: Scope) -> None:
                 before, shown = shown, now  # first: an interrupt may come while it is drawn
                 if now != before or screen.resized:
                     screen.show([coloured(line) for line in now])
-    finally:  # what was seen last stays there
+    finally:  # the last picture stays there
         output.render(*map(coloured, shown))
 
 

@@ -26,7 +26,7 @@ LINE: Final = "_NODEPOOL_OCB_LINE"
 BREAKS: Final = "_NODEPOOL_OCB_BREAKS"
 
 MOST: Final = 2000  # answers
-GOES_ON: Final = ("=", "/", "@", ":", ",", ".")  # what ends so is no whole word
+GOES_ON: Final = ("=", "/", "@", ":", ",", ".")  # a word with such an end is not whole
 SPECIAL: Final = ("@", "$")  # of readline, in bash
 CLOSE: Final = "\0"  # of a line; no word can hold it
 
@@ -72,7 +72,7 @@ class Completing(ShellComplete):
         """The answers, one a line."""
         try:
             return "\n".join(self._answers(line(os.environ.get(LINE, ""), self.prog_name)))
-        except Exception:  # whatever it is: a shell in the midst of a line has no use for it
+        except Exception:  # any error: a shell in the midst of a line has no use for it
             return ""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:

@@ -11,7 +11,7 @@ from typing import Final
 #: How a script asks: the variables, for the program that is completed.
 ASK: Final = '_NODEPOOL_OCB_LINE="{line}" {more}_NODEPOOL_OCB_COMPLETE={shell}_complete {program} 2>/dev/null'
 
-#: bash replaces what is behind the last of COMP_WORDBREAKS alone, so it says what these are.
+#: bash replaces only the text behind the last of COMP_WORDBREAKS, so the script passes these letters on.
 BASH: Final = """\
 _nodepool_ocb_complete() {
     local kind value help

@@ -34,7 +34,7 @@ from nodepool_ocb.model.records import Node
 
 BANNER_BYTES: Final = 1 << 13  # up to and with the line in which SSH begins
 BEFORE_LOGIN_BYTES: Final = 1 << 18  # from there to the login
-HOST_KEY_CHARACTERS: Final = 1 << 13  # twice what an RSA key of 16,384 bits has
+HOST_KEY_CHARACTERS: Final = 1 << 13  # twice the length of an RSA key of 16,384 bits
 UNASKED: Final = "that were not requested"
 UNASKED_BYTES: Final = 1 << 23  # after the login: between two packets of output that a channel takes
 WINDOW_BYTES: Final = 1 << 21  # that a channel may hold unread; the machine is told this number

@@ -55,7 +55,7 @@ def _noderoles(opened: Session, _: Given, incomplete: str) -> Iterator[str]:
             yield from (paths.noderole_name(each, fqdn) for each in found or ())
 
 
-# -- what has numbers --
+# -- numbered records --
 
 
 def _numbered(opened: Session, above: str, incomplete: str) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _providers(opened: Session, _: Given, __: str) -> Iterator[str]:
         yield from daemon.providers if daemon else ()
 
 
-# -- what nodes have --
+# -- fields of nodes --
 
 
 def _nodes(opened: Session) -> Iterator[Node]:

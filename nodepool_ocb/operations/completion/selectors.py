@@ -10,7 +10,7 @@ import msgspec
 from nodepool_ocb.engine.selection.expression import FLAGS, YES_OR_NO, CriterionKind
 from nodepool_ocb.model.records import State
 
-#: What a criterion may begin with.
+#: The possible beginnings of a criterion.
 CRITERIA: Final = (*(str(each) if each in FLAGS else f"{each}:" for each in CriterionKind), "not ")
 
 

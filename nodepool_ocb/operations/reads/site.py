@@ -61,7 +61,7 @@ class ShowPlan(Lookup[frozenset[PlanStep]], frozen=True):
     kept = True
 
     steps: tuple[PlanStep, ...]
-    going: tuple[str, ...]  # for whose deletion agreement is needed
+    going: tuple[str, ...]  # their deletion needs agreement
     warnings: Callable[[], Steps[None]]  # notes about the plan
 
     @property

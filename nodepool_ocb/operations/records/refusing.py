@@ -20,7 +20,7 @@ from nodepool_ocb.model.records import Run, Structure
 
 MANY_GENERATIONS: Final = 2  # that one write of a noderole may count, at most
 
-#: Kept beside the kinds of records whose rows say so: other records count on them.
+#: Kept beside the kinds of records with ``kept`` in their rows: other records count on them.
 KEPT: Final = (paths.CLOCK, paths.deployment("system"))
 _KEPT: Final = PathTree([row for row in KINDS if row.kept])
 

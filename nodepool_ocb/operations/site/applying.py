@@ -21,7 +21,7 @@ class ApplySite(Operation[Explained], frozen=True, kw_only=True):
     writes = planning.WRITES
 
     wanted: DesiredState
-    prune: bool = False  # also delete what the files do not have, in the deployments that they have
+    prune: bool = False  # also delete the records that the files lack, in the deployments of the files
 
     def decide(self, situation: Situation) -> Steps[Explained]:
         """Raises the errors of ``plan``, and Invalid for fields that no verb takes for a node."""

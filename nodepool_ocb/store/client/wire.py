@@ -64,7 +64,7 @@ class Connection(Beating):
         super().__init__(client, *args, **kwargs)
         self.proven = float("-inf")
         self.lease_seconds = 0.0
-        self.failure = ""  # why the newest attempt to connect failed, and what to do
+        self.failure = ""  # why the newest attempt to connect failed, and the remedy
         self.refusals = 0  # the number of "connection refused" in a row
         self.rejected = False  # kazoo has ended its attempts, because the server refuses our identity
         self._xid = 0
