@@ -203,7 +203,7 @@ class Posting:
                 self._schedule(time.monotonic() + AGAIN_SECONDS)
             case _:
                 self._failed(order, DeliveryFailed(f"is sent nothing: {ended}"))
-                self.release()  # a person has to mend it; until then another annealer may try
+                self.release()  # a person mends it by record delete, which refuses while an annealer holds the lock
         return False
 
     def _sent(self, order: DeliveryInputs, sent: Delivered) -> bool:
