@@ -368,9 +368,12 @@ def _running() -> Iterator[tuple[int, int]]:
 
 
 def _stopped(pid: int) -> bool:
-    """Whether the process is stopped, or gone."""
+    """Whether the process is stopped, or gone, or runs none of its own code before it stops.
+
+    The last is a shell in vfork (state D): it waits in the kernel for its child, and the child is stopped.
+    """
     with contextlib.suppress(OSError):
-        return _stat(str(pid))[0] in "TtZX"
+        return _stat(str(pid))[0] in "TtZXD"
     return True
 
 

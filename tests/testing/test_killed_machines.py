@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -52,3 +53,22 @@ def test_a_connection_that_begins_while_its_machine_is_frozen_stops(farm: Farm, 
     assert len(states) > 1, "the connection has a process"
     assert set(states.values()) == {"T"}
     late[0].close()
+
+
+def test_shells_in_vfork_count_as_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "START_SECONDS", 5.0)
+    busy = ["sh", "-c", "while :; do /bin/true; done"]
+    shells = {(shell := subprocess.Popen(busy)).pid: shell for _ in range(8)}
+
+    def processes() -> list[int]:
+        return sorted(pid for pid, parent in machines._parents().items() if pid in shells or parent in shells)
+
+    try:
+        for _ in range(20):
+            machines._stop(processes)
+            machines._signal(processes(), signal.SIGCONT)
+    finally:
+        machines._stop(processes)
+        machines._signal(processes(), signal.SIGKILL)
+        for shell in shells.values():
+            shell.wait(10)
