@@ -30,10 +30,12 @@ LINES: Final = 20  # of a failed build's log
 SILENT_SECONDS: Final = 10.0  # builders that did not answer are asked again after this time
 
 
-def wait(name: str, request: int, timeout_seconds: float | None, changes: Sequence[ChangeRow], nobody: bool) -> None:
+def wait(
+    name: str, request: int, timeout_seconds: float | None, changes: Sequence[ChangeRow], no_builder: bool
+) -> None:
     """Wait for a build that answers the request, and print its end: one document.
 
-    ``nobody``: that no builder is running was said already.
+    ``no_builder``: a line has said before that no builder is running.
     Raises InError (failed, paused without end, withdrawn), NotFound (the image is gone), or TimedOut.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
@@ -41,7 +43,7 @@ def wait(name: str, request: int, timeout_seconds: float | None, changes: Sequen
     ended: OcbError | None = None
     try:
         with waits.going_on(f"the build of {name}", lambda: f"image show {name}"):
-            for seen in _seen(name, request, deadline, nobody):
+            for seen in _seen(name, request, deadline, no_builder):
                 last = seen
                 if seen.progress.outcome:
                     ended = seen.error(name)
@@ -54,11 +56,11 @@ def wait(name: str, request: int, timeout_seconds: float | None, changes: Sequen
         raise ended
 
 
-def _seen(name: str, request: int, deadline: float | None, nobody: bool) -> Iterator[BuildSeen]:
+def _seen(name: str, request: int, deadline: float | None, no_builder: bool) -> Iterator[BuildSeen]:
     """With a line that moves on a terminal; elsewhere a line for each thing that is new."""
     terminal = lively(sys.stderr)
     with ExitStack() as stack:
-        show = _live(stack) if terminal else _said({images.NOBODY} if nobody else set())
+        show = _live(stack) if terminal else _said({images.NOBODY} if no_builder else set())
         tick_seconds = TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS
         for seen in watching.builds(performer(), name, request, deadline, tick_seconds):
             if seen.progress.outcome is None:

@@ -112,7 +112,7 @@ def build(name: str, reason: str | None, wait: bool, timeout_seconds: float | No
         reporting.performed(performed, image=name)
         return
     if wait:
-        building.wait(name, asked.request, timeout_seconds, performed.rows, nobody=not asked.builders)
+        building.wait(name, asked.request, timeout_seconds, performed.rows, no_builder=not asked.builders)
         return
     for sentence in asked.after:
         output.say(sentence)

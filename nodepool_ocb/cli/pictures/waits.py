@@ -71,10 +71,10 @@ class LiveProgress:
 
 
 @contextmanager
-def going_on(what: str, again: Callable[[], str]) -> Iterator[None]:
-    """An interrupt prints that ``what`` goes on, and the words of the command that looks ``again``."""
+def going_on(work: str, command: Callable[[], str]) -> Iterator[None]:
+    """An interrupt prints that the ``work`` goes on, and the ``command`` that shows it."""
     try:
         yield
     except KeyboardInterrupt:
-        output.say(f"interrupted: {what} goes on; to look again: nodepool-ocb {again()}")
+        output.say(f"interrupted: {work} goes on; to look again: nodepool-ocb {command()}")
         raise
