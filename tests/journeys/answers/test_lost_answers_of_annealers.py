@@ -353,8 +353,15 @@ def hooks(stage: Stage, patch: pytest.MonkeyPatch) -> None:
         path = paths.deployment_role(DEPLOYMENT, role)
         fleet.session.commit([Create(path, DeploymentRole(**fields))])
         fleet.until(lambda: not (there := fleet.session.get(path)) or not hooked(there), "its hook has run")
+        fleet.until(lambda: deleted(path), "the role has left")
+
+    def deleted(path: str) -> bool:
         if (znode := fleet.session.get(path)) is not None:
-            fleet.session.commit([Delete(path, znode.version)])
+            try:
+                fleet.session.commit([Delete(path, znode.version)])
+            except Stale:  # the rival wrote it meanwhile
+                return False
+        return True
 
     def hooked(znode: Znode) -> bool:
         record = codec.decode(DeploymentRole, znode)
