@@ -26,6 +26,10 @@ WEBHOOK_LOCK = "/ocb/journal/webhook/lock"
 PAUSED = "/ocb/paused"  # but for those of builders
 PAUSED_BUILDERS = "/nodepool/daemons/paused"
 IMAGES = "/nodepool/image"
+REQUESTS = "/nodepool/requests"
+REQUEST_LOCKS = "/nodepool/requests-lock"
+POOL_NODES = "/nodepool/nodes"
+COMPONENTS = "/nodepool/components"
 POOL_CLOCK = "/nodepool/clock"  # for clients without the right to write below /ocb
 DAEMON_KINDS = ("annealer", "builder", "launcher")
 POOL_KINDS = ("builder", "launcher")  # those that live below /nodepool
@@ -274,3 +278,32 @@ def split_noderole(name: str) -> tuple[str, str]:
     if not (role and at and fqdn):
         raise ValueError(f"{name[:100]!r} is not a noderole; write ROLE@FQDN, as in ntp-client@n1.example.com")
     return role, fqdn
+
+
+# -- requests and nodes of pools (Nodepool 11) --
+
+
+def request(id: str) -> str:
+    """A request for nodes: its id is PRIORITY-SEQUENCE.
+
+    >>> request("100-0000000007")
+    '/nodepool/requests/100-0000000007'
+    """
+    return f"{REQUESTS}/{id}"
+
+
+def request_lock(id: str) -> str:
+    return f"{REQUEST_LOCKS}/{id}"
+
+
+def pool_node(id: str) -> str:
+    return f"{POOL_NODES}/{id}"
+
+
+def pool_node_lock(id: str) -> str:
+    return f"{POOL_NODES}/{id}/lock"
+
+
+def components(kind: str) -> str:
+    """The registrations of Nodepool's kind: builder, launcher, pool."""
+    return f"{COMPONENTS}/{kind}"

@@ -29,8 +29,10 @@ ROOMS: Final = (
     "rollout",
     "tasks",
     "images",
+    "pool",
     "daemon",
     "jigs/jig.py",
+    "providers/machines.py",
     "providers/provider.py",
     "providers/stamp.py",
 )

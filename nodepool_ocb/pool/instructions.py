@@ -1,0 +1,132 @@
+"""The results of the rules: each is one step that a launcher carries out. Pure.
+
+An instruction names the versions that it was decided from. A step that finds another version is dropped; the next turn decides
+again. ``reason`` is a sentence for the log and for records.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Take the lock of a request, and set it pending."""
+
+    request: str
+    version: int
+
+
+class AllocateNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """Set ``allocated_to`` of ready nodes, and the pool that serves the request. One transaction."""
+
+    request: str
+    version: int
+    nodes: tuple[tuple[str, int], ...]  # id and version
+
+
+class LaunchNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Make the record of a node in ``init``, and begin its launch."""
+
+    provider: str
+    pool: str
+    label: str
+    request: str | None = None  # None: for min-ready
+    attempt: int = 1
+    slot: int | None = None
+    machine: str | None = None  # of a static provider
+    not_before: float = 0.0  # back-off
+
+
+class FulfilRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Set the request fulfilled, if all its nodes have these versions; then free the locks. One transaction."""
+
+    request: str
+    version: int
+    nodes: tuple[tuple[str, int], ...]  # id and version, in the order of node_types
+
+
+class DeclineRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Add pools to declined_by and free the lock. ``failed``: no pool is left, so the request fails."""
+
+    request: str
+    version: int
+    pools: tuple[str, ...]
+    reason: str
+    failed: bool = False
+
+
+class FreeNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Clear ``allocated_to`` of a node that was never used: it is ready again for any request."""
+
+    node: str
+    version: int
+    reason: str
+
+
+class DeleteNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Delete the machine, then the record; a static slot is checked and becomes a new node."""
+
+    node: str
+    version: int
+    reason: str
+
+
+class FailNode(msgspec.Struct, frozen=True, kw_only=True):
+    """End a launch that missed a deadline. ``keep``: the machine stays for a person."""
+
+    node: str
+    version: int
+    reason: str
+    keep: bool = False
+    aborted: bool = False
+
+
+class AdoptNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Take the lock of a node whose launcher is gone, and continue its launch or its deletion."""
+
+    node: str
+    version: int
+
+
+class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Delete a request that expired, or that was fulfilled and whose nodes are all returned."""
+
+    request: str
+    version: int
+    reason: str
+
+
+Instruction: TypeAlias = (
+    ClaimRequest
+    | AllocateNodes
+    | LaunchNode
+    | FulfilRequest
+    | DeclineRequest
+    | FreeNode
+    | DeleteNode
+    | FailNode
+    | AdoptNode
+    | DeleteRequest
+)
+
+
+class PoolVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Why one pool serves a request, or does not."""
+
+    provider: str
+    pool: str
+    code: str  # SERVES, NO_LABEL, LIMIT, TENANT_LIMIT, QUOTA, PAUSED, NO_IMAGE, DECLINED, PROVIDER_FAULT, RESERVED
+    reason: str
+    ever: bool = True  # False: it can never serve it
+
+
+class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a request waits: its place in the order, the cause in one sentence, and the verdict of each pool."""
+
+    request: str
+    place: int  # 1 for the first; 0: it does not wait
+    code: str
+    reason: str
+    pools: tuple[PoolVerdict, ...] = ()
