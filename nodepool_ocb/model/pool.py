@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from nodepool_ocb.model.ranges import Count, Moment
+import msgspec
+
+from nodepool_ocb.model.ranges import Count, Moment, Times
 from nodepool_ocb.model.records import Json, Record
 
 
@@ -98,8 +100,20 @@ class PoolNode(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     tenant_name: str | None = None
     requestor: str | None = None
     node_properties: Mapping[str, Json] | None = None
-    driver_data: Json = None  # of a machine that we launch: the keys of LaunchFacts
+    driver_data: Json = None  # of a machine that we launch: a LaunchFacts; of Nodepool: its driver's own
     reason: str | None = None  # ours: why it failed, or why it is deleted
+
+
+class LaunchFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``driver_data`` of a node that we launch: facts that a successor needs. Nodepool's client keeps them."""
+
+    key: str  # of the stamp of its machine; empty before the machine has a name
+    attempt: Times = 1  # the number of this launch, among those for the same need
+    since: Moment = 0.0  # when the newest fact of the launch was recorded; deadlines count from it
+    not_before: Moment = 0.0  # the launch does not begin sooner: a back-off
+    party: str | None = None  # of a failed launch: the party at fault, as a LaunchParty
+    fqdn: str | None = None  # the node below /ocb
+    machine: str | None = None  # of a static provider: the machine's name in the file
 
 
 class PoolComponent(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -116,3 +130,17 @@ class PoolComponent(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     supported_labels: tuple[str, ...] = ()
     priority: int = 100
     paused: bool = False
+
+
+def launch_facts(node: PoolNode) -> LaunchFacts | None:
+    """The facts of its launch; None for a node that another software launched.
+
+    >>> launch_facts(PoolNode(state=PoolNodeState.INIT, state_time=0.0, driver_data={"key": "5f", "attempt": 2})).attempt
+    2
+    """
+    if not isinstance(node.driver_data, dict) or "key" not in node.driver_data:
+        return None
+    try:
+        return msgspec.convert(node.driver_data, LaunchFacts)
+    except msgspec.ValidationError:
+        return None
