@@ -26,8 +26,8 @@ from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.machines.faults import Faults
 from nodepool_ocb_annealer.refusals import Refusals
 from nodepool_ocb_annealer.runs.attempts import Attempt
+from nodepool_ocb_annealer.runs.decrypt_backoff import DecryptBackoff
 from nodepool_ocb_annealer.runs.executor import COUNT, Executor, RunParts
-from nodepool_ocb_annealer.runs.sealed import SealedWork
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Claims:
         self._ready_since: dict[str, float] = {}  # monotonic
         self._faults = Faults()
         self._refusals = Refusals()
-        self._sealed = SealedWork()
+        self._sealed = DecryptBackoff()
         self.executor = Executor(context, parts, self, self._faults)
 
     @property

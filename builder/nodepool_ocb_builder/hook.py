@@ -17,7 +17,7 @@ from typing import IO, Final
 
 from nodepool_ocb.providers.provider import Item, Refused
 from nodepool_ocb.providers.transfer import STOPPED
-from nodepool_ocb.telemetry.visible import visible
+from nodepool_ocb.telemetry.terminal_escape import visible
 
 log = logging.getLogger(__name__)
 

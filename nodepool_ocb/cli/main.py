@@ -20,7 +20,7 @@ from nodepool_ocb.cli.kit.options import common_options
 from nodepool_ocb.cli.printing import streams
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.telemetry.visible import visible
+from nodepool_ocb.telemetry.terminal_escape import visible
 
 #: noun → (the module with its ``command``, its text in --help)
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {

@@ -20,7 +20,7 @@ from nodepool_ocb.http import server
 from nodepool_ocb.model import ensemble
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client import access
-from nodepool_ocb.telemetry.visible import visible
+from nodepool_ocb.telemetry.terminal_escape import visible
 
 
 class CommandOptions(msgspec.Struct, frozen=True):

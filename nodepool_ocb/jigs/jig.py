@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from nodepool_ocb import extensions
 from nodepool_ocb.config import Settings
 from nodepool_ocb.model.records import Json, Node, Role
-from nodepool_ocb.telemetry.masks import Mask
+from nodepool_ocb.telemetry.redaction import Mask
 
 TAIL_BYTES: Final = 4096  # of the output, kept in the record of the run
 LOG_BYTES: Final = 16 << 20  # of the output, kept in a file

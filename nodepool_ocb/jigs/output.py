@@ -16,8 +16,8 @@ from typing import BinaryIO, Final
 
 from nodepool_ocb.jigs.jig import LOG_BYTES, TAIL_BYTES
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb.telemetry.masks import Mask, MaskingStream
-from nodepool_ocb.telemetry.visible import visible
+from nodepool_ocb.telemetry.redaction import Mask, MaskingStream
+from nodepool_ocb.telemetry.terminal_escape import visible
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import REASON_CHARACTERS, Failed
 from nodepool_ocb.jigs.output import Output
-from nodepool_ocb.telemetry.masks import Mask
+from nodepool_ocb.telemetry.redaction import Mask
 
 
 def sentence(error: BaseException) -> str:

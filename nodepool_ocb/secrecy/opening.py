@@ -19,8 +19,8 @@ from nodepool_ocb.model.records import Json
 from nodepool_ocb.secrecy import keyring, references
 from nodepool_ocb.secrecy.errors import Sealed
 from nodepool_ocb.secrecy.keyring import Keyring
-from nodepool_ocb.telemetry import masks
-from nodepool_ocb.telemetry.masks import SHORTEST, Mask
+from nodepool_ocb.telemetry import redaction
+from nodepool_ocb.telemetry.redaction import SHORTEST, Mask
 
 SHORT: Final = f"it is shorter than {SHORTEST} characters, and could not be kept out of logs"
 
@@ -93,7 +93,7 @@ class Secrets:
             return Opened(dict(attributes))
         given = iter([value for value, _ in values])
         mask = Mask(frozenset(text for value, _ in values for text in _texts(value)))
-        masks.remember(mask.values)
+        redaction.remember(mask.values)
         plain = secrecy.replaced(attributes, lambda _, __: next(given))
         return Opened(plain, mask, {_encoded(value): text for value, text in values})
 
@@ -164,7 +164,7 @@ def hideable(value: Json) -> bool:
 
 def unhidden(value: Json) -> int:
     """How many of its texts, or of their lines, are too short to be kept out of logs."""
-    return sum(map(masks.unhidden, _all_texts(value)))
+    return sum(map(redaction.unhidden, _all_texts(value)))
 
 
 def _texts(value: Json) -> Iterator[str]:

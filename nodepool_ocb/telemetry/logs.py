@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from nodepool_ocb.config import LogSettings
 from nodepool_ocb.errors import OcbError
-from nodepool_ocb.telemetry import masks, visible
+from nodepool_ocb.telemetry import redaction, terminal_escape
 
 #: Attributes that every record has; all others were given as ``extra``.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -90,11 +90,11 @@ class Plain(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line, before a traceback is put below it; no text of others can begin a line of its own."""
         words = [super().formatMessage(record), *(f"{key}={value}" for key, value in fields(record).items())]
-        return visible.line(" ".join(words))
+        return terminal_escape.line(" ".join(words))
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as text, with the journal's priority before every line of it."""
-        lines = [visible.line(line) for line in masks.masked(super().format(record)).split("\n")]
+        lines = [terminal_escape.line(line) for line in redaction.masked(super().format(record)).split("\n")]
         start = f"<{_PRIORITY.get(record.levelname, 6)}>" if self._journal else ""
         return "\n".join(start + line for line in lines)
 
@@ -112,4 +112,4 @@ class Lines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return visible.exact(masks.masked(json.dumps(line, default=str, ensure_ascii=False)))
+        return terminal_escape.exact(redaction.masked(json.dumps(line, default=str, ensure_ascii=False)))

@@ -33,7 +33,7 @@ from nodepool_ocb.store import rollouts
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
-from nodepool_ocb.telemetry.visible import line
+from nodepool_ocb.telemetry.terminal_escape import line
 
 Ocb = Callable[..., Json]
 

@@ -27,7 +27,7 @@ from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.records import Create, Daemon, Json, Node, Run, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.telemetry.visible import odd, visible
+from nodepool_ocb.telemetry.terminal_escape import odd, visible
 from nodepool_ocb.views.view import View
 from tests.cli.images.played_builder import Builder
 from tests.cli.tmux_screen import needs_tmux, screen

@@ -17,7 +17,7 @@ from nodepool_ocb.jigs import Detached, Failed, Fenced, Lost, Succeeded, Unreach
 from nodepool_ocb.jigs.ssh import protocol
 from nodepool_ocb.jigs.ssh.link import Broken
 from nodepool_ocb.jigs.ssh.runner import Runner
-from nodepool_ocb.telemetry.masks import Mask
+from nodepool_ocb.telemetry.redaction import Mask
 from tests.jigs.workshop import Annealer, until
 
 COUNT = 'i=0; while [ $i -lt {n} ]; do echo "line $i"; i=$((i+1)); sleep 0.05; done'

@@ -29,7 +29,7 @@ from nodepool_ocb.jigs.ssh.protocol import Frame
 from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Set, Structure
 from nodepool_ocb.store.client import transaction
 from nodepool_ocb.store.world.cache import Cache
-from nodepool_ocb.telemetry.masks import Mask
+from nodepool_ocb.telemetry.redaction import Mask
 from nodepool_ocb_annealer import settling
 from nodepool_ocb_annealer.machines import judging
 from nodepool_ocb_annealer.main import main

@@ -13,7 +13,7 @@ from nodepool_ocb.model.records import Json
 from nodepool_ocb.secrecy import keyring
 from nodepool_ocb.secrecy.errors import Sealed
 from nodepool_ocb.secrecy.opening import Opened, Secrets
-from nodepool_ocb.telemetry.masks import masked
+from nodepool_ocb.telemetry.redaction import masked
 
 PLACE = "db/password"
 REFERENCE = {"$secret": "env:NODEPOOL_OCB_SECRET_API"}

@@ -40,7 +40,7 @@ from nodepool_ocb.secrecy.errors import Sealed
 from nodepool_ocb.secrecy.opening import Opened, Secrets
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb.telemetry.masks import Mask
+from nodepool_ocb.telemetry.redaction import Mask
 from nodepool_ocb_annealer.hooks.calls import on_transition
 from nodepool_ocb_annealer.runs import attributes, foreign
 from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer

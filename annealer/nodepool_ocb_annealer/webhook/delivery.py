@@ -21,7 +21,7 @@ from nodepool_ocb.secrecy.errors import Sealed
 from nodepool_ocb.store import journal
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Lock, Locks
-from nodepool_ocb.telemetry import masks
+from nodepool_ocb.telemetry import redaction
 from nodepool_ocb_annealer.webhook import batches, receiver
 from nodepool_ocb_annealer.webhook.batches import EntryBatch
 
@@ -96,7 +96,7 @@ def _posted(order: DeliveryInputs, batch: EntryBatch) -> str | None:
         key = private.webhook_key(settings)
     except Sealed as sealed:
         return f"is sent nothing: {sealed}"
-    masks.remember({*receiver.secrets(settings.url), *([key.decode()] if key is not None else ())})
+    redaction.remember({*receiver.secrets(settings.url), *([key.decode()] if key is not None else ())})
     body = batches.body(order.cluster, batch)
     return receiver.post(settings.url, body, batches.headers(body, key, receiver.authorization(settings.url)))
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from nodepool_ocb.telemetry import visible
+from nodepool_ocb.telemetry import terminal_escape
 
 PATIENCE_SECONDS: Final = 2.0
 
@@ -35,7 +35,7 @@ def _names(kind: str) -> Complete:
 
 
 def _offered(found: Iterable[str], incomplete: str) -> list[str]:
-    return sorted(name for name in found if name.startswith(incomplete) and not visible.odd(name))
+    return sorted(name for name in found if name.startswith(incomplete) and not terminal_escape.odd(name))
 
 
 roles = _names("roles")

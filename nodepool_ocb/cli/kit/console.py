@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich import console
 from rich.segment import Segment
 
-from nodepool_ocb.telemetry.visible import visible
+from nodepool_ocb.telemetry.terminal_escape import visible
 
 
 class Console(console.Console):

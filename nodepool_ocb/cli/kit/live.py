@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from nodepool_ocb.cli.kit import output
-from nodepool_ocb.telemetry.visible import visible
+from nodepool_ocb.telemetry.terminal_escape import visible
 
 
 def lively(file: Any) -> bool:

@@ -14,7 +14,7 @@ import click
 
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.telemetry.visible import visible
+from nodepool_ocb.telemetry.terminal_escape import visible
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings

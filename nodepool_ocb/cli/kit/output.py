@@ -16,7 +16,7 @@ from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.cli.printing.stacked import INDENT, stacked
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.model.secrecy import hidden
-from nodepool_ocb.telemetry.visible import visible
+from nodepool_ocb.telemetry.terminal_escape import visible
 from nodepool_ocb.views.times import age
 from nodepool_ocb.views.times import shown as local
 from nodepool_ocb.views.view import View, public

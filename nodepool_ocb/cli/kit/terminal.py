@@ -17,7 +17,7 @@ import click
 
 from nodepool_ocb.cli.printing import streams
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.telemetry.visible import exact, odd, visible
+from nodepool_ocb.telemetry.terminal_escape import exact, odd, visible
 
 
 def text(words: str, *, err: bool = False, end: bool = True) -> None:

@@ -12,7 +12,7 @@ import click
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.options import asked
 from nodepool_ocb.errors import Invalid, NotFound, TimedOut
-from nodepool_ocb.telemetry.visible import line
+from nodepool_ocb.telemetry.terminal_escape import line
 from nodepool_ocb.views.graphs import graphviz
 from nodepool_ocb.views.view import View, plain
 

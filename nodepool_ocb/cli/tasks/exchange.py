@@ -21,7 +21,7 @@ from nodepool_ocb.operations.tasks import files as given
 from nodepool_ocb.operations.tasks import storing
 from nodepool_ocb.operations.tasks.lists import TasksDownload, TasksList
 from nodepool_ocb.operations.tasks.storing import ReleaseFiles, TasksSync, TasksUpload
-from nodepool_ocb.telemetry import visible
+from nodepool_ocb.telemetry import terminal_escape
 from nodepool_ocb.views.tasks import exchange as shown
 
 NAME_BYTES: Final = 255  # of one part of a path
@@ -92,7 +92,7 @@ def write(folder: Path, texts: Mapping[str, str], force: bool) -> list[Path]:
     inside = folder.resolve()
     for name, place in places.items():
         if why := _wrong(name, place, inside):
-            raise Invalid(f"{visible.line(name[:100]) or repr(name)} {why}; nothing was written")
+            raise Invalid(f"{terminal_escape.line(name[:100]) or repr(name)} {why}; nothing was written")
     other = [str(place) for name, place in places.items() if place.exists() and not _same(place, texts[name])]
     if other and not force:
         raise Conflict(f"there are other files: {', '.join(other)}; --force writes over them")

@@ -20,7 +20,7 @@ from nodepool_ocb.operations.reads.journal import NameInJournal
 from nodepool_ocb.operations.reads.world import ReadWorld, ReadWorldAgain
 from nodepool_ocb.operations.reads.znodes import FoundSubtree, ReadBrokenExecutions, ReadChildren, ReadSubtree
 from nodepool_ocb.operations.records import reading, refusing
-from nodepool_ocb.telemetry.visible import line
+from nodepool_ocb.telemetry.terminal_escape import line
 from nodepool_ocb.views.cluster import Deleted
 
 NAMED: Final = 20  # znodes that are named before they go

@@ -8,7 +8,7 @@ from typing import Final
 from nodepool_ocb.errors import Ambiguous, NotFound
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.znodes import FoundZnode, ReadChildren, ReadUnreadable, ReadZnode, RequireCluster
-from nodepool_ocb.telemetry.visible import line
+from nodepool_ocb.telemetry.terminal_escape import line
 from nodepool_ocb.views.cluster import RecordDocument
 from nodepool_ocb.views.status import Quarantined
 

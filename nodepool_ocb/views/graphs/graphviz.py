@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from nodepool_ocb.telemetry.visible import line
+from nodepool_ocb.telemetry.terminal_escape import line
 
 MOST: Final = 300  # boxes that a person can still look at
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from nodepool_ocb.model.records import State
-from nodepool_ocb.telemetry.visible import line as one_line
+from nodepool_ocb.telemetry.terminal_escape import line as one_line
 from nodepool_ocb.views.nodes import WORST
 from nodepool_ocb.views.pictures.matrix import RANK, Matrix
 

@@ -11,7 +11,7 @@ import pytest
 
 from nodepool_ocb.jigs.jig import Failed, Fenced, Lost, Succeeded, Unreachable
 from nodepool_ocb.jigs.noop import NoopJig
-from nodepool_ocb.telemetry.masks import Mask
+from nodepool_ocb.telemetry.redaction import Mask
 from nodepool_ocb_annealer.runs import foreign
 from nodepool_ocb_annealer.runs.foreign import Odd
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nodepool_ocb_annealer.runs.sealed import SealedWork
+from nodepool_ocb_annealer.runs.decrypt_backoff import DecryptBackoff
 
 NAME = "db@n1"
 
 
 def test_it_is_left_alone_for_a_time_that_doubles_up_to_half_a_minute_until_it_is_well() -> None:
-    sealed, now, waits = SealedWork(), 0.0, []
+    sealed, now, waits = DecryptBackoff(), 0.0, []
     for _ in range(6):
         waits.append(sealed.aside(NAME, now))
         assert sealed.until(NAME, now) == now + waits[-1]
@@ -22,7 +22,7 @@ def test_it_is_left_alone_for_a_time_that_doubles_up_to_half_a_minute_until_it_i
 
 
 def test_a_reason_is_logged_once_while_it_stays_the_same() -> None:
-    sealed = SealedWork()
+    sealed = DecryptBackoff()
     logged = []
     for reason in ("no key", "no key", "no token"):
         sealed.aside(NAME, 0.0)

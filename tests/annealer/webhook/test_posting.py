@@ -26,7 +26,7 @@ from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Change, Create, DaemonPause, Delete
 from nodepool_ocb.store import clusters, journal
 from nodepool_ocb.store.client.session import Session, Stats
-from nodepool_ocb.telemetry import masks
+from nodepool_ocb.telemetry import redaction
 from nodepool_ocb_annealer.webhook import batches, delivery, posting
 from tests.annealer.webhook.posters import Poster, Receiver, entry, write, write_all
 
@@ -376,7 +376,7 @@ def test_bodies_are_signed_with_the_key_as_its_file_has_it_and_nothing_is_sent_w
     assert signed(b"second-key")
     for word in ("first-key", "second-key", "hunter22"):
         assert word not in caplog.text
-        assert masks.masked(f"whatever says {word}") == "whatever says (secret)"
+        assert redaction.masked(f"whatever says {word}") == "whatever says (secret)"
 
 
 def test_an_idle_cluster_is_neither_read_nor_written(

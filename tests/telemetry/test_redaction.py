@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from nodepool_ocb.jigs.jig import Failed, bounded
 from nodepool_ocb.jigs.output import Output
-from nodepool_ocb.telemetry import masks
+from nodepool_ocb.telemetry import redaction
 from nodepool_ocb.telemetry.logs import Lines, Plain
-from nodepool_ocb.telemetry.masks import HIDDEN, Mask, MaskingStream
+from nodepool_ocb.telemetry.redaction import HIDDEN, Mask, MaskingStream
 
 SECRET = 'hunter22 "&/ü'
 
@@ -59,7 +59,7 @@ def test_the_longest_value_is_hidden_whole_whatever_else_stands_in_it() -> None:
 def test_what_is_too_short_is_not_looked_for() -> None:
     assert not Mask(frozenset({"abc"}))
     assert Mask(frozenset({"abc", "no\nlonger-one"})).text("abc: no") == "abc: no"
-    assert masks.unhidden("abc\n  no  \n\nlonger") == 2
+    assert redaction.unhidden("abc\n  no  \n\nlonger") == 2
 
 
 def test_each_line_of_four_characters_and_more_is_hidden() -> None:
@@ -194,7 +194,7 @@ def test_a_reason_has_no_secret_even_where_it_is_shortened() -> None:
 
 
 def test_log_lines_and_tracebacks_have_no_secret_that_this_process_opened() -> None:
-    masks.remember(["hunter-of-lines"])
+    redaction.remember(["hunter-of-lines"])
     try:
         raise ValueError("cannot log in with hunter-of-lines")
     except ValueError as error:
@@ -205,21 +205,21 @@ def test_log_lines_and_tracebacks_have_no_secret_that_this_process_opened() -> N
 
 
 def test_log_lines_hide_the_newest_values_and_no_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "_batches", [])
-    monkeypatch.setattr(masks, "BATCH", 1)
-    monkeypatch.setattr(masks, "REMEMBERED", 3)
-    masks.remember(["value-1", "value-2"])
-    assert masks.masked("value-1 value-2") == f"{HIDDEN} {HIDDEN}"
-    masks.remember(["value-3"])
-    assert masks.masked("value-3") == HIDDEN
-    masks.remember(["value-1", "value-4"])
-    assert masks.masked("value-1 value-2 value-3 value-4") == f"{HIDDEN} value-2 {HIDDEN} {HIDDEN}"
+    monkeypatch.setattr(redaction, "_batches", [])
+    monkeypatch.setattr(redaction, "BATCH", 1)
+    monkeypatch.setattr(redaction, "REMEMBERED", 3)
+    redaction.remember(["value-1", "value-2"])
+    assert redaction.masked("value-1 value-2") == f"{HIDDEN} {HIDDEN}"
+    redaction.remember(["value-3"])
+    assert redaction.masked("value-3") == HIDDEN
+    redaction.remember(["value-1", "value-4"])
+    assert redaction.masked("value-1 value-2 value-3 value-4") == f"{HIDDEN} value-2 {HIDDEN} {HIDDEN}"
     monkeypatch.undo()
-    masks.remember(())
+    redaction.remember(())
 
 
 def test_log_lines_hide_what_two_batches_of_values_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "_batches", [])
-    monkeypatch.setattr(masks, "BATCH", 1)
-    masks.remember(["abcdef", "efghij"])
-    assert masks.masked("-abcdefghij-") == f"-{HIDDEN}-"
+    monkeypatch.setattr(redaction, "_batches", [])
+    monkeypatch.setattr(redaction, "BATCH", 1)
+    redaction.remember(["abcdef", "efghij"])
+    assert redaction.masked("-abcdefghij-") == f"-{HIDDEN}-"

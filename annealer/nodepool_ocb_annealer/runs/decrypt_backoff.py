@@ -13,7 +13,7 @@ from nodepool_ocb_annealer.refusals import Refusals
 FIRST_SECONDS: Final = 1.0
 
 
-class SealedWork:
+class DecryptBackoff:
     """The noderoles that were set aside."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Check, Create, Deployment, Gate, Raise, Set, Structure
-from nodepool_ocb.site.packing import Packing
+from nodepool_ocb.site.transactions import Packing
 from tests.site.scenes import with_roles
 
 LAB = paths.deployment("lab")
