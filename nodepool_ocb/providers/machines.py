@@ -14,12 +14,14 @@ from typing import Final, Protocol
 
 import msgspec
 
+from nodepool_ocb.config import SshSettings
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool, Resources
 from nodepool_ocb.pool.views import ProviderQuota
 
 MACHINE_GROUP: Final = "nodepool_ocb.machines"
 MACHINE_STAMP: Final = "nodepool_ocb_node_"  # the prefix of the labels
+MACHINE_STATES: Final = ("building", "running", "stopped", "failed", "deleting")
 
 
 class MachineStamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,7 @@ class MachineOrder(msgspec.Struct, frozen=True, kw_only=True):
     pool: ProviderPool
     image: str | None = None  # the provider's id of the image
     az: str | None = None
-    machine: str | None = None  # of a static provider: its name in the file
+    machine: str | None = None  # of a static provider: its name in the file, or USER@NAME:PORT
     slot: int | None = None
     public_keys: tuple[str, ...] = ()  # authorized on the machine, if the driver can
     properties: Mapping[str, str] = {}  # further labels, which cannot replace the stamp
@@ -85,7 +87,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     external_id: str
     name: str
     stamp: MachineStamp | None  # None: not ours
-    state: str = "running"  # building, running, stopped, failed, deleting
+    state: str = "running"  # one of MACHINE_STATES
     fault: str | None = None  # the provider's words for a failed one
     address: str | None = None  # to connect to
     port: int | None = None
@@ -96,7 +98,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     region: str | None = None
     cloud: str | None = None
     host_id: str | None = None
-    host_keys: tuple[str, ...] = ()  # if the provider tells them by a channel of its own
+    host_keys: tuple[str, ...] | None = None  # known from the provider; None: the launcher scans for them
     resources: Resources = {}
     properties: Mapping[str, Json] = {}
     since: float | None = None
@@ -127,10 +129,25 @@ class MachineProvider(Protocol):
         """Give back connections."""
 
 
-class MachineDriver(Protocol):
-    """The class that an entry point names. Making one raises Invalid where something is not installed."""
+class SlotLender(Protocol):
+    """The further methods of a provider that lends machines which it does not make. Others have none of them."""
 
-    def __call__(self, provider: LaunchProvider) -> MachineProvider: ...
+    def check(self, external_id: str, host_keys: tuple[str, ...]) -> MachineRefused | None:
+        """None if the machine answers now, with one of these host keys if there are any. Asked before each hand-out."""
+
+    def renew(self, external_id: str, host_keys: tuple[str, ...]) -> MachineRefused | None:
+        """End the runs that annealers left on the machine, and remove their files. Asked between two users, if the slot
+        was a node of /ocb; that node is deleted before.
+        """
+
+
+class MachineDriver(Protocol):
+    """The class that an entry point names. Making one raises Invalid where something is not installed.
+
+    ``ssh`` tells how this host logs in to machines. Most drivers have no need of it.
+    """
+
+    def __call__(self, provider: LaunchProvider, ssh: SshSettings) -> MachineProvider: ...
 
     def faults(self, provider: LaunchProvider) -> list[str]:
         """A static method: the faults of the provider's, its pools' and labels' options; it contacts no other system."""
