@@ -20,6 +20,7 @@ import msgspec
 
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
 from nodepool_ocb.model.journal import Entry, Webhook
+from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode
 from nodepool_ocb.model.records import (
     Claim,
     Cluster,
@@ -74,6 +75,7 @@ class RecordKind(msgspec.Struct, frozen=True, kw_only=True):
     below: Access | None = None  # rights at all that is below the record; None: those of the record
     empty: bool = False  # the znode may have no data
     numbered: bool = False  # its name is a number of ten digits
+    prefixed: bool = False  # with ``numbered``: text without "-", then "-", come before the number
     kept: bool = False  # no repair deletes it, for other records count on its version: write it anew
 
     @property
@@ -137,6 +139,7 @@ _NODE: Final = "/ocb/nodes/{node}"
 _NODEROLE: Final = "/ocb/nodes/{node}/noderoles/{role}"
 _IMAGE: Final = "/nodepool/image/{image}"
 _UPLOADS: Final = "/nodepool/image/{image}/builds/{build}/provider/{provider}/images"
+_POOL_NODE: Final = "/nodepool/nodes/{node}"
 _CHANGE: Final = "cdrw"
 
 #: In the order of the tree, parents first.
@@ -280,6 +283,33 @@ KINDS: Final = (
         numbered=True,
     ),
     RecordKind(
+        record=NodeRequest,
+        paths=("/nodepool/requests/{request}",),
+        name="request for nodes",
+        folder=Access(launcher=_CHANGE, api=_CHANGE),
+        numbered=True,
+        prefixed=True,
+    ),
+    RecordKind(
+        record=PoolNode,
+        paths=(_POOL_NODE,),
+        name="node of a pool",
+        folder=Access(launcher=_CHANGE, api=_CHANGE),
+        numbered=True,
+    ),
+    RecordKind(
+        record=PoolComponent,
+        paths=("/nodepool/components/{component_kind}/{component}",),
+        name="component",
+        title="{component_kind} {component}",
+    ),
+    RecordKind(
+        record=LockOwner,
+        paths=("/nodepool/requests-lock/{request}/{contender}", f"{_POOL_NODE}/lock/{{contender}}"),
+        name="lock of a pool",
+        empty=True,  # Nodepool and Zuul write none
+    ),
+    RecordKind(
         record=LockOwner,
         paths=(
             "/ocb/journal/webhook/lock/{contender}",
@@ -314,6 +344,7 @@ FOLDERS: Final = {
     "/ocb/tasks": Access(annealer="r", launcher="r", api=_CHANGE),
     "/nodepool": Access(annealer="r", builder=_CHANGE, launcher=_CHANGE, api=_CHANGE),
     "/nodepool/image": Access(annealer="r", builder=_CHANGE, launcher="r", api=_CHANGE),
+    "/nodepool/requests-lock": Access(launcher=_CHANGE, api=_CHANGE),
 }
 
 

@@ -3,6 +3,8 @@
 Nodepool's and Zuul's clients read and write the same records. They replace a whole record without a version, and Nodepool's
 client drops keys that it does not know. So each fact that must outlive a launch is in a field of Nodepool. Keys of ours serve
 people only, or only until the node is ready. A field with null has its default.
+
+Those clients read some keys without asking whether they exist. So a record is written with each of its keys, also with null.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class PoolNodeState(StrEnum):
     ABORTED = "aborted"  # its launch ended for a reason that is not its own, such as a quota; it does not count
 
 
-class NodeRequest(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+class NodeRequest(Record, frozen=True, kw_only=True, omit_defaults=False, tag=1):
     """``requests/<priority>-<sequence>``."""
 
     state: RequestState
@@ -61,7 +63,7 @@ class NodeRequest(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     reason: str | None = None  # ours: why it failed
 
 
-class PoolNode(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+class PoolNode(Record, frozen=True, kw_only=True, omit_defaults=False, tag=1):
     """``nodes/<sequence>``: a machine that a provider has, or will have."""
 
     state: PoolNodeState
@@ -116,7 +118,7 @@ class LaunchFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     machine: str | None = None  # of a static provider: the machine's name in the file
 
 
-class PoolComponent(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+class PoolComponent(Record, frozen=True, kw_only=True, omit_defaults=False, tag=1):
     """``components/<kind>/<host><sequence>``, ephemeral: Nodepool's registration of a daemon, or of one pool of a launcher."""
 
     hostname: str

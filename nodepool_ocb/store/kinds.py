@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from nodepool_ocb.model import kinds
@@ -14,6 +15,9 @@ from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.store.locks import contenders
 from nodepool_ocb.tasks.records import TaskListPart, TaskListRecord, TaskSettings
 from nodepool_ocb.tasks.runs.records import Rows, Table, TaskRun
+
+_ID: Final = re.compile(r"[0-9]{10}")
+_PREFIXED_ID: Final = re.compile(r"[^-/]+-[0-9]{10}")
 
 _ROLLOUT: Final = "/ocb/rollouts/{deployment}/{rollout}"
 _TASK_RUN: Final = "/ocb/tasks/runs/{deployment}/{task_run}"
@@ -79,3 +83,17 @@ def at(path: str) -> RecordKind | None:
     if found is None or (found.kind.record is LockOwner and not contenders(found.names[-1:])):
         return None
     return found.kind
+
+
+def misnumbered(path: str) -> str | None:
+    """Why the last name of a path is no id of the records that belong there; None if it may be one.
+
+    >>> misnumbered("/nodepool/requests/100-0000000007"), misnumbered("/nodepool/nodes/x")
+    (None, 'this is no id of ten digits')
+    """
+    row, name = at(path), path.rpartition("/")[2]
+    if row is None or not row.numbered:
+        return None
+    if row.prefixed:
+        return None if _PREFIXED_ID.fullmatch(name) else 'this is no id: a priority, "-" and ten digits'
+    return None if _ID.fullmatch(name) else "this is no id of ten digits"

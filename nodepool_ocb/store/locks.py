@@ -3,7 +3,8 @@ Lock on the same path, and they exclude us.
 
 A contender is an ephemeral znode ``<mark>__lock__<number>`` below the lock's path; the lowest number holds the lock. A
 lock is a hint at its holder: a process that was stopped does not know that its session is over. So no decision may
-depend on a lock alone; each write under a lock carries the version that was read.
+depend on a lock alone; each write under a lock carries the version that was read. A transaction with ``Lock.check`` in it is
+refused after the lock was lost.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from nodepool_ocb.errors import Invalid, OutcomeUnknown, Stale, Unavailable
-from nodepool_ocb.model.records import Create, Delete, LockOwner
+from nodepool_ocb.model.records import Change, Check, Create, Delete, LockOwner
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.reading import SessionReads
 from nodepool_ocb.store.client.session import Session
 
 _CONTENDER: Final = re.compile(r".*[0-9]{10}")
@@ -34,6 +37,16 @@ class Lock(msgspec.Struct, frozen=True):
     def held(self, session: Session) -> bool:
         """Whether the lock is held, as far as this process knows: the session is the same, and answered a short time ago."""
         return session.id == self.session and session.trusted
+
+    @property
+    def check(self) -> Check:
+        """For a transaction that must not be applied after the lock was lost or broken."""
+        return Check(self.contender, 0)
+
+    @property
+    def end(self) -> Delete:
+        """For a transaction that releases the lock."""
+        return Delete(self.contender, 0)
 
 
 class Locks:
@@ -65,6 +78,29 @@ class Locks:
             raise
         lock = Lock(contender, began)
         if session.id == began and contender.endswith(f"/{first}"):
+            return lock
+        self.release(lock)
+        return None
+
+    def take_new(self, path: str, holder: LockOwner, beside: Sequence[Change] = ()) -> Lock | None:
+        """Create the lock and take it, with the changes ``beside``, in one transaction; None if the lock's znode exists.
+
+        Raises the exceptions of commit; Stale is about ``beside``, or the parent of the lock.
+        """
+        mark = secrets.token_hex(16)
+        contender = f"{path}/{mark}__lock__{0:010}"  # the number that ZooKeeper gives first: the next contender gets 1
+        began = self._session.id
+        try:
+            self._session.commit([Create(path), Create(contender, holder, ephemeral=True), *beside])
+        except Stale as stale:
+            if stale.path == path and not stale.absent:
+                return None
+            raise
+        except BaseException:
+            self._left[mark] = path
+            raise
+        lock = Lock(contender, began)
+        if self._session.id == began:
             return lock
         self.release(lock)
         return None
@@ -114,6 +150,64 @@ class Locks:
         return names is not None and not contenders(names)
 
 
+class HeldLocks:
+    """The locks that a process holds, by path: many at once, and from turn to turn. Safe to use from several threads.
+
+    After a lost session it holds none of them.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._locks = Locks(session)
+        self._held: dict[str, Lock] = {}
+        self._guard = threading.Lock()
+        self.changes = 0  # rises with each change of the held locks
+
+    def take(self, path: str, holder: LockOwner) -> Lock | None:
+        """As ``Locks.take``; None also if this process holds it."""
+        return None if self.get(path) else self._keep(path, self._locks.take(path, holder))
+
+    def take_new(self, path: str, holder: LockOwner, beside: Sequence[Change] = ()) -> Lock | None:
+        """As ``Locks.take_new``."""
+        return self._keep(path, self._locks.take_new(path, holder, beside))
+
+    def get(self, path: str) -> Lock | None:
+        """The lock at this path, if it was taken in the session of now."""
+        lock = self._held.get(path)
+        return lock if lock is not None and lock.session == self._session.id else None
+
+    def all(self) -> dict[str, Lock]:
+        """The locks of the session of now, by path."""
+        with self._guard:
+            held = dict(self._held)
+        return {path: lock for path, lock in held.items() if lock.session == self._session.id}
+
+    def release(self, path: str) -> None:
+        """Let go of a lock; nothing happens if it is not held. It never raises Unavailable: see ``Locks.release``."""
+        lock = self.forget(path)
+        if lock is not None and lock.session == self._session.id:
+            self._locks.release(lock)
+
+    def forget(self, path: str) -> Lock | None:
+        """The lock that is held no more: a transaction released it, or another client broke it."""
+        with self._guard:
+            self.changes += 1
+            return self._held.pop(path, None)
+
+    def sweep(self) -> None:
+        """Forget the locks of former sessions, and delete contenders that were left behind. Raises Unavailable or Denied."""
+        for path in self._held.keys() - self.all().keys():
+            self.forget(path)
+        self._locks.sweep()
+
+    def _keep(self, path: str, lock: Lock | None) -> Lock | None:
+        if lock is not None:
+            with self._guard:
+                self._held[path] = lock
+                self.changes += 1
+        return lock
+
+
 def contenders(names: Iterable[str]) -> list[str]:
     """The children of a lock that contend for it.
 
@@ -123,22 +217,24 @@ def contenders(names: Iterable[str]) -> list[str]:
     return [name for name in names if _CONTENDER.fullmatch(name)]
 
 
-def holders(session: Session, paths: list[str]) -> list[LockOwner | None]:
+def holders(session: SessionReads, paths: list[str]) -> list[LockOwner | None]:
     """For each lock its holder, None if it is free. The holder of a lock that other software took has that software's
     text as its purpose.
     """
+    return [None if znode is None else owner(znode) for znode in first_contenders(session, paths)]
+
+
+def first_contenders(session: SessionReads, paths: Sequence[str]) -> list[Znode | None]:
+    """For each lock the znode of its holder; None if it is free."""
     listed = session.children_many(paths)
     first = [min(contenders(names or ()), key=_number, default=None) for names in listed]
     taken = [f"{path}/{name}" for path, name in zip(paths, first, strict=True) if name is not None]
     found = dict(zip(taken, session.get_many(taken), strict=True))
-    return [
-        _holder(found[f"{path}/{name}"]) if name is not None else None for path, name in zip(paths, first, strict=True)
-    ]
+    return [found[f"{path}/{name}"] if name is not None else None for path, name in zip(paths, first, strict=True)]
 
 
-def _holder(znode: Znode | None) -> LockOwner | None:
-    if znode is None:
-        return None  # let go meanwhile
+def owner(znode: Znode) -> LockOwner:
+    """The statement of a contender about itself."""
     try:
         return codec.decode(LockOwner, znode)
     except Invalid:

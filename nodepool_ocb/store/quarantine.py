@@ -23,7 +23,9 @@ from nodepool_ocb.store.world.paths import Kind, misnamed, parse
 ATTRIBUTES: Final = "attributes"
 
 #: All that is ours.
-EVERYTHING: Final = (paths.ROOT, paths.IMAGES, "/nodepool/daemons")
+EVERYTHING: Final = (
+    paths.ROOT, paths.IMAGES, paths.REQUESTS, paths.REQUEST_LOCKS, paths.POOL_NODES, paths.COMPONENTS, "/nodepool/daemons"
+)  # fmt: skip
 
 _ID: Final = re.compile(r"[0-9]{10}")
 
@@ -53,11 +55,7 @@ def problem(znode: Znode) -> str | None:
             codec.decode(row.record, znode)
     except Invalid as invalid:
         return str(invalid).removeprefix(f"{znode.path}: ")
-    return "this is no id of ten digits" if row.numbered and not _numbered(znode) else None
-
-
-def _numbered(znode: Znode) -> bool:
-    return _ID.fullmatch(znode.path.rpartition("/")[2]) is not None
+    return kinds.misnumbered(znode.path)
 
 
 def of_rollouts(session: Session) -> dict[str, str]:

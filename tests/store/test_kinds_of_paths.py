@@ -7,6 +7,7 @@ import pytest
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
 from nodepool_ocb.model.journal import Entry, Webhook
+from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode
 from nodepool_ocb.model.records import Daemon, DaemonPause, Fence, Given, LockOwner, Run, TaskRunPointer
 from nodepool_ocb.rollout.records import GroupRecord, NodesRecord, RolloutRecord
 from nodepool_ocb.store.quarantine import ATTRIBUTES, kind
@@ -48,7 +49,12 @@ CONTENDER = "lock/5ac16d2f-9f33-4c8a-a8d2-0a1b2c3d4e5f__lock__0000000001"
         ("/ocb/tasks/runs/lab", TaskRunPointer),
         ("/nodepool/daemons/builder/b1", Daemon),
         ("/nodepool/daemons/paused/builder", None),
-        ("/nodepool/nodes/0000000001", None),
+        ("/nodepool/requests/100-0000000001", NodeRequest),
+        ("/nodepool/nodes/0000000001", PoolNode),
+        ("/nodepool/components/pool/h0000000001", PoolComponent),
+        (f"/nodepool/nodes/0000000001/{CONTENDER}", LockOwner),
+        (f"/nodepool/requests-lock/100-0000000001/{CONTENDER.partition('/')[2]}", LockOwner),
+        ("/nodepool/requests-lock/100-0000000001", None),
         ("/ocb/tasks/runs/lab/0000000001/lock/other", None),
         ("/nodepool/image/debian/builds/lock", None),
         ("/nodepool/image/debian/builds/0000000001/provider/p/images/lock", None),

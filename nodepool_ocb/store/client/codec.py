@@ -4,6 +4,9 @@ A znode is one line of compact JSON with ``"schema": 1`` first and defaults left
 second: the signature of the transaction that wrote it (``outcome``). It is no part of the record. Keys that this
 version does not know are kept in ``record.unknown`` and written back where they were: at the top.
 
+Records of ``WHOLE`` kinds are Nodepool's, too. Each key of them is written, also a default. A key with null is read as
+its default.
+
 Decoding raises Invalid, with the path, in these cases: a later schema; JSON of another kind; a value out of its range
 (ranges); too many bytes or levels. Encoding refuses a record that could not be read again.
 """
@@ -21,6 +24,7 @@ import msgspec
 
 from nodepool_ocb.errors import Invalid, Spoiled
 from nodepool_ocb.model.limits import BLOB_BYTES, RECORD_BYTES
+from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode
 from nodepool_ocb.model.records import Claim, Fence, Json, NodeRole, Record, Run
 from nodepool_ocb.store.client.frames import Znode
 
@@ -32,11 +36,21 @@ DEPTH: Final = 200  # of attributes, which are merged by functions that call the
 SHALLOW_BYTES: Final = 2 * DEPTH  # JSON of fewer is not deeper: each level has a bracket at either end
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)  # or a text, as a whole
 
+WHOLE: Final = frozenset({NodeRequest, PoolComponent, PoolNode})
+
 _SCHEMA: Final = b'{"schema":1'
+_NONE_UNKNOWN: Final = b'{"schema":1,"unknown":null'  # no key of a record: the field is for other keys
 _SIGNED: Final = b'{"schema":1,"tx":"'
 _SIGNATURE_BYTES: Final = 12
 
-_encode = msgspec.json.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
+
+
+def _encode(value: Record | Json) -> bytes:
+    data = _encode_json(value)
+    if type(value) in WHOLE and data.startswith(_NONE_UNKNOWN):
+        return _SCHEMA + data[len(_NONE_UNKNOWN) :]
+    return data
 
 
 def signature() -> str:
@@ -82,6 +96,7 @@ def encode(value: Record | Json) -> bytes:
         if value.unknown is None:
             return data
         known = msgspec.to_builtins(msgspec.structs.replace(value, unknown=None))
+        known.pop("unknown", None)
         return _encode({**known, **_extra(value, known)})
     except msgspec.ValidationError as error:
         raise Invalid(f"no {type(value).__name__} can be written so: {error}") from error
@@ -95,7 +110,7 @@ def decode(kind: type[T], znode: Znode) -> T:
         data = unsigned(znode.data)
         if len(data) >= SHALLOW_BYTES:
             _bounded(data, RECORD_BYTES)
-        record: T = _decoder(kind).decode(data)
+        record: T = _read(kind, data)
         if _encode(record) != data or record.unknown is not None:
             record = _with_unknown(kind, record, data)  # not as this version writes it: look closer
         if isinstance(record, NodeRole):
@@ -103,6 +118,18 @@ def decode(kind: type[T], znode: Znode) -> T:
         return record
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Invalid(f"{znode.path}: not a {kind.__name__} of schema 1: {error}") from error
+
+
+def _read(kind: type[T], data: bytes) -> T:
+    """Raises DecodeError."""
+    try:
+        record: T = _decoder(kind).decode(data)
+    except msgspec.ValidationError:
+        keys = msgspec.json.decode(data) if kind in WHOLE else None
+        if not isinstance(keys, dict) or None not in keys.values():
+            raise
+        record = msgspec.convert({key: value for key, value in keys.items() if value is not None}, kind)
+    return record
 
 
 def attributes(znode: Znode | None) -> dict[str, Any]:

@@ -27,7 +27,9 @@ BELOW = {
     "/ocb/nodes/n1/noderoles/ntp/runs/1": "/ocb/nodes/*/noderoles/*", "/ocb/rollouts/lab/1/lock": "/ocb/rollouts/*/*",
     "/ocb/deployments/lab/roles/ntp": "/ocb/deployments/*/roles", "/ocb/daemons": "/ocb", "/ocb/else": "/ocb",
     "/nodepool/image/jammy/builds/lock": "/nodepool/image", "/nodepool/clock": "/nodepool", "/else": "/", "": "/",
-    "/nodepool/daemons/builder/1": "/nodepool", "/nodepool/requests": "/nodepool",
+    "/nodepool/daemons/builder/1": "/nodepool", "/nodepool/requests/1": "/nodepool/requests",
+    "/nodepool/nodes/1/lock/2": "/nodepool/nodes",
+    "/nodepool/requests-lock/1/2": "/nodepool/requests-lock", "/nodepool/components/pool": "/nodepool",
 }  # fmt: skip
 
 

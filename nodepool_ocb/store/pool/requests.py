@@ -1,0 +1,123 @@
+"""The transactions of a launcher that serves requests. Each carries the versions of the views that were decided from.
+
+The launcher holds the lock of a request from ``claim`` to ``fulfil``, ``decline`` or ``delete``. Each transaction between them
+checks the contender of the lock, so a launcher that lost its lock writes nothing. Every function raises Stale if another
+client was first: drop the step, and decide again. All raise the other exceptions of ``Session.commit``, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import OutcomeUnknown, Stale
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.pool import RequestState
+from nodepool_ocb.model.records import Change, Check, Delete, LockOwner, Set
+from nodepool_ocb.pool.views import PoolNodeView, RequestView
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.locks import HeldLocks, Lock
+from nodepool_ocb.store.pool.after import request_after
+
+
+class RequestWriter:
+    """``owner`` gives our statement for the lock of a request, by its purpose."""
+
+    def __init__(self, session: Session, held: HeldLocks, owner: Callable[[str], LockOwner]) -> None:
+        self._session, self._held, self._owner = session, held, owner
+
+    def claim(self, request: RequestView) -> bool:
+        """Take the lock, and set the request pending; whether the lock was free.
+
+        For a request without a lock so far this is one transaction. A pending request is taken over as it is.
+        """
+        path = paths.request_lock(request.id)
+        owner = self._owner(f"request {request.id}")
+        beside = [self._pending(request)]
+        if self._held.take_new(path, owner, beside):
+            return True
+        lock = self._held.take(path, owner)
+        if lock is None:
+            return False
+        try:
+            self._session.commit([lock.check, *beside])
+        except BaseException:
+            self._held.release(path)
+            raise
+        return True
+
+    def allocate(self, request: RequestView, nodes: Sequence[PoolNodeView]) -> None:
+        """Allocate all of these ready nodes to a request that we hold, or none of them."""
+        lock = self._lock(request)
+        changes: list[Change] = [lock.check, Check(paths.request(request.id), request.version)]
+        for node in nodes:
+            if not node.free:
+                raise Stale(f"node {node.id} is not free any more; decide anew", paths.pool_node(node.id))
+            record = replace(
+                node.record,
+                allocated_to=request.id,
+                tenant_name=request.record.tenant_name,
+                requestor=request.record.requestor,
+            )
+            changes.append(Set(paths.pool_node(node.id), record, node.version))
+        self._session.commit(changes)
+
+    def fulfil(self, request: RequestView, nodes: Sequence[PoolNodeView]) -> None:
+        """Hand out these nodes, in the order of ``node_types``, and release the lock: if all have these versions."""
+        record = request_after(
+            request.record, RequestState.FULFILLED, self._session.now(), nodes=tuple(node.id for node in nodes)
+        )
+        checks = [Check(paths.pool_node(node.id), node.version) for node in nodes]
+        self._end(request, [Set(paths.request(request.id), record, request.version), *checks])
+
+    def decline(self, request: RequestView, pools: Iterable[str], reason: str, failed: bool = False) -> None:
+        """Add pools to those that cannot serve it, and release the lock. ``failed``: no pool is left."""
+        state = RequestState.FAILED if failed else RequestState.REQUESTED
+        declined = tuple(dict.fromkeys((*request.record.declined_by, *pools)))
+        record = request_after(request.record, state, self._session.now(), declined_by=declined, reason=reason)
+        self._end(request, [Set(paths.request(request.id), record, request.version)])
+
+    def delete(self, request: RequestView) -> None:
+        """Delete a request, and its lock if we hold it."""
+        deletion = Delete(paths.request(request.id), request.version)
+        if self._held.get(paths.request_lock(request.id)) is None:
+            self._session.commit([deletion])
+        else:
+            self._end(request, [deletion])
+        self.sweep([request.id])
+
+    def release(self, id: str) -> None:
+        """Release the lock of a request, in any state: another launcher may take it over."""
+        self._held.release(paths.request_lock(id))
+
+    def sweep(self, ids: Iterable[str]) -> None:
+        """Delete the locks of requests that are gone, unless a client holds or wants them (``PoolCache.strays``)."""
+        folders = [paths.request_lock(id) for id in ids]
+        for znode in self._session.get_many(folders):
+            with suppress(Stale):
+                if znode is not None:
+                    self._session.commit([Delete(znode.path, znode.version)])
+
+    def _pending(self, request: RequestView) -> Change:
+        path = paths.request(request.id)
+        if request.record.state is RequestState.PENDING:
+            return Check(path, request.version)
+        return Set(path, request_after(request.record, RequestState.PENDING, self._session.now()), request.version)
+
+    def _lock(self, request: RequestView) -> Lock:
+        path = paths.request_lock(request.id)
+        lock = self._held.get(path)
+        if lock is None:
+            raise Stale(f"the lock of request {request.id} was lost; decide anew", path)
+        return lock
+
+    def _end(self, request: RequestView, changes: Sequence[Change]) -> None:
+        lock, path = self._lock(request), paths.request_lock(request.id)
+        try:
+            self._session.commit([lock.end, *changes])
+        except OutcomeUnknown:
+            self._held.release(path)  # it may be released already
+            raise
+        self._held.forget(path)
