@@ -160,7 +160,7 @@ class MachineCalls:
 
     @property
     def lends(self) -> bool:
-        """Whether it lends machines that it does not make: whether ``check`` and ``renew`` do anything."""
+        """Whether it lends machines that it does not make: whether ``check`` asks anything."""
         return hasattr(self._driver, "check")
 
     def check(self, external_id: str, host_keys: tuple[str, ...]) -> MachineRefused | None:
@@ -168,12 +168,6 @@ class MachineCalls:
         if not self.lends:
             return None
         return self._call("check", lambda: _refusal(self._driver.check(external_id, host_keys)), self._answer_seconds)
-
-    def renew(self, external_id: str, host_keys: tuple[str, ...]) -> MachineRefused | None:
-        """None also for a driver that makes its machines."""
-        if not self.lends:
-            return None
-        return self._call("renew", lambda: _refusal(self._driver.renew(external_id, host_keys)), self._answer_seconds)
 
     def close(self) -> None:
         """Give back connections. The launcher's other providers are closed too, if this one hangs or raises."""

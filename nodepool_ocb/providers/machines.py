@@ -58,6 +58,7 @@ class MachineOrder(msgspec.Struct, frozen=True, kw_only=True):
     az: str | None = None
     machine: str | None = None  # of a static provider: its name in the file, or USER@NAME:PORT
     slot: int | None = None
+    annealed: bool = False  # it will be a node of /ocb, on which annealers act
     public_keys: tuple[str, ...] = ()  # authorized on the machine, if the driver can
     properties: Mapping[str, str] = {}  # further labels, which cannot replace the stamp
     stop: threading.Event  # when it is set, give up soon
@@ -134,11 +135,6 @@ class SlotLender(Protocol):
 
     def check(self, external_id: str, host_keys: tuple[str, ...]) -> MachineRefused | None:
         """None if the machine answers now, with one of these host keys if there are any. Asked before each hand-out."""
-
-    def renew(self, external_id: str, host_keys: tuple[str, ...]) -> MachineRefused | None:
-        """End the runs that annealers left on the machine, and remove their files. Asked between two users, if the slot
-        was a node of /ocb; that node is deleted before.
-        """
 
 
 class MachineDriver(Protocol):

@@ -10,6 +10,7 @@ import errno
 import logging
 import shlex
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -40,6 +41,9 @@ UNASKED_BYTES: Final = 1 << 23  # after the login: between two packets of output
 WINDOW_BYTES: Final = 1 << 21  # that a channel may hold unread; the machine is told this number
 ENDED: Final = (paramiko.SSHException, EOFError, OSError)  # the exceptions of paramiko when a connection is over
 HUNG_UP: Final = tuple(f"[Errno {number}]" for number in (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED))
+HOST_KEY_KINDS: Final = (
+    "ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa"
+)  # fmt: skip
 STEPS: Final = ("resolve", "connect", "host key", "authenticate", "run")
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # our answers have its messages
@@ -62,7 +66,7 @@ class Lied(Broken):
     """The machine sent an answer that no runner sends. An immediate repetition would get the same."""
 
 
-class _Transport(paramiko.Transport):
+class MachineTransport(paramiko.Transport):
     """Paramiko's transport, with cheap algorithms first, without expensive ones, and with a handler for answers to
     keepalives.
 
@@ -90,6 +94,8 @@ class _Transport(paramiko.Transport):
         }
         self.allow = sock.allow
         self.heard = time.monotonic()
+        self.answered = threading.Event()
+        self.offered: tuple[str, ...] = ()  # the kinds of the machine's host keys, once it has told them
         for answer in (MSG_REQUEST_SUCCESS, MSG_REQUEST_FAILURE):
             self._handler_table[answer] = self._hear  # type: ignore[attr-defined]
 
@@ -99,6 +105,13 @@ class _Transport(paramiko.Transport):
 
     def _hear(self, _: paramiko.Message) -> None:
         self.heard = time.monotonic()
+        self.answered.set()
+
+    def _really_parse_kex_init(self, m: paramiko.Message, ignore_first_byte: bool = False) -> dict[str, Any]:
+        parsed: dict[str, Any] = super()._really_parse_kex_init(m, ignore_first_byte)  # type: ignore[misc]
+        kinds = {_kind(algorithm) for algorithm in parsed["server_key_algo_list"]}
+        self.offered = tuple(kind for kind in HOST_KEY_KINDS if kind in kinds)
+        return parsed
 
     def get_exception(self) -> Exception | None:
         """The cause that ended the connection: a fault of this host, or else the machine's message."""
@@ -165,7 +178,7 @@ class Link:
     """A connection that is logged in. Made by ``connect``; used by many threads, each on channels of its own."""
 
     def __init__(
-        self, fqdn: str, node: Node, transport: _Transport, keepalive_seconds: float, become: str | None = None
+        self, fqdn: str, node: Node, transport: MachineTransport, keepalive_seconds: float, become: str | None = None
     ) -> None:
         self.fqdn = fqdn
         self.login = (node.user, node.addresses)  # that it was made with
@@ -202,6 +215,15 @@ class Link:
     def heard(self) -> None:
         """Something came on a channel: that is an answer too."""
         self._transport.heard = time.monotonic()
+
+    def answers(self, timeout_seconds: float) -> bool:
+        """Whether the machine answers a keepalive that is sent now."""
+        self._transport.answered.clear()
+        try:
+            self._transport.ask_keepalive()
+        except ENDED:
+            return False
+        return self._transport.answered.wait(timeout_seconds) and self._transport.is_active()
 
     def channel(self, command: str, timeout_seconds: float) -> paramiko.Channel:
         """A new channel on which the command runs, stderr in stdout; raises Broken or OwnFault."""
@@ -256,9 +278,9 @@ def _connect(
     sock = connected(addresses, timeout, BANNER_BYTES)
     if isinstance(sock, Unconnected):
         return _failed("connect", address, sock.error, sock.party)
-    transport: _Transport | None = None
+    transport: MachineTransport | None = None
     try:
-        transport = _Transport(sock)
+        transport = MachineTransport(sock)
         answer = _log_in(transport, node.user, address, settings, keys, pinned)
     except Exception as error:
         _close(sock, transport)
@@ -277,7 +299,7 @@ def _connect(
     return Link(fqdn, node, transport, keepalive, settings.become)
 
 
-def _close(sock: Socket, transport: _Transport | None) -> None:
+def _close(sock: Socket, transport: MachineTransport | None) -> None:
     sock.close()
     if transport is not None:
         transport.close()
@@ -291,7 +313,7 @@ def _failed(step: str, address: str, error: BaseException, party: Party) -> Unre
 
 
 def _log_in(
-    transport: _Transport,
+    transport: MachineTransport,
     user: str,
     address: str,
     settings: SshSettings,
@@ -322,7 +344,7 @@ def _log_in(
     return Unreachable("authenticate", said)
 
 
-def _authenticate(transport: _Transport, user: str, keys: Sequence[paramiko.PKey]) -> str | None:
+def _authenticate(transport: MachineTransport, user: str, keys: Sequence[paramiko.PKey]) -> str | None:
     """Why it lets none of them in; None where it does."""
     reason = ""
     for key in keys:

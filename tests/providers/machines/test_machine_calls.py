@@ -234,7 +234,6 @@ def test_a_driver_that_makes_machines_lends_none() -> None:
     provider, driver = odd(raising(ValueError()))
     assert not provider.lends
     assert provider.check("x", ()) is None
-    assert provider.renew("x", ()) is None
     assert driver.asked == 0
 
 
