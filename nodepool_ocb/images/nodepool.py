@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.config import TlsSettings, ZooKeeperSettings
+from nodepool_ocb.documents.plainyaml import Key
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import dialect, faults
 from nodepool_ocb.images.dialect import NodepoolDocument
@@ -29,6 +30,15 @@ LOCAL: Final = "local"
 PORT: Final = 2281  # of a ZooKeeper server, where none is given
 #: The keys of an image of a provider that have fields of their own.
 IMAGE_KEYS: Final = frozenset({"name", "pause", "meta"})
+
+#: The keys of a provider for launchers alone; a driver of images never gets them.
+LAUNCH_KEYS: Final = frozenset(
+    {"pools", "max-concurrency", "priority", "boot-timeout", "launch-timeout", "launch-retries", "hostname-format"}
+    | {"max-servers", "max-cores", "max-ram", "max-resources", "cloud-images"}
+)
+#: The keys of a label that have fields of their own.
+LABEL_KEYS: Final = frozenset({"name", "min-ready", "max-ready-age"})
+SECTIONS: Final = ("diskimages", "providers", "labels", "tenant-resource-limits", "max-hold-age")  # with lines
 
 #: The format that a provider of this driver, with these options, takes as the driver says; None: not known.
 Takes = Callable[[str, Mapping[str, Json]], str | None]
@@ -55,6 +65,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     upload_workers: int | None = None  # uploads to it at a time; None: as many as the builders do
     format: str = FORMAT  # of images that name no other
     options: Mapping[str, Json] = {}  # all other keys, as they are written
+    launch: Mapping[str, Json] = {}  # the keys of LAUNCH_KEYS, as they are written: for launchers alone
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +74,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     min_ready: int = 0
     max_ready_age_seconds: float = 0.0  # 0: any age
+    options: Mapping[str, Json] = {}  # all other keys, as they are written
 
 
 class Nodepool(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,11 +88,13 @@ class Nodepool(msgspec.Struct, frozen=True, kw_only=True):
     diskimages: tuple[Diskimage, ...] = ()
     providers: tuple[Provider, ...] = ()
     labels: tuple[Label, ...] = ()
-    lines: Mapping[str, int] = {}  # where each diskimage and provider, and each of its keys, is written
+    tenant_limits: tuple[Mapping[str, Json], ...] = ()  # `tenant-resource-limits`, as it is written
+    max_hold_age_seconds: float = 0.0  # 0: any age
+    lines: Mapping[str, int] = {}  # where each part of SECTIONS is written, by its path
     warnings: tuple[str, ...] = ()  # oddities that are no faults: ``FILE:LINE: PATH: sentence``
 
     def line(self, path: str) -> int:
-        """The line of a path such as ``diskimages[NAME].options``; that of its section where the key is inherited."""
+        """The line of a path such as ``providers[NAME].pools[POOL].priority``; that of its section where it is not written."""
         return self.lines.get(path) or self.lines.get(path[: path.find("]") + 1], 1)
 
 
@@ -124,13 +138,19 @@ def _unbuilt(path: Path, read: Nodepool) -> Iterator[str]:
 
 def _lines(source: NodepoolDocument) -> dict[str, int]:
     """The lines for the faults that only backends and drivers can find."""
-    found = {}
-    for section in ("diskimages", "providers"):
-        for number, each in enumerate((source.document.value or {}).get(section) or []):
-            found[f"{section}[{each['name']}]"] = source.line((section, number))
-            for key in each:
-                found[f"{section}[{each['name']}].{key}"] = source.line((section, number, key))
-    return found
+    value = source.document.value or {}
+    return {source.document.path(key): source.line(key) for section in SECTIONS for key in _keys(value, section)}
+
+
+def _keys(value: Json, section: str) -> Iterator[Key]:
+    """The keys of a section, at every level, in their order: of two paths with the same names the later line counts."""
+    waiting: list[tuple[Key, Json]] = [((section,), value[section])] if value.get(section) is not None else []
+    while waiting:
+        key, value = waiting.pop()
+        yield key
+        if isinstance(value, dict | list):
+            below = list(value.items() if isinstance(value, dict) else enumerate(value))
+            waiting += [((*key, step), each) for step, each in reversed(below)]
 
 
 def _anchored(value: Mapping[str, Json], folder: Path) -> dict[str, Json]:
@@ -171,11 +191,13 @@ def _made(value: Mapping[str, Json], secrets: Mapping[str, Json], takes: Takes) 
         diskimages=tuple(replace(each, env_vars={**each.env_vars, **secret.get(each.name, {})}) for each in images),
         providers=tuple(providers),
         labels=tuple(_label(section) for section in value.get("labels") or []),
+        tenant_limits=tuple(value.get("tenant-resource-limits") or ()),
+        max_hold_age_seconds=max(0.0, float(value.get("max-hold-age", 0))),
     )
 
 
 def _provider(section: Mapping[str, Json], built: Mapping[str, Keys], takes: Takes) -> Provider:
-    options = {key: value for key, value in section.items() if key not in PROVIDER_KEYS}
+    options = {key: value for key, value in section.items() if key not in PROVIDER_KEYS | LAUNCH_KEYS}
     format: str | None = section.get("format", section.get("image-format"))
     if format is None and section.get("diskimages"):
         format = takes(section["driver"], options)
@@ -201,6 +223,7 @@ def _provider(section: Mapping[str, Json], built: Mapping[str, Keys], takes: Tak
         upload_workers=section.get("upload-workers"),
         format=format or FORMAT,
         options=options,
+        launch={key: value for key, value in section.items() if key in LAUNCH_KEYS},
     )
 
 
@@ -210,8 +233,12 @@ def _taken(name: str, providers: Iterable[Provider]) -> list[str]:
 
 
 def _label(section: Mapping[str, Json]) -> Label:
-    age = float(section.get("max-ready-age", 0))
-    return Label(name=section["name"], min_ready=section.get("min-ready", 0), max_ready_age_seconds=age)
+    return Label(
+        name=section["name"],
+        min_ready=section.get("min-ready", 0),
+        max_ready_age_seconds=float(section.get("max-ready-age", 0)),
+        options={key: value for key, value in section.items() if key not in LABEL_KEYS},
+    )
 
 
 def _zookeeper(value: Mapping[str, Json]) -> ZooKeeperSettings | None:

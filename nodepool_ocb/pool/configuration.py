@@ -6,10 +6,13 @@ Each value comes from a nodepool.yaml. Its keys and defaults are Nodepool's; a f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from nodepool_ocb.model.records import Json
+
+HOSTNAME_FORMAT: Final = "{label.name}-{provider.name}-{node.id}"  # of machines, if the provider has no other
 
 Resources = Mapping[str, float]  # "instances", "cores", "ram" in MiB, "volumes", "volume-gb" → an amount
 
@@ -75,7 +78,7 @@ class LaunchProvider(msgspec.Struct, frozen=True, kw_only=True):
     boot_seconds: float = 60.0
     launch_seconds: float = 3600.0
     launch_retries: int = 3
-    hostname_format: str = "{label.name}-{provider.name}-{node.id}"
+    hostname_format: str = HOSTNAME_FORMAT
     options: Mapping[str, Json] = {}
 
 

@@ -180,7 +180,8 @@ def test_a_local_provider_of_an_image_without_formats_gets_qcow2(written: Any) -
 
 def test_other_drivers_keep_their_keys_as_they_are_written(written: Any) -> None:
     loaded = written("providers: [{name: p, driver: static, upload-workers: 2, pools: [{nodes: [{name: n, x: yes}]}]}]")
-    assert loaded.providers[0].options == {"pools": [{"nodes": [{"name": "n", "x": "yes"}]}]}
+    assert loaded.providers[0].launch == {"pools": [{"nodes": [{"name": "n", "x": "yes"}]}]}
+    assert loaded.providers[0].options == {}
     assert loaded.providers[0].upload_workers == 2
 
 
