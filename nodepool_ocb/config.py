@@ -120,6 +120,26 @@ class BuilderSettings(ConfigSection, frozen=True, kw_only=True):
     listen: str | None = None  # HOST:PORT of a builder's pages; None: http.listen
 
 
+class LauncherSettings(ConfigSection, frozen=True, kw_only=True):
+    """The settings of a launcher. Its labels and providers stand in the file ``nodepool``, in Nodepool's own keys."""
+
+    nodepool: str = "nodepool.yaml"  # the file with labels and providers; a builder of this host may read the same
+    secure: str | None = None  # the file with keys that are laid over it: passwords
+    launch_workers: int = 16  # launches at a time, for each provider
+    delete_workers: int = 8  # deletions at a time, for each provider
+    patience_seconds: float = 300.0  # that a request waits until it reserves capacity before newer ones of its tenant
+    call_seconds: float = 60.0  # that one call of a provider may take
+    delete_seconds: float = 600.0  # that a deletion may take before another worker begins it anew
+    unlocked_seconds: float = 60.0  # that a node in use may have no lock before it is deleted
+    retry_seconds: float = 5.0  # from a failed launch of a node to the next; doubles each time
+    failed_keep_seconds: float = 86400.0  # that records of failed requests stay, to be read
+    quota_seconds: float = 300.0  # the age at which the quota of a provider is read again, if a request needs it
+    leak_seconds: float = 600.0  # between two lists of a provider's machines
+    sweep_seconds: float = 30.0  # between two readings of everything
+    drain_seconds: float = 20.0  # that launches and deletions may still take after SIGTERM
+    listen: str | None = None  # HOST:PORT of a launcher's pages; None: http.listen
+
+
 class SshSettings(ConfigSection, frozen=True, kw_only=True):
     """How machines are reached."""
 
@@ -177,9 +197,11 @@ class Settings(ConfigSection, frozen=True, kw_only=True):
 
     zookeeper: ZooKeeperSettings = ZooKeeperSettings()
     admin_domain: str | None = None  # new nodes must be inside it; None: the one noted in ZooKeeper, or any
+    layout: Literal["native", "nodepool"] = "native"  # of the records of images; nodepool: the tree of Nodepool 11
     nodes: NodesSettings = NodesSettings()
     annealer: AnnealerSettings = AnnealerSettings()
     builder: BuilderSettings = BuilderSettings()
+    launcher: LauncherSettings = LauncherSettings()
     ssh: SshSettings = SshSettings()
     secrets: SecretsSettings = SecretsSettings()
     tasks: TasksSettings = TasksSettings()
@@ -243,6 +265,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         return None if name is None else str(folder / Path(name).expanduser())
 
     tls, ssh, annealer, builder = settings.zookeeper.tls, settings.ssh, settings.annealer, settings.builder
+    launcher = settings.launcher
     vault, webhook = settings.secrets.vault, annealer.webhook
     if webhook is not None:
         webhook = replace(webhook, secret_file=absolute(webhook.secret_file))
@@ -263,6 +286,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         ),
         tasks=replace(settings.tasks, sources=tuple(str(absolute(name)) for name in settings.tasks.sources)),
         builder=replace(builder, nodepool=str(absolute(builder.nodepool)), secure=absolute(builder.secure)),
+        launcher=replace(launcher, nodepool=str(absolute(launcher.nodepool)), secure=absolute(launcher.secure)),
     )
 
 
@@ -320,6 +344,7 @@ def task_sources(settings: Settings) -> Allowed:
         tls.key if tls else None,
         webhook.secret_file if webhook else None,
         settings.builder.secure,
+        settings.launcher.secure,
         secrets.directory,
     ]
     return Allowed(
@@ -336,9 +361,18 @@ def _secret_keys(settings: SecretsSettings) -> tuple[str, ...]:
     return keys([settings.key_file, settings.vault.token_file if settings.vault else None])
 
 
-def shared_port(settings: Settings) -> str | None:
-    """A sentence where an annealer and a builder with this configuration could not run on one host."""
+def shared_port(settings: Settings, *, launcher: bool = False) -> str | None:
+    """A sentence where an annealer and a builder (with ``launcher``: and a launcher) could not run on one host."""
     pages = settings.http.listen
-    if not pages or pages.endswith(":0") or settings.builder.listen not in (None, pages):
-        return None
-    return f"an annealer and a builder of one host would both listen on {pages}; set builder.listen to another port"
+    ports = {"an annealer": pages, "a builder": settings.builder.listen or pages}
+    if launcher:
+        ports["a launcher"] = settings.launcher.listen or pages
+    taken: dict[str, str] = {}
+    for daemon, port in ports.items():
+        if not port or port.endswith(":0"):
+            continue
+        if port in taken:
+            setting = f"{daemon.partition(' ')[2]}.listen"
+            return f"{taken[port]} and {daemon} of one host would both listen on {port}; set {setting} to another port"
+        taken[port] = daemon
+    return None

@@ -224,7 +224,7 @@ def _shown_passwords(settings: Settings, file: Path | None) -> Iterator[str]:
     webhook = settings.annealer.webhook
     password = settings.zookeeper.password or (webhook is not None and "@" in webhook.url)
     files = [file] if file is not None and password else []
-    files += [Path(settings.builder.secure)] if settings.builder.secure else []
+    files += [Path(each) for each in dict.fromkeys((settings.builder.secure, settings.launcher.secure)) if each]
     for each in files:
         try:
             each = each / "nodepool-ocb.yaml" if each.is_dir() else each
