@@ -234,13 +234,13 @@ def load(path: Path | str | None = None) -> Settings:
     try:
         path = path / NAME if path.is_dir() else path
     except PermissionError as error:
-        raise Invalid(f"{path}: cannot be read: {error.strerror}; may its directory be entered?") from error
+        raise Invalid(f"{path}: cannot be read: {error.strerror}; let this user enter its directory") from error
     document = documents.load(path)
     validation.validate(document, "config.json")
     try:
         settings = msgspec.convert(document.value or {}, Settings)
     except msgspec.ValidationError as error:  # the schema is a little more lenient than the types
-        raise Invalid(f"{path}: {error}") from error
+        raise Invalid(f"{path}: {error}; correct this key") from error
     try:
         ensemble.parse(settings.zookeeper.hosts)
     except Invalid as odd:

@@ -76,7 +76,7 @@ class Attribs:
         for length in range(1, len(steps)):
             path = "/".join(steps[:length])
             if not isinstance(attributes.at(self.template, path, {}), dict):
-                text = f"{attrib.map} lies inside {path}, which another default makes a plain value"
+                text = f"{attrib.map} lies inside {path}, which another default makes a plain value; change one of both"
                 self.problems.append(self._fault(text, index, "map"))
                 return
         before = attributes.at(self.template, attrib.map, None)

@@ -234,7 +234,11 @@ class _BarclampReader:
         if given is None:
             return None
         if jig == "noop":
-            problems.append(origin.fault("jig noop does nothing on a machine, so there is nothing to check", "check"))
+            problems.append(
+                origin.fault(
+                    "jig noop does nothing on a machine, so there is nothing to check; remove this key", "check"
+                )
+            )
             return None
         if given is True:
             return drift.HONOURED

@@ -141,7 +141,7 @@ def find(name: str, barclamp: str) -> RoleCode | None:
         if offered in usable:
             return _made(usable[offered], name)  # type: ignore[arg-type]  # mypy: a class has no hash
         if offered in refused:
-            raise Invalid(refused[offered].sentence)
+            raise Invalid(f"{refused[offered].sentence}; correct its package, and install it anew")
     return None
 
 
@@ -150,4 +150,6 @@ def _made(kind: type[RoleCode], name: str) -> RoleCode:
     try:
         return kind(name)
     except Exception as error:
-        raise Invalid(f"{kind.__module__}.{kind.__qualname__} cannot be made: {extensions.in_a_line(error)}") from error
+        raise Invalid(
+            f"{kind.__module__}.{kind.__qualname__} cannot be made: {extensions.in_a_line(error)}; correct its code"
+        ) from error

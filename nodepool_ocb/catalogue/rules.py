@@ -230,7 +230,7 @@ def faults(
                 continue
             found = faults_in_value(attrib.schema, value)
             if attrib.secret and found:
-                found = ["it does not fit its schema, and is not repeated here, since it is secret"]
+                found = [f"it does not fit its schema, and is secret; see: nodepool-ocb role show {role}"]
             sentences += [f"role {role}: attribute {attrib.name} ({attrib.map}): {fault}" for fault in found]
     return sentences
 

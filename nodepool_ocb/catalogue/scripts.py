@@ -65,6 +65,6 @@ def _text(folder: Path, name: str) -> str:
     try:
         return files.read_below(folder, name, BYTES).decode()
     except OSError as error:
-        raise Invalid(f"file {folder / name} cannot be read: {error.strerror}") from error
+        raise Invalid(f"file {folder / name} cannot be read: {error.strerror}; check the file and its mode") from error
     except UnicodeDecodeError as error:
-        raise Invalid(f"file {folder / name} is not UTF-8") from error
+        raise Invalid(f"file {folder / name} is not UTF-8; save it as UTF-8") from error

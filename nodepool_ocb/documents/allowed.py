@@ -39,7 +39,7 @@ class Allowed(msgspec.Struct, frozen=True, kw_only=True):
         """
         real = _real(path)
         if real is None:
-            raise Outside(f"{path!r} can be no path of a file", self.setting)
+            raise Outside(f"{path!r} can be no path of a file; correct it", self.setting)
         if not any(_below(real, _real(each)) for each in self.directories):
             raise Outside(f"{path} is outside {self.setting} ({self._listed()})", self.setting)
         for key in self.keys:

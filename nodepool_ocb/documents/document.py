@@ -120,15 +120,15 @@ def load_all(
 
 
 def _guarded(path: Path, error: OSError) -> str:
-    """Of a file that this user may not read: the owner, the group and the mode, as the end of a sentence."""
+    """The next step, as the end of a sentence; of a file that this user may not read with the owner, the group and the mode."""
     if error.errno != errno.EACCES:
-        return ""
+        return "; check the path"
     try:
         found = path.stat()
         names = pwd.getpwuid(found.st_uid).pw_name, grp.getgrgid(found.st_gid).gr_name
     except (OSError, KeyError):
-        return "; may its directory be entered?"
-    return f"; its owner is {names[0]}, its group {names[1]}, its mode {found.st_mode & 0o777:o}"
+        return "; let this user enter its directory"
+    return f"; let this user read it: its owner is {names[0]}, its group {names[1]}, its mode {found.st_mode & 0o777:o}"
 
 
 def read(path: Path, most: int = BYTES) -> str:

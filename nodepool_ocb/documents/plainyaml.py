@@ -111,7 +111,10 @@ def _syntax(error: yaml.YAMLError, text: str) -> Fault:
     context, began = getattr(error, "context", None), getattr(error, "context_mark", None)
     if context and mark and began is not None and began.line != mark.line:
         context += f" that begins in line {began.line + 1}"
-    return Fault(mark.line + 1 if mark else 1, f"is not YAML: {problem}" + (f" {context}" if context else ""))
+    return Fault(
+        mark.line + 1 if mark else 1,
+        f"is not YAML: {problem}" + (f" {context}" if context else "") + "; correct it here or just above",
+    )
 
 
 class _TooMuch(Exception):
@@ -168,7 +171,7 @@ class _YamlReader:
 
     def _value(self, event: Any, key: Key) -> _Sized:
         if len(key) > DEPTH:
-            raise _TooMuch(f"is nested deeper than {DEPTH} levels", _line(event))
+            raise _TooMuch(f"is nested deeper than {DEPTH} levels; write it flatter", _line(event))
         self.lines.setdefault(key, _line(event))
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
@@ -187,11 +190,11 @@ class _YamlReader:
     def _alias(self, event: Any) -> _Sized:
         self._aliases += 1
         if self._aliases > ALIASES:
-            raise _TooMuch(f"has more than {ALIASES} aliases", _line(event))
+            raise _TooMuch(f"has more than {ALIASES} aliases; write the values out", _line(event))
         sized = self._anchors.get(event.anchor)
         if sized is None:
             why = "holds itself" if event.anchor in self._anchors else "is not defined before it is used"
-            raise _TooMuch(f"alias *{event.anchor} {why}", _line(event))
+            raise _TooMuch(f"alias *{event.anchor} {why}; write the value out", _line(event))
         return sized
 
     def _list(self, key: Key) -> _Sized:
@@ -231,7 +234,7 @@ class _YamlReader:
         """A key occurs twice, and the later value counts: because the last one counts, or because the first was empty."""
         self._twice += 1
         if self._twice > TWICE:
-            raise _TooMuch(f"has more than {TWICE} keys twice", _line(event))
+            raise _TooMuch(f"has more than {TWICE} keys twice; remove each second one", _line(event))
         empty = " without a value" if before is None else ""
         text = f"key is there twice, first in line {self.lines[key]}{empty}; this value counts"
         self._note(event, key, text, self.warnings)
@@ -267,7 +270,7 @@ class _YamlReader:
         """The keys of one mapping, or of several, of which the first wins."""
         sources = value if isinstance(value, list) else [value]
         if not all(isinstance(source, dict) for source in sources):
-            self._note(event, key, "merge key << needs a mapping, or a list of mappings")
+            self._note(event, key, "merge key << needs a mapping, or a list of mappings; give it one")
             return
         for source in sources:
             for name, inner in source.items():
@@ -298,11 +301,13 @@ class _YamlReader:
 
     def _check_tag(self, event: Any, key: Key) -> None:
         if event.tag is not None and event.tag != "!" and event.tag not in _CORE:
-            self._note(event, key, f"tag {event.tag} is not allowed; documents are plain data")
+            self._note(event, key, f"tag {event.tag} is not allowed; remove it: documents are plain data")
 
     def _bound(self, nodes: int, event: Any) -> None:
         if self._nodes + nodes > self._most:
-            raise _TooMuch(f"makes more than {self._most} values, aliases and merge keys counted", _line(event))
+            raise _TooMuch(
+                f"makes more than {self._most} values, aliases and merge keys counted; split it", _line(event)
+            )
 
     def _note(self, event: Any, key: Key, text: str, among: list[Fault] | None = None) -> None:
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in key).lstrip(".")

@@ -180,7 +180,7 @@ def _sentence(error: ValidationError) -> str:
             return f"must be {_kinds(wanted)}, and is {shown}"
         case "required":
             missing = [name for name in wanted if name not in value]
-            return f"key `{next((name for name in missing if repr(name) in error.message), missing[0])}` is missing"
+            return f"key `{next((name for name in missing if repr(name) in error.message), missing[0])}` is missing; add it"
         case "enum":
             words = [word if isinstance(word, str) else json.dumps(word) for word in wanted]
             hint = did_you_mean(value, words) if isinstance(value, str) else ""
@@ -190,14 +190,14 @@ def _sentence(error: ValidationError) -> str:
             return f"must be {schema.get('description') or f'text that matches {wanted}'}, and is {shown}"
         case "uniqueItems":
             twice = next((item for at, item in enumerate(value) if item in value[:at]), value)
-            return f"holds {_shown(twice, tuple(error.absolute_path))} twice"
+            return f"holds {_shown(twice, tuple(error.absolute_path))} twice; remove one of them"
         case "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties":
             least = "at least" if rule.startswith("min") else "at most"
             what = {"Length": "letter", "Items": "item", "Properties": "key"}[rule[3:]] + ("s" if wanted != 1 else "")
             return f"must have {least} {wanted} {what}, and has {len(value)}"
     if rule in _BOUNDS:
         return f"must be {_BOUNDS[rule]} {wanted}, and is {shown}"
-    return f"does not match `{rule}`, and is {shown}"
+    return f"does not match `{rule}`, and is {shown}; correct it"
 
 
 def _kinds(kinds: str | list[str]) -> str:

@@ -50,7 +50,7 @@ def of_secrets(secure: NodepoolDocument, source: NodepoolDocument) -> list[Fault
         names = _SectionNames.of(source.document.value, section, word)
         found += _twice(secure, secure.document.value, section)
         for key, item in _listed(secure.document.value, section):
-            text = names.why_not(item["name"], "; a secret needs something to be laid over")
+            text = names.why_not(item["name"], f"; add it to `{section}` of {source.written.name}")
             found += [secure.fault((*key, "name"), text)] if text else []
     for key, provider in _listed(secure.document.value, "providers"):
         for word in sorted((PROVIDER_KEYS - {"name"}) & provider.keys()):

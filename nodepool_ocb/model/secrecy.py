@@ -72,15 +72,15 @@ def wrong(text: str) -> str | None:
     """Why no annealer can resolve a text as a reference, wherever it runs; None where one may.
 
     >>> wrong("env:DB_PASSWORD")
-    'names a variable that no annealer reads: its name has to begin with NODEPOOL_OCB_SECRET_'
+    'names a variable that no annealer reads: its name has to begin with NODEPOOL_OCB_SECRET_; rename it'
     """
     if not _REFERENCE.fullmatch(text):
         return "refers to no secret; write file:/PATH, env:NAME or vault:PATH#KEY"
     kind, _, rest = text.partition(":")
     if kind == "env" and not rest.startswith(PREFIX):
-        return f"names a variable that no annealer reads: its name has to begin with {PREFIX}"
+        return f"names a variable that no annealer reads: its name has to begin with {PREFIX}; rename it"
     if kind == "vault" and any(part in ("", ".", "..") for part in rest.partition("#")[0].split("/")):
-        return "names no path in Vault: a part of it is empty, `.` or `..`"
+        return "names no path in Vault: a part of it is empty, `.` or `..`; correct it"
     return None
 
 
@@ -105,7 +105,7 @@ def checked(value: Json, before: Json = None) -> None:
 def _check(value: Json, known: Collection[str]) -> None:
     if isinstance(value, Mapping):
         if KEY in value and text_of(value) is None:
-            raise Invalid(f"{KEY} stands alone in its object, with a text")
+            raise Invalid(f'{KEY} stands alone in its object, with a text; write {{"{KEY}": TEXT}}')
         if (text := text_of(value)) is not None and text not in known and not encrypted(text):
             reference(text)
     for each in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():

@@ -73,7 +73,11 @@ def read(sources: Sequence[Path | str], called: str | None = None) -> StrategyCh
     if not meant:
         files = called or ", ".join(map(str, sources))
         others = ", ".join(sorted({str(faults.kind(document)) for document in found}))
-        raise Invalid(f"{files}: holds no document of schema {SCHEMA}" + (f", only {others}" if others else ""))
+        raise Invalid(
+            f"{files}: holds no document of schema {SCHEMA}"
+            + (f", only {others}" if others else "")
+            + "; name the file of a strategy"
+        )
     problems = [fault.at(document.name) for document in meant for fault in faults.faults(document)]
     problems += [fault.at(document.name) for document in beside for fault in configuration.faults(document)]
     if problems or (problems := _same_names(meant)):

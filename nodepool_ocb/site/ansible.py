@@ -27,7 +27,11 @@ def read(document: Document, domain: str | None, defaults: Mapping[str, Any]) ->
     inventory = document.value
     variables = _mapping(_mapping(inventory).get("_meta")).get("hostvars")
     if not isinstance(inventory, dict) or not isinstance(variables, dict):
-        raise Invalid(document.fault((), "is no inventory as `ansible-inventory --list` prints it: no _meta.hostvars"))
+        raise Invalid(
+            document.fault(
+                (), "is no inventory as `ansible-inventory --list` prints it: no _meta.hostvars; give its output"
+            )
+        )
     problems = [document.fault(key, text) for key, text in _misshapen(inventory)]
     if problems:
         raise Invalid(problems)
@@ -43,7 +47,9 @@ def read(document: Document, domain: str | None, defaults: Mapping[str, Any]) ->
             groups = dict.fromkeys((*defaults.get("tags", ()), *tags.get(host, ())))
             fields = {**defaults, **_fields(fqdn, known), "tags": tuple(groups)}
             if nodes.setdefault(fqdn, node := DesiredNode(fqdn, place(document, key), fields)) is not node:
-                problems.append(document.fault(key, f"{fqdn} is there twice, with and without its domain"))
+                problems.append(
+                    document.fault(key, f"{fqdn} is there twice, with and without its domain; remove one of them")
+                )
     if problems:
         raise Invalid(problems)
     return DesiredState(nodes=nodes)
@@ -59,12 +65,12 @@ def _misshapen(inventory: Mapping[str, Json]) -> Iterator[tuple[Key, str]]:
         if name == "_meta":
             continue
         if not isinstance(group, dict):
-            yield (name,), f"is {_kind(group)}, and a group is a mapping with hosts and children"
+            yield (name,), f"is {_kind(group)}, and a group is a mapping with hosts and children; correct it"
             continue
         for key in ("hosts", "children"):
             said = group.get(key)
             if not (said is None or (isinstance(said, list) and all(isinstance(each, str) for each in said))):
-                yield (name, key), f"is {_kind(said)}, and not a list of names"
+                yield (name, key), f"is {_kind(said)}, and not a list of names; correct it"
 
 
 def _kind(value: Json) -> str:
@@ -92,7 +98,9 @@ def _tags(inventory: Mapping[str, Json]) -> dict[str, tuple[str, ...]]:
             found[host] = found.get(host, 0) | above[knots.graph["mapping"][name]]
     for host, groups in found.items():
         if groups.bit_count() > MOST_GROUPS:
-            raise Invalid(f"{host} is in {groups.bit_count()} groups, and each is a tag; at most {MOST_GROUPS}")
+            raise Invalid(
+                f"{host} is in {groups.bit_count()} groups, and may be in {MOST_GROUPS}, since each is a tag; take it out of some"
+            )
     return {host: tuple(_named(names, groups)) for host, groups in found.items()}
 
 
@@ -116,7 +124,7 @@ def _wrong(host: str, fqdn: str, known: Mapping[str, Json]) -> Iterator[str]:
         if name in known and (not isinstance(known[name], kinds) or "{{" in str(known[name])):
             yield f"{name} is no plain value; nothing here works out templates"
     if port(str(known.get("ansible_port", PORT))) is None:
-        yield f"ansible_port is {known['ansible_port']!r}, and that is no port"
+        yield f"ansible_port is {known['ansible_port']!r}, and that is no port; write a number from 1 to 65535"
 
 
 def _fields(fqdn: str, known: Mapping[str, Json]) -> dict[str, Any]:

@@ -75,7 +75,9 @@ def _parents_first(plan: Planning) -> Iterator[DesiredNoderole]:
     except CycleError as circle:
         names = [name for name in circle.args[1] if name in wanted]
         raise Conflict(
-            wanted[names[0]].place.fault(f"noderoles wait for each other in a circle: {' -> '.join(names)}")
+            wanted[names[0]].place.fault(
+                f"noderoles wait for each other in a circle: {' -> '.join(names)}; take one of these parents away"
+            )
         ) from circle
     return (wanted[name] for name in order if name in wanted)
 

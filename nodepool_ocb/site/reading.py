@@ -76,12 +76,12 @@ class _SiteReader:
         key: Key = ("roles", name)
         for word in raw:
             if word not in Role.__struct_fields__ or word == "unknown":
-                known = did_you_mean(word, Role.__struct_fields__, present=raw)
+                known = did_you_mean(word, Role.__struct_fields__, present=raw) or "; remove it"
                 self.problems.append(document.fault((*key, word), f"a role has no {word}{known}"))
         try:
             return msgspec.convert({**raw, "schema": 1}, Role)
         except msgspec.ValidationError as wrong:
-            self.problems.append(document.fault(key, str(wrong)))
+            self.problems.append(document.fault(key, f"{wrong}; correct this key"))
             return None
 
 

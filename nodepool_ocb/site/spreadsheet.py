@@ -66,13 +66,13 @@ def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
                 yield line, [cell.strip() for cell in cells]
             line = reader.line_num + 1
     except csv.Error as wrong:
-        raise Invalid(f"{name}:{line}: is not CSV: {wrong}") from wrong
+        raise Invalid(f"{name}:{line}: is not CSV: {wrong}; correct this line") from wrong
 
 
 def _columns(header: list[str], place: SourceLocation) -> list[str]:
     """The fields that the columns are for; raises Invalid."""
     if len(header) > MOST_COLUMNS:
-        raise Invalid(place.fault(f"has {len(header)} columns; at most {MOST_COLUMNS}"))
+        raise Invalid(place.fault(f"has {len(header)} columns, and may have {MOST_COLUMNS}; remove some"))
     columns = [_column(title) for title in header]
     known = [*dict.fromkeys([*CALLED, *CALLED.values(), *_READ])]
     problems = [
@@ -81,7 +81,9 @@ def _columns(header: list[str], place: SourceLocation) -> list[str]:
         if column.partition(":")[0] not in (*known, "label")
     ]
     problems += [
-        place.fault(f"column {column} is there twice") for column, times in Counter(columns).items() if times > 1
+        place.fault(f"column {column} is there twice; remove one of them")
+        for column, times in Counter(columns).items()
+        if times > 1
     ]
     if "fqdn" not in columns:
         problems.append(place.fault("no column is called fqdn; the first line names the columns: fqdn,address,tags"))
@@ -119,7 +121,9 @@ def _node(columns: list[str], cells: list[str], place: SourceLocation, defaults:
         fields["labels"] = {**fields.get("labels", {}), **labels}
     fqdn = said.get("fqdn", "")
     if not is_node(fqdn) or "." not in fqdn:
-        problems.append(place.fault(f"{fqdn!r} is no fully qualified domain name in small letters, as n1.example.com"))
+        problems.append(
+            place.fault(f"{fqdn!r} is no fully qualified domain name in small letters; write one like n1.example.com")
+        )
     if problems:
         raise Invalid(problems)
     return DesiredNode(fqdn, SourceLocation(place.file, place.line, fqdn), fields)
@@ -140,7 +144,7 @@ def _pairs(cell: str) -> dict[str, str]:
     pairs = [word.partition("=") for word in _words(cell)]
     wrong = next((name for name, equals, _ in pairs if not (name and equals)), None)
     if wrong is not None:
-        raise ValueError(f"{wrong!r} is not KEY=VALUE")
+        raise ValueError(f"{wrong!r} is not KEY=VALUE; write a key, = and a value")
     return {name: value for name, _, value in pairs}
 
 

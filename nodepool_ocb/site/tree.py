@@ -75,7 +75,9 @@ def _parents_first(plan: Planning) -> Iterator[DesiredDeployment]:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as circle:
         first = wanted[circle.args[1][0]]
-        raise Invalid(first.place.fault(f"deployments below each other: {' -> '.join(circle.args[1])}")) from circle
+        raise Invalid(
+            first.place.fault(f"deployments below each other: {' -> '.join(circle.args[1])}; correct one `parent`")
+        ) from circle
     return (wanted[name] for name in order)
 
 

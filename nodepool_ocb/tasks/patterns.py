@@ -49,9 +49,9 @@ def fault(text: str) -> str | None:
     try:
         ways = _ways(parser.parse(text[1:-1])) if len(text) > 2 else 0
     except (re.error, RecursionError, OverflowError) as error:
-        return f"is no regular expression: {error}"
+        return f"is no regular expression: {error}; correct it"
     except _Unknown as error:
-        return f"holds {error}, which patterns of names do not have"
+        return f"holds {error}, which patterns of names do not have; list the names instead"
     if ways == 0:
         return "is empty; /.*/ stands for every name"
     if ways > WAYS:

@@ -100,7 +100,7 @@ def _inside(directory: Path) -> list[Path]:
     try:
         return sorted(directory.iterdir())
     except OSError as error:
-        raise Invalid(f"{directory}: cannot be read: {error.strerror}") from error
+        raise Invalid(f"{directory}: cannot be read: {error.strerror}; check the directory and its mode") from error
 
 
 def _leads_to(link: Path, root: Path) -> bool:

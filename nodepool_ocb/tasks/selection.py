@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
 
@@ -153,15 +154,17 @@ class _VertexNames:
         if name not in board.tasks and name not in board.groups and f"{name}{suffix}" in board.tasks:
             name += suffix  # a stage: pre_deployment
         if name not in board.tasks and name not in board.groups:
-            self.problems.append(f"{said}: no task is called {name}{did_you_mean(name, [*board.tasks, *board.groups])}")
+            known = [*board.tasks, *board.groups]
+            near = did_you_mean(name, known) or f"; there are: {some(known)}"
+            self.problems.append(f"{said}: no task is called {name}{near}")
             return set()
         chosen = self._nodes(said, nodes) if slash else None
         found = set(board.tasks[name] if name in board.tasks else board.groups[name].inside)
         here = {board.node_of[vertex] for vertex in found}
         for node in sorted((chosen or set()) - here):
-            self.problems.append(f"{said}: {name} does not run on {board.nodes[node][0]}")
+            self.problems.append(f"{said}: {name} does not run on {board.nodes[node][0]}; leave that node out")
         if not found:
-            self.problems.append(f"{said}: {name} runs on no node of this run")
+            self.problems.append(f"{said}: {name} runs on no node of this run; leave it out")
         return found if chosen is None else {vertex for vertex in found if board.node_of[vertex] in chosen}
 
     def _nodes(self, said: str, text: str) -> set[int]:
@@ -185,4 +188,4 @@ class _VertexNames:
         return {node for uid, node in self._numbers.items() if first <= uid <= last}
 
     def _near(self, part: str) -> str:
-        return did_you_mean(part, self._by_name)
+        return did_you_mean(part, self._by_name) or f"; there are: {some([each[0] for each in self._board.nodes])}"

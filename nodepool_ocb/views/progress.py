@@ -186,7 +186,8 @@ def _stuck(world: World, vertex: Vertex) -> str | None:
         return f"is PROPOSED; first: nodepool-ocb noderole commit {vertex.name}"
     deployment = world.deployments.get(record.deployment)
     if deployment is None or deployment.record.state is DeploymentState.PROPOSED:
-        return f"is in deployment {record.deployment}, which is not COMMITTED"
+        first = f"first: nodepool-ocb deployment commit {record.deployment}"
+        return f"is in deployment {record.deployment}, which is not COMMITTED; {first}"
     return None
 
 

@@ -86,7 +86,7 @@ def test_a_part_of_a_value_is_checked_as_it_is_on_top_of_what_is_below() -> None
     schema = {"type": "object", "required": ["a", "b"], "properties": {"b": {"type": "integer"}}}
     catalogue = {"r": role(attribs=(Attrib(name="m", map="m", schema=schema),))}
     assert rules.faults(catalogue, "r", {"m": {"b": 2}}, {"m": {"a": 1}}) == []
-    assert rules.faults(catalogue, "r", {"m": {"b": 2}}) == ["role r: attribute m (m): key `a` is missing"]
+    assert rules.faults(catalogue, "r", {"m": {"b": 2}}) == ["role r: attribute m (m): key `a` is missing; add it"]
 
 
 def test_check_tells_problems_as_sentences() -> None:

@@ -60,7 +60,9 @@ def test_a_file_that_may_not_be_read_is_named_with_its_group() -> None:
                 document.read(file)
         finally:
             os.seteuid(0)
-    assert str(refused.value).endswith("Permission denied; its owner is root, its group root, its mode 600")
+    assert str(refused.value).endswith(
+        "Permission denied; let this user read it: its owner is root, its group root, its mode 600"
+    )
 
 
 def test_the_warnings_of_a_barclamp_are_bounded(ocb: Ocb, tmp_path: Path) -> None:

@@ -145,8 +145,8 @@ def test_schema_and_settings_know_the_same_keys() -> None:
 
 def test_what_is_there_twice_in_a_list_is_named() -> None:
     schema = {"type": "array", "uniqueItems": True}
-    assert faults_in_value(schema, ["a", "b", "c", "b"]) == ['holds text "b" twice']
-    assert faults_in_value(schema, [1, {"x": 2}, {"x": 2.0}]) == ["holds a mapping twice"]
+    assert faults_in_value(schema, ["a", "b", "c", "b"]) == ['holds text "b" twice; remove one of them']
+    assert faults_in_value(schema, [1, {"x": 2}, {"x": 2.0}]) == ["holds a mapping twice; remove one of them"]
 
 
 def test_a_duplicate_key_with_equal_values_is_a_warning_if_lenient_and_an_error_if_not() -> None:

@@ -196,15 +196,15 @@ def test_several_documents_are_as_guarded_as_one() -> None:
         (fault.line, fault.text) for parsed in parse_all("a: 1\na: 2\n---\nb: !x 1\n") for fault in parsed.faults
     ] == [
         (2, "key is there twice, first in line 1; remove one of them"),
-        (4, "tag !x is not allowed; documents are plain data"),
+        (4, "tag !x is not allowed; remove it: documents are plain data"),
     ]
     (fault,) = parse_all("a: &x 1\n---\nb: *x\n")[1].faults
-    assert (fault.line, fault.text) == (3, "alias *x is not defined before it is used")
+    assert (fault.line, fault.text) == (3, "alias *x is not defined before it is used; write the value out")
     many = parse_all("- [" + "0," * 1000 + "]\n---\n" * 1 + ("- [" + "0," * 1000 + "]\n---\n") * 150)
     assert len(many) < 110
     assert "makes more than 100000 values" in many[-1].faults[0].text
     aliases = parse_all("- &x 1\n- [" + "*x," * 60 + "]\n---\n- &x 1\n- [" + "*x," * 60 + "]\n")
-    assert aliases[1].faults[0].text == f"has more than {ALIASES} aliases"
+    assert aliases[1].faults[0].text == f"has more than {ALIASES} aliases; write the values out"
     broken = parse_all("a: 1\n---\n[\n")
     assert [bool(parsed.faults) for parsed in broken] == [False, True]
 
@@ -221,7 +221,8 @@ def test_a_tab_is_called_a_tab(text: str, line: int) -> None:
 
 def test_the_line_in_which_an_open_bracket_stands_is_named() -> None:
     (fault,) = parse("a:\n  b: [1, 2\nc: 3\n").faults
-    assert (fault.line, fault.text.split("while")[1]) == (3, " parsing a flow sequence that begins in line 2")
+    said = " parsing a flow sequence that begins in line 2; correct it here or just above"
+    assert (fault.line, fault.text.split("while")[1]) == (3, said)
 
 
 def test_the_last_value_of_a_key_counts_for_who_asks_for_it() -> None:
@@ -239,7 +240,7 @@ def test_the_last_value_of_a_key_counts_for_who_asks_for_it() -> None:
 
 def test_more_than_a_hundred_keys_twice_are_too_many() -> None:
     (parsed,) = parse_all("a: 1\n" * 102, last=True)
-    assert [fault.text for fault in parsed.faults] == ["has more than 100 keys twice"]
+    assert [fault.text for fault in parsed.faults] == ["has more than 100 keys twice; remove each second one"]
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, 2**63, 2**64 + 1, -(10**29), 10**200])

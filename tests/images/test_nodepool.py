@@ -365,7 +365,8 @@ def test_faults_of_both_files_are_told_together(written: Any, tmp_path: Path) ->
         written("diskimages: [{name: i, pause: 3}]", "diskimages: [{name: j, env-vars: {}}]\nzookeeper: {}\n")
     assert caught.value.problems == (
         f"{tmp_path}/nodepool.yaml:1: diskimages[i].pause: must be true or false, and is 3",
-        f"{tmp_path}/secure.yaml:1: diskimages[j].name: diskimage j does not exist; a secret needs something to be laid over",
+        f"{tmp_path}/secure.yaml:1: diskimages[j].name: diskimage j does not exist; add it to `diskimages` of"
+        f" {tmp_path}/nodepool.yaml",
         f"{tmp_path}/secure.yaml:2: zookeeper: unknown key `zookeeper`; did you mean `zookeeper-tls`?",
     )
 

@@ -84,8 +84,8 @@ def test_every_fault_of_a_table_is_told_with_its_line() -> None:
         _table(text)
     assert list(refused.value.problems) == [
         "nodes.csv:2: column available: 'maybe' is neither true nor false",
-        "nodes.csv:2: column labels: 'room' is not KEY=VALUE",
-        "nodes.csv:4: 'N2' is no fully qualified domain name in small letters, as n1.example.com",
+        "nodes.csv:2: column labels: 'room' is not KEY=VALUE; write a key, = and a value",
+        "nodes.csv:4: 'N2' is no fully qualified domain name in small letters; write one like n1.example.com",
         "nodes.csv:6: n3.example.com is in line 5 already; remove one of them",
         "nodes.csv:7: has 5 cells, and there are 4 columns; quote a value that has a comma",
     ]
@@ -136,7 +136,10 @@ def test_groups_that_hold_each_other_are_read_once() -> None:
         ([], "is no inventory as `ansible-inventory --list` prints it"),
         ({"all": {}}, "no _meta.hostvars"),
         ({"_meta": {"hostvars": {"a.b": {"ansible_host": "{{ ip }}"}}}}, "ansible_host is no plain value"),
-        ({"_meta": {"hostvars": {"a.b": {"ansible_port": 70000}}}}, "ansible_port is 70000, and that is no port"),
+        (
+            {"_meta": {"hostvars": {"a.b": {"ansible_port": 70000}}}},
+            "ansible_port is 70000, and that is no port; write a number from 1 to 65535",
+        ),
     ],
 )
 def test_invalid_inventories_are_refused(value: object, sentence: str) -> None:
@@ -148,7 +151,7 @@ def test_invalid_inventories_are_refused(value: object, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ({"web": {"hosts": 5}}, "is 5, and not a list of names"),
+        ({"web": {"hosts": 5}}, "is 5, and not a list of names; correct it"),
         ({"web": {"hosts": ["a.example.com", 5]}}, "not a list of names"),
         ({"web": {"children": "db"}}, "not a list of names"),
         ({"web": ["a.example.com"]}, "a group is a mapping"),
@@ -184,7 +187,7 @@ def test_a_table_of_very_many_columns_is_refused() -> None:
         return f"fqdn,{titles}\nn5.example.com,{','.join('1' * labels)}\n"
 
     assert len(_table(text(999))["n5.example.com"]["labels"]) == 999  # type: ignore[arg-type]
-    with pytest.raises(Invalid, match="has 30001 columns; at most 1000"):
+    with pytest.raises(Invalid, match="has 30001 columns, and may have 1000; remove some"):
         _table(text(30_000))
 
 

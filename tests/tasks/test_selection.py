@@ -158,13 +158,17 @@ def test_unselected_tasks_are_not_judged() -> None:
     [
         ("netconfg", "netconfg: no task is called netconfg; did you mean `netconfig`?"),
         ("wb/1", "wb/1: no task is called wb; did you mean `web`?"),
-        ("netconfig/4", "netconfig/4: no node of this run is called 4"),
+        ("netconfig/4", "netconfig/4: no node of this run is called 4; there are: n1, n2, n3 and 1 more"),
         ("netconfig/1-4", "netconfig/1-4: no node of this run has the uid 4; ranges begin and end with uids of nodes"),
         ("netconfig/3-1", "netconfig/3-1: the range 3-1 runs backwards; write 1-3"),
-        ("netconfig/", "netconfig/: no node of this run is called nothing"),
-        ("galera/1", "galera/1: galera does not run on n1"),
-        ("galera/1-3", "galera/1-3: galera does not run on n1\ngalera/1-3: galera does not run on n2"),
-        ("idle", "idle: idle runs on no node of this run"),
+        ("netconfig/", "netconfig/: no node of this run is called nothing; there are: n1, n2, n3 and 1 more"),
+        ("galera/1", "galera/1: galera does not run on n1; leave that node out"),
+        (
+            "galera/1-3",
+            "galera/1-3: galera does not run on n1; leave that node out\n"
+            "galera/1-3: galera does not run on n2; leave that node out",
+        ),
+        ("idle", "idle: idle runs on no node of this run; leave it out"),
     ],
 )
 @pytest.mark.parametrize("field", ["tasks", "skip", "start", "end"])

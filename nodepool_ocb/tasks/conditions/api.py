@@ -68,7 +68,9 @@ def parse(text: str) -> Node:
         parser = Parser(_environment(), text, state="variable")
         expression = parser.parse_expression()
         if not parser.stream.eos:
-            raise Invalid(f"`{parser.stream.current.value}` comes where and, or, a comparison or the end was expected")
+            raise Invalid(
+                f"`{parser.stream.current.value}` comes where and, or, a comparison or the end was expected; correct it there"
+            )
     except jinja2.TemplateSyntaxError as error:
         raise Invalid(
             f"{error.message}; compare this with api.cluster_status == 'new' and api.nodes_count() > 1"
@@ -182,5 +184,5 @@ def _call(name: str, node: nodes.Call) -> FactReference:
     others = node.kwargs or node.dyn_args or node.dyn_kwargs or len(arguments) != len(node.args)
     if others or len(arguments) != METHODS[name]:
         wanted = "the name of one role, in quotes" if METHODS[name] else "nothing"
-        raise Invalid(f"api.{name}(...) takes {wanted}")
+        raise Invalid(f"api.{name}(...) takes {wanted}; correct the call")
     return FactReference(f"api.{name}({', '.join(map(repr, arguments))})", (name, *arguments))

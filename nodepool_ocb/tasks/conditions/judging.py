@@ -97,9 +97,11 @@ class Judge:
         found = value if isinstance(value, list) else [value] if value is not None else []
         for each in found:
             if not isinstance(each, dict) or not isinstance(each.get("name"), str):
-                raise Invalid(f"it is {shown(value)}, and a list of relations is needed: {{name, role, policy}}")
+                raise Invalid(
+                    f"it is {shown(value)}, and a list of relations is needed: {{name, role, policy}}; correct the expression"
+                )
             if each.get("policy", "all") not in ("all", "any"):
-                raise Invalid(f"policy {shown(each['policy'])} is neither all nor any")
+                raise Invalid(f"policy {shown(each['policy'])} is neither all nor any; write one of these")
         return [relation(each) for each in found]
 
     def amount(self, task: Task, expression: Expression) -> int:
@@ -138,7 +140,9 @@ class Judge:
         if isinstance(value, str) and value.isascii() and value.isdecimal():
             value = int(value[:10])
         if type(value) is not int or value < 1:
-            raise Invalid(f"{expression.text} is {shown(value)}, and a whole number above 0 is needed")
+            raise Invalid(
+                f"{expression.text} is {shown(value)}, and a whole number above 0 is needed; correct the expression"
+            )
         return value
 
     def _question(self, task: Task, text: str, member: Member | None) -> YaqlQuery:

@@ -98,7 +98,10 @@ class _Parser:
     def whole(self) -> Node:
         node = self._level(0)
         if self._token.kind != "end":
-            raise at(self._token.position, f"`{self._token.text}` comes where and, or, == or the end was expected")
+            raise at(
+                self._token.position,
+                f"`{self._token.text}` comes where and, or, == or the end was expected; correct it there",
+            )
         return node
 
     @property
@@ -130,7 +133,7 @@ class _Parser:
         check_nesting(self._depth, opening.position)
         node = self._level(0)
         if self._token.text != ")":
-            raise at(self._token.position, f"`)` is missing for the `(` at character {opening.position + 1}")
+            raise at(self._token.position, f"`)` is missing for the `(` at character {opening.position + 1}; add it")
         self._take()
         self._depth -= 1
         return node
@@ -154,7 +157,7 @@ class _Parser:
             raise at(token.position, f"there is no model `{model}`{known}")
         names = tuple(rest.split("."))
         if not all(names):
-            raise at(token.position, f"`{token.text}` has a name too few between its dots")
+            raise at(token.position, f"`{token.text}` has a name too few between its dots; correct it")
         return FactReference(token.text, (model, *names), strict=self._strict and not token.text.endswith("?"))
 
     def _take(self) -> SettingsToken:
@@ -165,8 +168,8 @@ class _Parser:
 
 def _no_value(token: SettingsToken) -> str:
     if token.kind == "end":
-        return "a value was expected, and the condition ends"
+        return "a value was expected, and the condition ends; write it"
     if token.kind == "word" and token.text not in WORDS:
         near = did_you_mean(token.text, WORDS) or "; write settings:a.b, 'text', a number or true"
         return f"`{token.text}` is no value{near}"
-    return f"`{token.text}` comes where a value was expected"
+    return f"`{token.text}` comes where a value was expected; correct it there"

@@ -33,7 +33,9 @@ def stop(run: Key, head: TaskRun, pointer: TaskRunPointer, sender: RolloutPointe
     way sends it: that rollout would continue to send it.
     """
     if head.over or pointer.newest != run.id:
-        raise Conflict(f"{TASK_RUN.name(run)} is over: {head.state}")
+        raise Conflict(
+            f"{TASK_RUN.name(run)} is over: {head.state}; for a new one: nodepool-ocb tasks run --deployment {run.deployment}"
+        )
     if head.rollout is not None and sender.newest == head.rollout and not sender.over:
         rollout = Key(run.deployment, head.rollout)
         raise Conflict(

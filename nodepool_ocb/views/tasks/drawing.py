@@ -149,7 +149,8 @@ def above(drawing: Drawing, task: str) -> Drawing:
     """The task and all that comes before it; raises NotFound."""
     queue = [number for number, corner in enumerate(drawing.corners) if corner.task == task]
     if not queue:
-        near = did_you_mean(task, {corner.task for corner in drawing.corners})
+        known = {corner.task for corner in drawing.corners}
+        near = did_you_mean(task, known) or f"; it has: {some(sorted(known))}"
         raise NotFound(f"there is no task {task} in this graph{near}")
     kept = set(queue)
     for each in queue:  # grows

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.records import Json
@@ -99,7 +100,8 @@ def task(tasks: TaskList, id: str) -> TaskDocument:
 
     each = tasks.by_id.get(id)
     if each is None:
-        raise NotFound(f"there is no task {id} in this list{did_you_mean(id, tasks.by_id)}")
+        near = did_you_mean(id, tasks.by_id) or f"; it has: {some(list(tasks.by_id)) or 'none'}"
+        raise NotFound(f"there is no task {id} in this list{near}")
     graph = drawing.document(drawing.of_list(tasks))
     return TaskDocument(
         id=each.id,

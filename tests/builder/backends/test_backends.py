@@ -78,7 +78,7 @@ def program(folder: Path, name: str, script: str) -> Path:
                 "formats: backend mmdebstrap makes no qcow2; it makes tar, squashfs, ext2",
             ],
         ),
-        ({"backend": "command"}, ["options: key `argv` is missing"]),
+        ({"backend": "command"}, ["options: key `argv` is missing; add it"]),
         ({"backend": "command", "options": {"argv": []}}, ["options: argv: must have at least 1 item, and has 0"]),
     ],
 )

@@ -54,10 +54,10 @@ def statement(text: str) -> Any:
         raise illegal(text, error.position) from error
     except exceptions.YaqlGrammarException as error:
         if error.position is None:
-            raise at(len(text), "a value was expected, and the expression ends") from error
-        raise at(error.position, f"`{error.value}` has no meaning here") from error
+            raise at(len(text), "a value was expected, and the expression ends; write it") from error
+        raise at(error.position, f"`{error.value}` has no meaning here; correct it there") from error
     except (ValueError, exceptions.YaqlException) as error:
-        raise Invalid(str(error)) from error
+        raise Invalid(f"{error}; correct the expression") from error
 
 
 @cache

@@ -113,11 +113,11 @@ def _value(parsed: Any, variables: Any) -> tuple[Json, str | None]:
             :MOST_WORDS
         ]
     except MemoryError:
-        return None, "it takes more memory than it may"
+        return None, "it takes more memory than it may; simplify it"
     except RecursionError:
-        return None, "it calls itself too often"
+        return None, "it calls itself too often; simplify it"
     except Exception as error:  # any error of yaql and of Python
-        return None, _sentence(error)
+        return None, f"{_sentence(error)}; correct the expression"
     return (None if isinstance(value, Undefined) else value), None
 
 
