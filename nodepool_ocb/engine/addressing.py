@@ -87,7 +87,11 @@ def check(world: World, fqdn: str, addresses: Sequence[str]) -> None:
             found.append(canonical(address))
         except ValueError as wrong:
             problems.append(str(wrong))
-    problems += [f"address {host} port {port} is there twice" for (host, port), n in Counter(found).items() if n > 1]
+    problems += [
+        f"address {host} port {port} is there twice; remove one of them"
+        for (host, port), n in Counter(found).items()
+        if n > 1
+    ]
     if problems:
         raise Invalid(problems)
     for other, endpoint in _elsewhere(world, fqdn, frozenset(found)) if found else ():

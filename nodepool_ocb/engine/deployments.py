@@ -190,7 +190,8 @@ def deletable(world: World, name: str) -> None:
     of(world, name)
     if name == SYSTEM:
         raise Conflict(
-            "deployment system cannot be deleted: every cluster has it, and all other deployments are below it"
+            "deployment system cannot be deleted: every cluster has it, and all other deployments are below it;"
+            " name another deployment"
         )
     children = sorted(each for each, stored in world.deployments.items() if stored.record.parent == name)
     own = {view.name for view in of_tasks(world, name)}

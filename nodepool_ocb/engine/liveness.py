@@ -234,5 +234,5 @@ def _with_noderoles(view: NodeView, after: Node, now: float, by: str | None) -> 
 def _present(view: NodeView) -> Node:
     unreadable.refuse(view.world, [paths.node(view.name)])
     if view.record is None:
-        raise Conflict(f"node {view.name} is gone")
+        raise Conflict(f"node {view.name} is gone; see: nodepool-ocb node list")
     return view.record

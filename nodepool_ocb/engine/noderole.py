@@ -405,7 +405,7 @@ def apply(
     changed: dict[P, NodeRole] = {}
     for vertex, event in events.items():
         if vertex.unreadable:
-            raise Conflict(f"{vertex.name}: its record cannot be read, so it cannot {event}")
+            raise Conflict(f"{vertex.name}: its record cannot be read, so it cannot {event}; see: nodepool-ocb status")
         if event is Event.REFRESH and vertex.destructive:
             raise Conflict(
                 f"{vertex.name}: {DESTRUCTIVE}; to redeploy it: nodepool-ocb noderole redeploy {vertex.name}"
@@ -413,5 +413,5 @@ def apply(
         try:
             changed[vertex] = after(forecast.record(vertex), event, now, by, reason)
         except Conflict as refused:
-            raise Conflict(f"{vertex.name}: {refused}") from None
+            raise Conflict(f"{vertex.name}: {refused}; see: nodepool-ocb noderole explain {vertex.name}") from None
     return Propagation(now, forecast).move(changed, also)

@@ -183,7 +183,10 @@ def _not_there(change: Change) -> Stale:
 def stored(world: World) -> Stored[Structure]:
     """Raises Conflict if it cannot be read."""
     if world.structure is None:
-        raise Conflict(f"{paths.STRUCTURE} cannot be read, so records can be neither created nor deleted; restore it")
+        raise Conflict(
+            f"{paths.STRUCTURE} cannot be read, so records can be neither created nor deleted; restore it from a backup;"
+            f" see: nodepool-ocb record show {paths.STRUCTURE}"
+        )
     return world.structure
 
 

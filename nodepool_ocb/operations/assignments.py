@@ -25,7 +25,7 @@ def pairs(assignments: Iterable[str]) -> list[tuple[str, str]]:
     """
     wrong = [each for each in assignments if not each.partition("=")[0] or "=" not in each]
     if wrong:
-        raise Invalid([f"{each!r} is not KEY=VALUE" for each in wrong])
+        raise Invalid([f"{each!r} is not KEY=VALUE; write a key, = and a value" for each in wrong])
     return [(key, value) for key, _, value in (each.partition("=") for each in assignments)]
 
 

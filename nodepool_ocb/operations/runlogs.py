@@ -202,7 +202,9 @@ def place(log: RunLog, note: Callable[[str], None]) -> str:
     record = log.seen.record
     file = given.file or (record.log if record else None)
     if not file:
-        raise NotFound(f"the place of the output of run {log.seen.run} is unknown: {given.reason}")
+        raise NotFound(
+            f"the place of the output of run {log.seen.run} is unknown: {given.reason}; see: nodepool-ocb daemon list"
+        )
     if not given.whole:
         note(f"warning: no annealer could be asked for it: {given.reason}")
     return file
@@ -240,7 +242,7 @@ def begun(performer: Performer, opened: Session, name: str) -> None:
             woken.wait(LOOK_SECONDS)
             continue
         if znode is None:
-            raise NotFound(f"{vertex.name} was deleted before it ran")
+            raise NotFound(f"{vertex.name} was deleted before it ran; see: nodepool-ocb history {vertex.name}")
         record = codec.decode(NodeRole, znode)
         if not _waits(record):
             return

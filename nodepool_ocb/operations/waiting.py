@@ -64,7 +64,7 @@ def standings(
 def error(progress: WaitProgress) -> OcbError | None:
     """The error with which a wait ends; None if all are ACTIVE, or the wait goes on."""
     if progress.outcome == "deleted":
-        return NotFound(f"{progress.gone[0]} was deleted")
+        return NotFound(f"{progress.gone[0]} was deleted; see: nodepool-ocb history {progress.gone[0]}")
     return InError("\n".join(progress.causes)) if progress.outcome == "error" else None
 
 
@@ -86,7 +86,8 @@ def checks(
     for world, _ in following.worlds(performer, deadline, tick_seconds):
         found = [world.vertex(name) for name in names]
         if None in found:
-            raise NotFound(f"{next(name for name in names if world.vertex(name) is None)} was deleted")
+            gone = next(name for name in names if world.vertex(name) is None)
+            raise NotFound(f"{gone} was deleted; see: nodepool-ocb history {gone}")
         vertices = [vertex for vertex in found if vertex is not None]
         waiting = [vertex.name for vertex in vertices if vertex.record.check is not None]
         yield CheckStatus(waiting, _tally(vertices), held_up(world, waiting, time.time()))

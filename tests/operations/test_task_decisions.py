@@ -53,7 +53,7 @@ def test_conditions_without_settings_are_explained_by_the_upload_of_settings() -
     with pytest.raises(Invalid) as refused, planning._knowing_of_settings("lab", {}):
         raise Invalid(("task a: condition: settings:b is nothing",))
     assert refused.value.problems == (
-        "deployment lab has no settings, and conditions ask for them: nodepool-ocb tasks upload --deployment lab"
+        "deployment lab has no settings, and conditions ask for them; first: nodepool-ocb tasks upload --deployment lab"
         " --settings FILE",
         "task a: condition: settings:b is nothing",
     )

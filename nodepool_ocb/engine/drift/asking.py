@@ -28,7 +28,7 @@ def refusal(world: World, vertex: Vertex) -> str | None:
     deployment = world.deployments.get(record.deployment)
     if deployment is None or deployment.record.state is not DeploymentState.COMMITTED:
         commit = f"nodepool-ocb deployment commit {record.deployment} --no-noderoles"
-        return f"{name} is in deployment {record.deployment}, where annealers may not work: {commit}"
+        return f"{name} is in deployment {record.deployment}, where annealers may not work; first: {commit}"
     return None
 
 

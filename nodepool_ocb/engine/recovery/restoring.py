@@ -51,7 +51,10 @@ def _refuse(world: World, builders: Mapping[str, Daemon | None]) -> None:
         )
     for view in world.nodes.values():
         if view.claim is not None:
-            raise Conflict(f"node {view.name} is claimed by {view.claim.annealer}: wait until its session is over")
+            raise Conflict(
+                f"node {view.name} is claimed by {view.claim.annealer}; wait until its session is over;"
+                " see: nodepool-ocb daemon list"
+            )
     for path in sorted(world.unreadable):
         raise Conflict(
             f"{path} cannot be read, so its numbers cannot be raised; first: nodepool-ocb record delete {path}"

@@ -35,6 +35,11 @@ from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.drift import UNCHECKED
 from nodepool_ocb.model.records import Node, State
 
+_LISTED: Final = {
+    "role": "role",
+    "deployment": "deployment",
+}  # kinds of names with a list of their own; nodes show all others
+
 
 class SelectionFacts(msgspec.Struct, frozen=True):
     """Facts that no record has."""
@@ -248,6 +253,7 @@ def _meant(what: str, words: Iterable[Word], known: Iterable[str]) -> set[str]:
         if not own and word.glob is None:
             kind, equals, value = word.text.partition("=")
             meant = f"; did you mean `{kind}:{value}`?" if equals else did_you_mean(word.text, known)
+            meant = meant or f"; see: nodepool-ocb {_LISTED.get(what, 'node')} list"
             raise NotFound(f"selector, character {word.at}: {what} {word.text} does not exist{meant}")
         found |= own
     return found

@@ -71,12 +71,12 @@ def parse(text: str) -> Expression:
     <CriterionKind.ROLE: 'role'>
     """
     if len(text) > LONGEST:
-        raise Invalid(f"the selector has {len(text)} characters; {LONGEST} is the most")
+        raise Invalid(f"the selector has {len(text)} characters, and may have {LONGEST}; shorten it")
     tokens = list(_tokens(text))
     if not tokens:
         raise Invalid("the selector is empty; '*' means everything")
     if len(tokens) > PARTS:
-        raise Invalid(f"the selector has {len(tokens)} parts; {PARTS} is the most")
+        raise Invalid(f"the selector has {len(tokens)} parts, and may have {PARTS}; shorten it")
     reader = _TokenReader(tokens, len(text) + 1)
     found = reader.either(0)
     reader.end()
@@ -89,7 +89,7 @@ def _tokens(text: str) -> Iterable[SelectorToken]:
     while at < end:
         found = _TOKEN.match(text, at)
         if found is None:
-            wrong(len(text[:at]) + len(text[at:]) - len(text[at:].lstrip()) + 1, "this quote is not closed")
+            wrong(len(text[:at]) + len(text[at:]) - len(text[at:].lstrip()) + 1, "this quote is not closed; close it")
         group = "mark" if found["mark"] else "word"
         yield SelectorToken(found[group], found.start(group) + 1, tuple(_letters(found, group)))
         at = found.end()
@@ -115,7 +115,7 @@ class _TokenReader:
 
     def end(self) -> None:
         if self._next < len(self._tokens):
-            wrong(self._tokens[self._next].at, "this parenthesis closes nothing")
+            wrong(self._tokens[self._next].at, "this parenthesis closes nothing; delete it")
 
     def either(self, depth: int) -> Expression:
         parts = [self._all(depth)]
@@ -136,7 +136,7 @@ class _TokenReader:
     def _single(self, depth: int) -> Expression:
         token = self._take()
         if depth == DEPTH:
-            wrong(token.at, f"nested deeper than {DEPTH}")
+            wrong(token.at, f"nested deeper than {DEPTH}; write it flatter")
         if token.bare == "not":
             return Not(self._single(depth + 1))
         if token.bare == "has" and self._peek() == "(":
@@ -145,13 +145,13 @@ class _TokenReader:
         if token.text == "(":
             return self._inside(token, depth)
         if token.text == ")" or token.bare in ("and", "or"):
-            wrong(token.at, f"a criterion is missing before {token.text!r}")
+            wrong(token.at, f"a criterion is missing before {token.text!r}; write one, such as tag:web")
         return _criterion(token)
 
     def _inside(self, opening: SelectorToken, depth: int) -> Expression:
         found = self.either(depth + 1)
         if self._peek() != ")":
-            wrong(opening.at, "this parenthesis is not closed")
+            wrong(opening.at, "this parenthesis is not closed; close it")
         self._next += 1
         return found
 
@@ -163,7 +163,7 @@ class _TokenReader:
 
     def _take(self) -> SelectorToken:
         if self._next == len(self._tokens):
-            wrong(self._end, "a criterion is missing at the end")
+            wrong(self._end, "a criterion is missing at the end; write one, such as tag:web")
         self._next += 1
         return self._tokens[self._next - 1]
 
@@ -195,7 +195,7 @@ def _values(kind: CriterionKind, letters: tuple[Letter, ...], at: int) -> tuple[
     while comma:
         one, comma, letters = _split(letters, ",")
         if not one:
-            wrong(comma[0].at if comma else at, f"a value of {kind}: is missing")
+            wrong(comma[0].at if comma else at, f"a value of {kind}: is missing; write {kind}:VALUE")
         word = _word(kind, one)
         if word.second is None and kind is CriterionKind.LABEL and found and found[-1].second is not None:
             word = Word(found[-1].text, found[-1].glob, word.at, word)  # zone=a,b: both are values of zone
@@ -209,7 +209,9 @@ def _word(kind: CriterionKind, letters: tuple[Letter, ...]) -> Word:
     if divided and (not first or not (rest or kind is CriterionKind.LABEL)):
         wrong(
             letters[0].at,
-            "write ROLE@FQDN; a * on either side means any" if kind is CriterionKind.NAME else "the key is missing",
+            "write ROLE@FQDN; a * on either side means any"
+            if kind is CriterionKind.NAME
+            else "the key is missing; write label:KEY=VALUE",
         )
     word = _plain(first, letters[0].at, _plain(rest, divided[0].at + 1) if divided else None)
     known = _FIXED.get(kind)

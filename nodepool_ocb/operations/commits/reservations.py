@@ -42,7 +42,7 @@ def refuse_reserved(world: World, vertices: Sequence[Vertex], way_out: str = "")
     for name, found in owned(world, under_way, vertices).items():
         names = some(sorted(vertex.name for vertex in found))
         raise Conflict(
-            f"rollout {name} is under way and sends {names} in their turn: leave them to it, or end it:"
+            f"rollout {name} is under way and sends {names} in their turn; leave them to it, or end it:"
             f" nodepool-ocb rollout cancel {name}{way_out}"
         )
 

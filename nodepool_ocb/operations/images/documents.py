@@ -25,7 +25,9 @@ def parsed(data: bytes, name: str) -> ImagesDocument:
             return ImagesDocument(1, {image: _converted(each) for image, each in nodepool.taken(found).items()})
         return msgspec.json.decode(data, type=ImagesDocument)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(f"{name}: no document of image export: {error}") from error
+        raise Invalid(
+            f"{name}: no document of image export: {error}; write it anew: nodepool-ocb image export"
+        ) from error
 
 
 def _converted(image: NodepoolImage) -> Exported:

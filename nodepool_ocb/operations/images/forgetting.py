@@ -42,7 +42,7 @@ class UploadDeleteRecords(Operation[Explained], frozen=True, kw_only=True):
         reaching = yield from _reaching(self.provider)
         if reaching and not self.force:
             raise Conflict(
-                f"the builder on {reaching} has provider {self.provider}: leave --forget out, and it deletes them there"
+                f"the builder on {reaching} has provider {self.provider}; leave --forget out, and it deletes them there"
             )
         _refuse_locked(found)
         if not situation.call.dry_run:

@@ -86,11 +86,11 @@ def _uploads(name: str, build: str, uploads: Json, faults: list[str]) -> _Creati
     try:
         typed = msgspec.convert(uploads, dict[str, dict[str, dict[str, Json]]])
     except msgspec.ValidationError as error:
-        faults.append(f"{name}-{build}: uploads: {error}")
+        faults.append(f"{name}-{build}: uploads: {error}; correct them in the document")
         return made
     for provider, records in sorted(typed.items()):
         if not _NAME.fullmatch(provider) or provider in (".", ".."):
-            faults.append(f"{name}-{build}: {provider!r} cannot be the name of a provider")
+            faults.append(f"{name}-{build}: {provider!r} cannot be the name of a provider; rename it in the document")
             continue
         container = paths.uploads(name, build, provider)
         made += [Create(container.rpartition("/")[0]), Create(container)]

@@ -70,7 +70,7 @@ def taken(document: Mapping[str, object]) -> dict[str, NodepoolImage]:
     for path, text in sorted(document.items()):
         found = _PATH.fullmatch(path)
         if found is None:
-            faults.append(f"{path}: no path of an image, a build or an upload")
+            faults.append(f"{path}: no path of an image, a build or an upload; leave it out")
             continue
         image = images.setdefault(found["image"], NodepoolImage())
         if found["pause"]:
@@ -90,7 +90,7 @@ def _said(path: str, text: object, faults: list[str]) -> NodepoolRecord | None:
     try:
         return msgspec.json.decode(str(text), type=NodepoolRecord)
     except msgspec.DecodeError as error:
-        faults.append(f"{path}: {error}")
+        faults.append(f"{path}: {error}; correct it, or leave it out")
         return None
 
 

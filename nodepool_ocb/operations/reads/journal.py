@@ -59,7 +59,8 @@ class RefuseUnknownNames(Lookup[None], frozen=True):
             if not left:
                 return
         for name in left:
-            sentence = f"neither the cluster nor the journal has the name {name}{did_you_mean(name, known)}"
+            sentence = f"neither the cluster nor the journal has the name {name}"
+            sentence += did_you_mean(name, known) or "; for all entries: nodepool-ocb history"
             if self.strict and not cut:
                 raise NotFound(sentence)
             reader.performer.caller.note(sentence)

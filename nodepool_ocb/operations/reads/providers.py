@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nodepool_ocb.errors import Invalid, OcbError, Unavailable
-from nodepool_ocb.operations.names import unknown
+from nodepool_ocb.documents.suggest import did_you_mean
+from nodepool_ocb.errors import Invalid, NotFound, OcbError, Unavailable
 from nodepool_ocb.operations.operation import Lookup, Procedure
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class DeleteExternal(Procedure[None], frozen=True):
     def carry_out(self, reader: Reader) -> None:
         refused = _uploaders(reader, self.provider)[self.provider].delete(self.external_id, self.stamp)
         if refused is not None:
-            raise OcbError(refused.reason)
+            raise OcbError(f"{refused.reason}; mend that, and give the command again")
         reader.performer.journal.done(reader.session, "delete", "leak", [self.name])
 
 
@@ -55,7 +55,8 @@ def _uploaders(reader: Reader, name: str | None) -> Mapping[str, Uploader]:
         each.name: each for each in nodepool.load(builder.nodepool, builder.secure, environ=os.environ).providers
     }
     if name is not None and name not in configured:
-        raise unknown("provider", name, configured)
+        near = did_you_mean(name, configured) or f"; it has: {', '.join(configured) or 'none'}"
+        raise NotFound(f"provider {name} is not in {builder.nodepool}{near}")
     opened = {}
     for each in configured.values():
         if each.name == name or (name is None and each.diskimages):

@@ -38,7 +38,7 @@ class SealValue(Lookup[dict[str, Json]], frozen=True):
         from nodepool_ocb.secrecy.opening import SHORT, Secrets, hideable, resealed, unhidden
 
         if not hideable(self.value):
-            raise Invalid(f"{self.place} is secret: {SHORT}")
+            raise Invalid(f"{self.place} is secret: {SHORT}; give a longer one")
         if count := unhidden(self.value):
             lines = counted(count, "line or part", "lines or parts")
             reader.note_one_time(f"warning: {self.place} has {lines} of {NOT_HIDDEN}")

@@ -62,7 +62,9 @@ class RecordShow(Operation[RecordDocument], frozen=True, kw_only=True):
 def at(path: str) -> Steps[FoundZnode]:
     """The znode at a path; raises NotFound, NoCluster, or Ambiguous for a path outside the project's part of the tree."""
     if not _PATH.fullmatch(path):
-        raise Ambiguous("a path begins with /ocb, /nodepool/image or /nodepool/daemons, without the chroot")
+        raise Ambiguous(
+            "a path begins with /ocb, /nodepool/image or /nodepool/daemons, without the chroot; see: nodepool-ocb record list"
+        )
     found = yield from ReadZnode(path)
     if found is None:
         yield from RequireCluster()  # a wrong place is the better reason than a wrong path

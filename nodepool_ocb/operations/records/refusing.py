@@ -20,6 +20,8 @@ from nodepool_ocb.model.records import Run, Structure
 
 MANY_GENERATIONS: Final = 2  # that one write of a noderole may count, at most
 
+_ANEW: Final = "write the record anew: zkCli.sh -server HOST set PATH JSON"
+
 #: Kept beside the kinds of records with ``kept`` in their rows: other records count on them.
 KEPT: Final = (paths.CLOCK, paths.deployment("system"))
 _KEPT: Final = PathTree([row for row in KINDS if row.kept])
@@ -29,7 +31,7 @@ def refuse(world: World, path: str, problem: str | None, force: bool) -> None:
     """Raises Conflict unless ``path`` may be deleted: it is unreadable, a claim without an annealer, or ``force`` is given."""
     parts = path.split("/")[2:]
     if path in KEPT or _KEPT.find(path) is not None:
-        raise Conflict(f"{path} is never deleted, for other records count on its version or its numbers: write it anew")
+        raise Conflict(f"{path} is never deleted, for other records count on its version or its numbers; {_ANEW}")
     if len(parts) < 2 or _folder(parts):
         raise Conflict(f"{path} is no record; name one, as nodepool-ocb status does")
     _refuse_work(world, path, parts)
@@ -104,9 +106,8 @@ def _refuse_dependants(world: World, parts: Sequence[str]) -> None:
     if holds:
         more = f" and {len(holds) - 1} more" if len(holds) > 1 else ""
         raise Conflict(
-            f"{sorted(holds)[0]}{more} would be left without it: delete these first (noderoles with nodepool-ocb record"
-            " delete --force PATH, and bind them again afterwards), or write the record anew: zkCli.sh -server HOST set"
-            " PATH JSON"
+            f"{sorted(holds)[0]}{more} would be left without it; delete these first (noderoles with nodepool-ocb record"
+            f" delete --force PATH, and bind them again afterwards), or {_ANEW}"
         )
 
 

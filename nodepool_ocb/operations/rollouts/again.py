@@ -53,7 +53,10 @@ def chosen(
         [*(f"role {role}" for role in dict.fromkeys(roles)), *(["the outdated noderoles"] if changed else [])]
     )
     if not wanted:
-        raise Conflict(f"nothing of {words} is to run again in deployment {deployment}")
+        raise Conflict(
+            f"nothing of {words} is to run again in deployment {deployment};"
+            f" see: nodepool-ocb noderole list --deployment {deployment}"
+        )
     return Again(words, _epochs(wanted))
 
 
@@ -61,7 +64,7 @@ def _outdated(world: World, vertices: Sequence[Vertex]) -> Steps[list[Vertex]]:
     """The outdated ones; raises Invalid if attributes that they see cannot be read."""
     found = yield from outdated.attributes(vertices)
     if found.unreadable:
-        raise Invalid(list(found.unreadable.values()))
+        raise Invalid([f"{why}; see: nodepool-ocb record show {path}" for path, why in found.unreadable.items()])
     return inputs.all_outdated(world, vertices, found.blobs)
 
 
@@ -94,7 +97,9 @@ def refuse_nothing(world: World, rollout: Rollout, taken: set[Vertex]) -> Steps[
     """Raises Conflict if no group and phase takes a noderole that is to run again; notes name the others, and count these."""
     meant = [world.nodes[node].noderoles[role] for node, each in rollout.nodes.items() for role in each.again]
     if not taken:
-        raise Conflict(f"nothing of {rollout.head.again} is in a phase of this rollout, on a node in a group of it")
+        raise Conflict(
+            f"nothing of {rollout.head.again} is in a phase of this rollout, on a node in a group of it; add them to its strategy"
+        )
     left = [vertex for vertex in meant if vertex not in taken]
     if left:
         yield Note(f"note: {_named(left)}: in no phase or on nodes in no group, and not run again")

@@ -76,7 +76,7 @@ def _refuse_falling(sizes: Sequence[str], batches: Sequence[Batch]) -> None:
         parts = before.percent and after.percent and before.percent >= after.percent
         if numbers or parts:
             raise Ambiguous(
-                f"--batch {size}: must be more than the batch before it, since each is how many nodes have been sent in total"
+                f"--batch {size}: must be more than the batch before it, since each counts all nodes sent so far; raise it"
             )
 
 

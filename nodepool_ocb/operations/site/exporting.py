@@ -47,7 +47,7 @@ class ExportSite(Operation[ExportedSite], frozen=True, kw_only=True):
         folders = [paths.noderole(each.role, view.name) for view in views for each in exporting.noderoles(view)]
         kept = yield from ReadAttributes(tuple(folders), ("user",))
         if kept.unreadable:
-            raise Invalid(list(kept.unreadable.values()))
+            raise Invalid([f"{why}; see: nodepool-ocb record show {path}" for path, why in kept.unreadable.items()])
         whole = meant is None and self.deployment is None
         document = exporting.document(world, views, dict(kept.blobs), whole=whole, catalogue=self.catalogue)
         return ExportedSite(document, tuple(view.name for view in views))

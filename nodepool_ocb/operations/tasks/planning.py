@@ -222,5 +222,5 @@ def _knowing_of_settings(deployment: str, settings: Mapping[str, Json]) -> Itera
         if settings or not any("settings:" in problem for problem in wrong.problems):
             raise
         advice = f"nodepool-ocb tasks upload --deployment {deployment} --settings FILE"
-        first = f"deployment {deployment} has no settings, and conditions ask for them: {advice}"
+        first = f"deployment {deployment} has no settings, and conditions ask for them; first: {advice}"
         raise Invalid((first, *wrong.problems)) from None

@@ -143,7 +143,7 @@ def test_forget_is_refused_where_a_builder_can_delete_it_or_works_on_it(builder:
     builder.registers(providers=("west",))
     refused = ocb("upload", "delete", "jammy", old, "west", "--forget", "--yes")
     assert refused.exit_code == 4
-    assert "has provider west: leave --forget out" in refused.stderr
+    assert "has provider west; leave --forget out" in refused.stderr
     builder.locks_upload(new, "east")
     assert ocb("upload", "delete", "jammy", new, "east", "--forget", "--yes").exit_code == 4
     assert len(_states(builder)) == 3
