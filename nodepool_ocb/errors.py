@@ -62,12 +62,16 @@ class TooLarge(Invalid):
     """Data exceeds the limit of a znode or a transaction."""
 
 
-class Spoiled(Invalid):
-    """The attributes in the znode ``path`` cannot be read."""
+class Unreadable(Invalid):
+    """The data in the znode ``path`` cannot be read."""
 
     def __init__(self, message: str, path: str) -> None:
         super().__init__(message)
         self.path = path
+
+
+class Spoiled(Unreadable):
+    """The attributes in the znode ``path`` cannot be read."""
 
 
 class NotFound(OcbError):

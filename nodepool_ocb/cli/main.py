@@ -19,7 +19,7 @@ from nodepool_ocb.cli.kit import terminal
 from nodepool_ocb.cli.kit.options import common_options
 from nodepool_ocb.cli.printing import streams
 from nodepool_ocb.documents.suggest import did_you_mean
-from nodepool_ocb.errors import OcbError
+from nodepool_ocb.errors import OcbError, Unreadable
 from nodepool_ocb.telemetry.terminal_escape import visible
 
 #: noun → (the module with its ``command``, its text in --help)
@@ -102,7 +102,7 @@ class Root(click.Group):
         except OcbError as error:
             if isinstance(error, streams.Unwritable):
                 streams.discard()
-            _fail(str(error), error.exit_code)
+            _fail(_advised(error), error.exit_code)
         except click.ClickException as error:
             raise _shown(error) from error.__cause__
         except (click.Abort, click.exceptions.Exit):
@@ -115,10 +115,15 @@ class Root(click.Group):
         except Exception as error:
             if isinstance(error, OSError) and error.filename is None and error.errno in streams.FULL:  # of rich
                 streams.discard()
-                _fail(f"cannot write the output: {error.strerror}")
+                _fail(f"cannot write the output: {error.strerror}; {streams.ELSEWHERE}")
             if os.environ.get("NODEPOOL_OCB_DEBUG"):
                 raise
             _fail(f"unexpected {type(error).__name__}: {error}; NODEPOOL_OCB_DEBUG=1 shows where")
+
+
+def _advised(error: OcbError) -> str:
+    """The message; that of data which cannot be read is also quoted by warnings and pages, so the next step is added here."""
+    return f"{error}; see: nodepool-ocb record show {error.path}" if isinstance(error, Unreadable) else str(error)
 
 
 def _shown(error: click.ClickException) -> click.ClickException:
@@ -157,4 +162,4 @@ def main() -> None:
         cli(prog_name="nodepool-ocb")
     except OSError as full:  # of click's own printing
         streams.discard()
-        sys.exit(f"error: cannot write the output: {full.strerror}")
+        sys.exit(f"error: cannot write the output: {full.strerror}; {streams.ELSEWHERE}")

@@ -70,7 +70,7 @@ class Registration:
         try:
             self._replace(self._session.get(self._path), session, record)
         except Stale:
-            raise Unavailable(f"{self._path} was changed while we wrote it") from None
+            raise Unavailable(f"{self._path} was changed while we wrote it; the daemon writes it again") from None
         self._written, self._written_in = record, session
 
     def _replace(self, there: Znode | None, session: int, record: Daemon) -> None:

@@ -53,7 +53,10 @@ class Keyring:
             raise Sealed("it is neither encrypted nor a reference; set the secret again", own=False)
         key, id, token = parts
         if key not in self._keys:
-            raise Sealed(f"it was encrypted by key {key}, which is not here: {self._origin}", own=True)
+            raise Sealed(
+                f"it was encrypted by key {key}, which is not here: {self._origin}; add that key to secrets.key_file",
+                own=True,
+            )
         try:
             held = msgspec.json.decode(self._keys[key].decrypt(token))
         except (InvalidToken, msgspec.DecodeError):
@@ -115,7 +118,7 @@ def generate(path: Path) -> str:
         _as_before(path, name)
         os.replace(name, path)
     except OSError as error:
-        raise Conflict(f"{path} cannot be written: {error.strerror}") from error
+        raise Conflict(f"{path} cannot be written: {error.strerror}; check the directory and its mode") from error
     return key_id(key)
 
 

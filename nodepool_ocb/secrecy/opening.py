@@ -79,7 +79,7 @@ class Secrets:
         try:
             value = references.resolve(self._settings, text) if refers else self.keys().decrypt(place, text)
             if not hideable(value):
-                raise Sealed(SHORT, own=False)
+                raise Sealed(f"{SHORT}; set a longer one", own=False)
         except Sealed as sealed:
             raise Sealed(f"{name}: {sealed}", own=sealed.own, forbidden=sealed.forbidden) from None
         except (ValueError, TypeError, LookupError, RecursionError) as odd:

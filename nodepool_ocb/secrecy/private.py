@@ -20,7 +20,7 @@ def text(name: str, what: str) -> str:
                 raise Sealed(f"{what} {name} may be used by others than its owner; chmod 600 {name}", own=True)
             return files.decoded(file.read(MOST_BYTES + 1), MOST_BYTES, name)
     except OSError as error:
-        raise Sealed(f"{what} {name} cannot be read: {error.strerror}", own=True) from None
+        raise Sealed(f"{what} {name} cannot be read: {error.strerror}; check the path and the mode", own=True) from None
 
 
 def webhook_key(settings: WebhookSettings) -> bytes | None:

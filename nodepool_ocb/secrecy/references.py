@@ -55,11 +55,13 @@ def resolve(settings: SecretsSettings, text: str) -> Json:
 
 def _file(settings: SecretsSettings, name: str) -> str:
     if settings.directory is None:
-        raise Sealed("secrets.directory is not set in the annealer's configuration", own=True)
+        raise Sealed(
+            "secrets.directory is not set in the annealer's configuration; set it, and reload the annealer", own=True
+        )
     try:
         path = secret_files(settings).resolve(name)
     except Outside as outside:
-        raise Sealed(str(outside), own=False, forbidden=outside.setting) from None
+        raise Sealed(f"{outside}; move it, or refer to another file", own=False, forbidden=outside.setting) from None
     try:
         return files.text(path, MOST_BYTES).removesuffix("\n")
     except OSError as error:
@@ -80,7 +82,9 @@ def _variable(name: str) -> str:
 def _vault(settings: VaultSettings | None, path: str, key: str) -> Json:
     """One key of a secret of the mount ``settings.mount``, in its newest version."""
     if settings is None:
-        raise Sealed("secrets.vault is not set in the annealer's configuration", own=True)
+        raise Sealed(
+            "secrets.vault is not set in the annealer's configuration; set it, and reload the annealer", own=True
+        )
     url = f"{settings.address.rstrip('/')}/v1/{settings.mount}/data/{urllib.parse.quote(path)}"
     asked = urllib.request.Request(url, headers={"X-Vault-Token": _token(settings)})
     try:
@@ -88,11 +92,17 @@ def _vault(settings: VaultSettings | None, path: str, key: str) -> Json:
             values = msgspec.json.decode(answer.read(MOST_BYTES))["data"]["data"]
     except urllib.error.HTTPError as refused:
         refused.close()
-        own = refused.code != 404
-        why = "has no such path" if refused.code == 404 else f"answers {refused.code}"
-        raise Sealed(f"Vault {why}: {path}", own=own) from None
+        if refused.code == 404:
+            raise Sealed(
+                f"Vault has no such path: {path}; write it there, or correct the reference", own=False
+            ) from None
+        raise Sealed(
+            f"Vault answers {refused.code}: {path}; check secrets.vault.token_file and the state of Vault", own=True
+        ) from None
     except (OSError, HTTPException) as error:
-        raise Sealed(f"Vault at {settings.address} does not answer: {error}", own=True) from None
+        raise Sealed(
+            f"Vault at {settings.address} does not answer: {error}; check secrets.vault.address", own=True
+        ) from None
     except (msgspec.DecodeError, KeyError, TypeError):
         raise Sealed(
             f"Vault at {settings.address} answers without a secret for {path}; correct the path", own=True
@@ -115,7 +125,7 @@ def _opener(settings: VaultSettings) -> urllib.request.OpenerDirector:
             files.require(settings.ca)
         context = ssl.create_default_context(cafile=settings.ca)
     except OSError as error:
-        raise Sealed(f"secrets.vault.ca cannot be used: {error}", own=True) from None
+        raise Sealed(f"secrets.vault.ca cannot be used: {error}; name a file of certificates", own=True) from None
     return urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect
     )
@@ -125,7 +135,7 @@ def _token(settings: VaultSettings) -> str:
     try:
         token = files.text(settings.token_file, MOST_BYTES).strip()
     except OSError as error:
-        reason = f"secrets.vault.token_file {settings.token_file} cannot be read: {error.strerror}"
+        reason = f"secrets.vault.token_file {settings.token_file} cannot be read: {error.strerror}; check the path and the mode"
         raise Sealed(reason, own=True) from None
     if not token.isascii() or not token.isprintable():
         raise Sealed(f"secrets.vault.token_file {settings.token_file} holds no token; write one into it", own=True)

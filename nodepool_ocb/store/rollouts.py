@@ -68,7 +68,9 @@ def read(session: Session, deployment: str, identity: str) -> tuple[Rollout, Ver
         try:
             return records.whole(head, groups, nodes), Versions(rollouts, version, versions)
         except Invalid as wrong:
-            raise Invalid([f"{paths.rollout(deployment, identity)}: {each}" for each in wrong.problems]) from None
+            whole = paths.rollout(deployment, identity)
+            advice = f"see: nodepool-ocb record show {whole}"
+            raise Invalid([f"{whole}: {each}; {advice}" for each in wrong.problems]) from None
     raise Stale(f"{paths.rollouts(deployment)} is changed on and on; read it again", paths.rollouts(deployment))
 
 

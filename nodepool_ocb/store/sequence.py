@@ -23,7 +23,9 @@ def raise_beyond(session: Session, parent: str, number: int) -> None:
     session.commit([Delete(probe, 0)])
     missing = number - int(probe[-10:])
     if missing > FARTHEST:
-        raise Invalid(f"{parent}: number {number} is more than {FARTHEST} above those that were given so far")
+        raise Invalid(
+            f"{parent}: number {number} is more than {FARTHEST} above those that were given so far; delete it from the document"
+        )
     pair: list[Change] = [Create(f"{parent}/number"), Delete(f"{parent}/number", 0)]
     while missing > 0:
         session.commit(pair * min(missing, _AT_ONCE))

@@ -72,5 +72,5 @@ def _judged(world: World, znode: Znode) -> int:
     if shown != znode.version:
         if at.kind is not Fence:
             codec.decode(at.kind, znode)
-        raise Stale(f"{znode.path} was changed meanwhile: read it again and decide anew", znode.path)
+        raise Stale(f"{znode.path} was changed meanwhile; read it again and decide anew", znode.path)
     return shown

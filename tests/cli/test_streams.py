@@ -46,14 +46,16 @@ def run(*words: str, output: str) -> tuple[int, str]:
 def test_output_that_cannot_be_written_is_one_sentence(words: tuple[str, ...]) -> None:
     code, said = run(*words, output=">/dev/full")
     assert code == 1
-    assert said.endswith("error: cannot write the output: No space left on device\n")
+    assert said.endswith(
+        "error: cannot write the output: No space left on device; send it to another file or terminal\n"
+    )
     assert not {"unexpected", "Exception ignored", "Traceback"} & {*said.split()}
 
 
 def test_a_closed_standard_output_is_one_sentence_before_anything_is_done() -> None:
     assert run("config", "check", "--offline", output=">&-") == (
         1,
-        "error: cannot write the output: standard output is closed\n",
+        "error: cannot write the output: standard output is closed; send it to another file or terminal\n",
     )
 
 

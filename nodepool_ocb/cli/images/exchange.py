@@ -74,5 +74,5 @@ def _read(name: str) -> ImagesDocument:
     try:
         data = sys.stdin.buffer.read(MOST_BYTES + 1) if name == "-" else files.read(name, MOST_BYTES)
     except OSError as error:
-        raise Invalid(f"{name} cannot be read: {error.strerror}") from None
+        raise Invalid(f"{name} cannot be read: {error.strerror}; check the path and the mode") from None
     return parsed(data, name)

@@ -54,4 +54,4 @@ def _file(key: str, name: str) -> str:
     try:
         return files.text(name, MOST_BYTES).removesuffix("\n")
     except OSError as error:
-        raise Invalid(f"{key}: {name} cannot be read: {error.strerror}") from None
+        raise Invalid(f"{key}: {name} cannot be read: {error.strerror}; check the path and the mode") from None

@@ -65,7 +65,7 @@ def _writing() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise streams.Unwritable(f"cannot write the output: {error.strerror}") from error
+        raise streams.Unwritable(f"cannot write the output: {error.strerror}; {streams.ELSEWHERE}") from error
 
 
 class Printer:

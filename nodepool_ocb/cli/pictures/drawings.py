@@ -87,5 +87,5 @@ def _write(file: Path, text: str) -> None:
     try:
         file.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
     except OSError as error:
-        raise Invalid(f"{file} cannot be written: {error.strerror}") from error
+        raise Invalid(f"{file} cannot be written: {error.strerror}; give another --file") from error
     output.say(f"wrote {file}")

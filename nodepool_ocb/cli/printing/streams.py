@@ -14,7 +14,8 @@ from nodepool_ocb.errors import OcbError
 HANDLER: Final = "nodepool-ocb"  # of characters that the locale's encoding lacks
 PLAIN: Final = {"←": "<-", "→": "->", "…": "...", "·": "*", "│": "|", "─": "-", "━": "-", "█": "#", "░": "."}
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-CLOSED: Final = "cannot write the output: standard output is closed"
+ELSEWHERE: Final = "send it to another file or terminal"
+CLOSED: Final = f"cannot write the output: standard output is closed; {ELSEWHERE}"
 
 
 class Unwritable(OcbError):

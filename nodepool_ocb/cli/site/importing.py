@@ -47,6 +47,6 @@ def _wanted(file: str, domain: str | None, defaults: Mapping[str, Any]) -> Desir
     from nodepool_ocb.operations.site import documents
 
     if file != sources.STDIN and not Path(file).exists():
-        raise NotFound(f"{file} does not exist")
+        raise NotFound(f"{file} does not exist; check the path")
     name = "stdin" if file == sources.STDIN else file
     return documents.nodes(sources.text(file), name, domain, defaults)

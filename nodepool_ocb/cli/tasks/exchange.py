@@ -64,7 +64,7 @@ def read_settings(file: str) -> Mapping[str, Json]:
     """The settings in a file of JSON or YAML; raises Invalid."""
     value = document.load(Path(file)).value
     if not isinstance(value, dict):
-        raise Invalid(f"{file}:1: must be a mapping of settings")
+        raise Invalid(f"{file}:1: must be a mapping of settings; write KEY: VALUE")
     return value
 
 
@@ -101,7 +101,7 @@ def write(folder: Path, texts: Mapping[str, str], force: bool) -> list[Path]:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(texts[name], encoding="utf-8")
         except OSError as error:
-            raise Conflict(f"{place} cannot be written: {error.strerror}") from error
+            raise Conflict(f"{place} cannot be written: {error.strerror}; check the directory and its mode") from error
     return list(places.values())
 
 

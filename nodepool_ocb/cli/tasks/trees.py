@@ -35,7 +35,7 @@ def trees(root: Path) -> list[Tree]:
     Raises NotFound where there is no directory or no list, Invalid with every fault.
     """
     if not root.is_dir():
-        raise NotFound(f"{root} is no directory")
+        raise NotFound(f"{root} is no directory; check the path")
     problems: list[str] = []
     found: dict[str, list[tuple[Path, str]]] = {}
     for folder, release, how in _named(root, problems):
@@ -43,7 +43,7 @@ def trees(root: Path) -> list[Tree]:
     if problems:
         raise Invalid(problems)
     if not found:
-        raise NotFound(f"there is no {LIST} below {root}")
+        raise NotFound(f"there is no {LIST} below {root}; name the directory that holds the releases")
     return [
         Tree(release, tuple(folder for folder, _ in of), ", ".join(dict.fromkeys(how for _, how in of)))
         for release, of in sorted(found.items())

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_typ
 
 import msgspec
 
-from nodepool_ocb.errors import Invalid, Spoiled
+from nodepool_ocb.errors import Invalid, Spoiled, Unreadable
 from nodepool_ocb.model.limits import BLOB_BYTES, RECORD_BYTES
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode
 from nodepool_ocb.model.records import Claim, Fence, Json, NodeRole, Record, Run
@@ -99,9 +99,9 @@ def encode(value: Record | Json) -> bytes:
         known.pop("unknown", None)
         return _encode({**known, **_extra(value, known)})
     except msgspec.ValidationError as error:
-        raise Invalid(f"no {type(value).__name__} can be written so: {error}") from error
+        raise Invalid(f"no {type(value).__name__} can be written so: {error}; correct that value") from error
     except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"this cannot be written as JSON: {error}") from error
+        raise Invalid(f"this cannot be written as JSON: {error}; correct that value") from error
 
 
 def decode(kind: type[T], znode: Znode) -> T:
@@ -117,7 +117,7 @@ def decode(kind: type[T], znode: Znode) -> T:
             _share(record)
         return record
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise Invalid(f"{znode.path}: not a {kind.__name__} of schema 1: {error}") from error
+        raise Unreadable(f"{znode.path}: not a {kind.__name__} of schema 1: {error}", znode.path) from error
 
 
 def _read(kind: type[T], data: bytes) -> T:

@@ -10,7 +10,7 @@ NO_SASL = (
 )
 WANTS_USER = "it refuses clients without a user; set zookeeper.username and zookeeper.password"
 WRONG_USER = "the user or the password is wrong: check zookeeper.username and zookeeper.password"
-UNRESOLVED = "no host in zookeeper.hosts can be resolved"
+UNRESOLVED = "no host in zookeeper.hosts can be resolved; correct it, or the resolver"
 
 
 def why(error: BaseException) -> str:

@@ -126,13 +126,13 @@ class SessionReads:
     def _translated(self, error: Exception, path: str = "", right: str = "read") -> OcbError:
         hosts = self._hosts
         if isinstance(error, NotSent | kazoo_errors.ConnectionClosedError):
-            return Unavailable(f"no connection to ZooKeeper at {hosts}{self._because}; nothing was written")
+            return Unavailable(f"no connection to ZooKeeper at {hosts}{self._because}; nothing was written; try again")
         if isinstance(error, kazoo_errors.SessionClosedRequireSaslError):
             return Denied(f"ZooKeeper at {hosts} refuses us ({diagnosis.WANTS_USER})")
         if isinstance(error, kazoo_errors.AuthFailedError):
             return Denied(f"ZooKeeper at {hosts} refuses us ({diagnosis.WRONG_USER})")
         if isinstance(error, TimeoutError | kazoo_errors.ConnectionLoss | kazoo_errors.SessionExpiredError):
-            about = f" while {path} was written; read before writing" if path else ""
+            about = f" while {path} was written; see: nodepool-ocb record show {path}" if path else "; try again"
             return (OutcomeUnknown if path else Unavailable)(f"the connection to ZooKeeper at {hosts} broke{about}")
         return transaction.failure(getattr(error, "code", 0), path or hosts, right)
 

@@ -105,7 +105,9 @@ class Session(SessionReads):
                 if connection.rejected:
                     raise Denied(f"ZooKeeper at {self._hosts} refuses us{self._because}")
                 if waited > timeout_seconds or (refused and waited > refused_seconds):
-                    raise Unavailable(f"ZooKeeper does not answer at {self._hosts}{self._because}")
+                    raise Unavailable(
+                        f"ZooKeeper does not answer at {self._hosts}{self._because or '; check that its servers run'}"
+                    )
             self.get("/")
         except BaseException:
             self.close()

@@ -24,7 +24,9 @@ def context(ca: str | None, cert: str | None, key: str | None, verify: bool) -> 
     try:
         made = ssl.create_default_context(cafile=ca)
     except ssl.SSLError as error:
-        raise Invalid(f"zookeeper.tls.ca: {ca}: there is no certificate in it ({error.reason})") from error
+        raise Invalid(
+            f"zookeeper.tls.ca: {ca}: there is no certificate in it ({error.reason}); name a PEM file of certificates"
+        ) from error
     made.check_hostname = verify
     made.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     if cert is not None and key is not None:
@@ -32,7 +34,8 @@ def context(ca: str | None, cert: str | None, key: str | None, verify: bool) -> 
             made.load_cert_chain(cert, key)
         except ssl.SSLError as error:
             raise Invalid(
-                f"zookeeper.tls.cert: {cert} and {key} are no certificate and its key ({error.reason})"
+                f"zookeeper.tls.cert: {cert} and {key} are no certificate and its key ({error.reason});"
+                " name two PEM files that belong together"
             ) from error
     return made
 
@@ -41,4 +44,4 @@ def _readable(name: str, file: str) -> None:
     try:
         files.read(file, 0)
     except OSError as error:
-        raise Invalid(f"zookeeper.tls.{name}: {file}: {error.strerror}") from error
+        raise Invalid(f"zookeeper.tls.{name}: {file}: {error.strerror}; check the path and the mode") from error

@@ -92,7 +92,7 @@ def failure(code: int, path: str, right: str) -> OcbError:
         return Denied(
             f"ZooKeeper does not take the rights that {path} would get; check zookeeper.acl and zookeeper.username"
         )
-    return Unavailable(f"ZooKeeper refused {path} with error {code}")
+    return Unavailable(f"ZooKeeper refused {path} with error {code}; its log has the reason")
 
 
 def _data(change: Change) -> bytes:

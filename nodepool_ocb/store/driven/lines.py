@@ -49,7 +49,7 @@ def entered(session: Session, deployment: str) -> list[Change]:
         raise NotFound(f"deployment {deployment} does not exist; see: nodepool-ocb deployment list")
     own = lines[deployment]
     if own.torn == deployment:
-        raise Conflict(_unread(deployment))
+        raise Conflict(f"{_unread(deployment)}; see: nodepool-ocb record show {paths.deployment(deployment)}")
     refuse_deleting(session, deployment)
     for name, identity in under_way(session, [name for name, line in lines.items() if _related(own, line)]):
         torn = own.torn or lines[name].torn

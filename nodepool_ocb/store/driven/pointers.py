@@ -49,7 +49,9 @@ def opened(session: Session, path: str, kind: type[Pointer], judged: Sequence[Ch
             return
         znode = session.get(paths.STRUCTURE)
         if znode is None:
-            raise NotFound(f"{paths.STRUCTURE} does not exist, so no rollout and no tasks run can begin; restore it")
+            raise NotFound(
+                f"{paths.STRUCTURE} does not exist, so no rollout and no tasks run can begin; restore it from a backup"
+            )
         made = kind(id_base=codec.decode(Structure, znode).rollout)
         try:
             session.commit([*judged, Check(paths.STRUCTURE, znode.version), Create(path, made)])

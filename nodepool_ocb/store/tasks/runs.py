@@ -91,7 +91,9 @@ def _running(deployment: str, identity: str, head: TaskRun, *tables: Sequence[An
         passed = msgspec.convert(list(skipped), list[tuple[str, str, str]])
         return LoadedTaskRun(deployment, identity, head, records.plan_of(plan, barriers), passed, definitions)
     except (msgspec.ValidationError, TypeError, ValueError, KeyError) as broken:
-        raise Invalid(f"{paths.task_run(deployment, identity)}: a table of it is broken: {broken}") from broken
+        whole = paths.task_run(deployment, identity)
+        advice = f"begin another run: nodepool-ocb tasks run --deployment {deployment}"
+        raise Invalid(f"{whole}: a table of it is broken: {broken}; {advice}") from broken
 
 
 def table(session: Session, deployment: str, identity: str, which: Table) -> list[Json]:
