@@ -114,7 +114,7 @@ class Building:
             reason = str(failure)
         except Exception as fault:  # a backend's: if it were no failure, the build would begin again at once, for ever
             log.exception("%s failed", self.name)
-            reason = f"{self.image.backend}: {type(fault).__name__}: {fault}"
+            reason = f"{self.image.backend}: {type(fault).__name__}: {fault}; the log of the builder has more"
         else:
             self.context.write_until_done(lambda: self._write(BuildEvent.SUCCEED, checksums=sums))
             log.info("%s is ready", self.name)
@@ -218,8 +218,11 @@ class Building:
             raise
         if ended.reason is not None:
             full = space.exhausted([directory.folder, directory.logs], directory.tail(self.name))
-            raise OcbError(f"{ended.reason}: {full}" if full else ended.reason)
+            raise OcbError(f"{ended.reason}: {full}; make room there" if full else f"{ended.reason}; {self._see_log()}")
         return self._shelved(outputs)
+
+    def _see_log(self) -> str:
+        return f"see: nodepool-ocb image log {self.image.name} {self.id}"
 
     def _shelved(self, outputs: Mapping[str, object]) -> Mapping[str, Sums]:
         """Move the built files to their places, with their checksums."""
@@ -227,7 +230,7 @@ class Building:
         for format in outputs:
             made = directory.unfinished(self.name, format)
             if not made.is_file() or not made.stat().st_size:
-                raise OcbError(f"the backend ended well and made no {format}; see the log")
+                raise OcbError(f"the backend ended well and made no {format}; {self._see_log()}")
             sums[format] = checksums.write(directory.finish(self.name, format))
         return sums
 

@@ -64,7 +64,7 @@ def compute(file: Path) -> Sums:
     except OSError as error:
         if error.errno not in LOST:
             raise
-        raise Invalid(f"{file} cannot be read: {error.strerror}") from error
+        raise Invalid(f"{file} cannot be read: {error.strerror}; build the image again") from error
     return Sums(md5=md5.hexdigest(), sha256=sha256.hexdigest(), size=size)
 
 

@@ -193,11 +193,17 @@ class Uploading:
         if isinstance(outcome, Refused):
             log.warning("%s-%s to %s: %s", self.image, self.build, self.provider, outcome.reason)
             attempt = UPLOAD_ATTEMPTS if outcome.lasting else found.record.attempt
-            record = upload_after(found.record, UploadEvent.FAIL, now, reason=outcome.reason, attempt=attempt)
+            reason = f"{outcome.reason}; {self._next_step(attempt)}"
+            record = upload_after(found.record, UploadEvent.FAIL, now, reason=reason, attempt=attempt)
         else:
             log.info("%s-%s is at %s", self.image, self.build, self.provider)
             record = upload_after(found.record, UploadEvent.SUCCEED, now, reason=None, external_id=outcome.external_id)
         self.context.session.commit([Set(self._path(stamp.upload), record, found.version)])
+
+    def _next_step(self, attempt: int) -> str:
+        if attempt < UPLOAD_ATTEMPTS:
+            return "the builder tries again"
+        return f"once that is mended, to send it again: nodepool-ocb upload delete {self.image} {self.build} {self.provider}"
 
     def _found(self, upload: str) -> tuple[BuildView | None, UploadView | None]:
         """The build and the upload as they are now. Raises Unavailable, also while one of them cannot be read."""

@@ -70,7 +70,11 @@ class ScriptJig:
         own = order.definition.check
         if order.check and own != HONOURED:
             return replace(order, definition=replace(order.definition, script=own)) if own else Failed(NO_CHECK)
-        return order if order.definition.script else Failed(f"role {order.role} has no script")
+        return (
+            order
+            if order.definition.script
+            else Failed(f"role {order.role} has no script; add one to its barclamp, and import that")
+        )
 
     def beside(self, order: Order, link: Link) -> AbstractContextManager[object]:  # noqa: ARG002
         """Work on this host, over the same connection, while the order runs on the machine."""

@@ -68,7 +68,9 @@ class Docker:
     def upload(self, item: Item) -> Sent | Refused:
         broken = [key for key, value in item.meta.items() if "\n" in key + value]
         if broken:
-            return Refused(f"meta {broken[0]} has a line break, which no label may have", lasting=True)
+            return Refused(
+                f"meta {broken[0]} has a line break, which no label may have; remove it in nodepool.yaml", lasting=True
+            )
         return attended(item, lambda: self._send(item), lambda: self._undo(item))
 
     def verify(self, external_id: str, item: Item) -> Refused | None:
@@ -94,7 +96,9 @@ class Docker:
                 users = engine.containers.list(all=True, filters={"ancestor": external_id}, ignore_removed=True)
                 if users:
                     names = ", ".join(sorted(str(container.name) for container in users))
-                    return Refused(f"image {external_id} of provider {self._name} is used by container {names}")
+                    return Refused(
+                        f"image {external_id} of provider {self._name} is used by container {names}; remove that first"
+                    )
                 _remove(engine, external_id)
         except _errors() as error:
             return None if _status(error) == 404 else self._refused(error)

@@ -99,7 +99,9 @@ class Local:
 
     def delete(self, external_id: str, stamp: Stamp) -> Refused | None:
         if not _plain(external_id):
-            return Refused(f"provider {self._name} can have no `{external_id}`", lasting=True)
+            return Refused(
+                f"provider {self._name} can have no `{external_id}`; see: nodepool-ocb upload leaks", lasting=True
+            )
         names = (external_id, f".{external_id}{PART}", f"{external_id}.json")  # the stamp goes last
         there = [path for path in (self._directory / name for name in names) if os.path.lexists(path)]
         if there and (foreign := self._not_ours(external_id, stamp)):

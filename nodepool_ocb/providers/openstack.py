@@ -69,7 +69,7 @@ class OpenStack:
         try:
             cloud = OpenStackConfig().get_one(cloud=name, region_name=region, validate=False)
         except _errors() as error:
-            raise Invalid(f"cloud {name} of clouds.yaml: {error}") from error
+            raise Invalid(f"cloud {name} of clouds.yaml: {error}; correct it there") from error
         format = cloud.config.get("image_format")
         return str(format) if format else None
 

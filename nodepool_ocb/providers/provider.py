@@ -87,7 +87,8 @@ def not_ours(external_id: str, provider: str, found: Stamp | None, expected: Sta
         return None
     whose = f"that of {found.external_name} of cluster {found.cluster}" if found else "none"
     return Refused(
-        f"image {external_id} of provider {provider} is not {expected.external_name}: the stamp on it is {whose}",
+        f"image {external_id} of provider {provider} is not {expected.external_name}: the stamp on it is {whose};"
+        " see: nodepool-ocb upload leaks",
         lasting=True,
     )
 
@@ -138,7 +139,7 @@ def faults(provider: Provider) -> list[str]:
     except Invalid as left_out:
         return [str(left_out)]
     except Exception as error:  # of a package of others: its provider alone is left out
-        return [f"driver `{provider.driver}` raised {extensions.in_a_line(error)}"]
+        return [f"driver `{provider.driver}` raised {extensions.in_a_line(error)}; correct its package"]
 
 
 def takes(driver: str, options: Mapping[str, Json]) -> str | None:
@@ -152,7 +153,7 @@ def takes(driver: str, options: Mapping[str, Json]) -> str | None:
     except Invalid:
         raise
     except Exception as error:
-        raise Invalid(f"driver `{driver}` raised {extensions.in_a_line(error)}") from error
+        raise Invalid(f"driver `{driver}` raised {extensions.in_a_line(error)}; correct its package") from error
 
 
 def external_name(provider: Provider, stamp: Stamp, now: float) -> str:
@@ -177,7 +178,7 @@ def open(provider: Provider) -> Uploader:
     except Exception as error:
         fault = f"it raised {extensions.in_a_line(error)}"
     if fault is not None:
-        raise Invalid(f"provider {provider.name}: driver `{provider.driver}`: {fault}")
+        raise Invalid(f"provider {provider.name}: driver `{provider.driver}`: {fault}; correct its package")
     return made
 
 
@@ -191,10 +192,12 @@ def send(uploader: Uploader, item: Item) -> Sent | Refused:
     except OcbError:
         raise
     except Exception as error:  # of a package of others
-        return Refused(f"the driver raised {extensions.in_a_line(error)}")
+        return Refused(f"the driver raised {extensions.in_a_line(error)}; correct its package")
     if isinstance(answer, Sent | Refused):
         return answer
-    return Refused(f"the driver answered {type(answer).__name__}, which is neither Sent nor Refused")
+    return Refused(
+        f"the driver answered {type(answer).__name__}, which is neither Sent nor Refused; correct its package"
+    )
 
 
 def _unmade(driver: Driver) -> Driver:
@@ -205,5 +208,5 @@ def _driver(point: EntryPoint) -> Driver:
     """Raises Invalid for a driver that is left out."""
     found = extensions.one(KIND, point, _unmade, Driver)
     if isinstance(found, extensions.LeftOut):
-        raise Invalid(found.sentence)
+        raise Invalid(f"{found.sentence}; correct its package, and install it anew")
     return found

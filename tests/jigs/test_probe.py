@@ -226,7 +226,7 @@ def key_pair(folder: Path, passphrase: str = "") -> Path:
     ("name", "passphrase", "said"),
     [
         (".", "", "is a folder; name a private key in it"),
-        ("id.pub", "", "is the public half: name the file without .pub, "),
+        ("id.pub", "", "is the public half; name the file without .pub, "),
         ("id", "hidden", "has a passphrase, which an annealer cannot type; use a key without a passphrase"),
     ],
 )

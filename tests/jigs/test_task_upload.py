@@ -386,7 +386,7 @@ def test_a_file_that_this_host_cannot_read_is_no_failure_of_the_task(
     outcome = copier.run(machine.task(copied(Path("/etc/shadow"), place / "dst")))
     assert isinstance(outcome, Unknown)
     assert not outcome.begun
-    assert outcome.reason.endswith("Permission denied")
+    assert outcome.reason.endswith("Permission denied; check the path and the mode there")
 
 
 def test_a_noop_run_copies_nothing(machine: Any, copier: Any, place: Path) -> None:

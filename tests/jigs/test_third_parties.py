@@ -190,9 +190,9 @@ def test_a_driver_that_raises_or_answers_oddly_has_its_upload_refused() -> None:
     item: Any = None
     assert send(Uploader(Sent("x")), item) == Sent("x")  # type: ignore[arg-type]
     raised = send(Uploader(KeyError("region")), item)  # type: ignore[arg-type]
-    assert raised == Refused("the driver raised KeyError: 'region'")
+    assert raised == Refused("the driver raised KeyError: 'region'; correct its package")
     odd = send(Uploader(None), item)  # type: ignore[arg-type]
-    assert odd == Refused("the driver answered NoneType, which is neither Sent nor Refused")
+    assert odd == Refused("the driver answered NoneType, which is neither Sent nor Refused; correct its package")
 
 
 @pytest.mark.usefixtures("acme")

@@ -56,7 +56,7 @@ def call(barclamp: str, hook: str, hooked: Hooked) -> Exception | None:
     try:
         code = find(role, barclamp)
         if code is None:
-            raise NotFound("the code of its role is not installed on the annealer's host")
+            raise NotFound("the code of its role is not installed on the annealer's host; install its package there")
         for name in methods(type(code), hook):
             getattr(code, name)(hooked)
         _check(hooked)
@@ -96,7 +96,7 @@ def _check(hooked: Hooked) -> None:
             fields = {name: _without_none(value) if name in KEYED else value for name, value in given.items()}
             node = msgspec.convert(msgspec.to_builtins(replace(hooked.node, **fields)), Node)
         except (msgspec.ValidationError, TypeError) as wrong:
-            raise Invalid(f"a hook cannot set this of a node: {wrong}") from None
+            raise Invalid(f"a hook cannot set this of a node: {wrong}; correct the code of the hook") from None
         gone = {name: dict.fromkeys(given[name].keys() - fields[name].keys()) for name in KEYED & given.keys()}
         hooked.set_node.update({name: getattr(node, name) for name in fields})
         hooked.set_node.update({name: {**getattr(node, name), **none} for name, none in gone.items()})

@@ -44,7 +44,10 @@ def load_keys(settings: SshSettings) -> list[paramiko.PKey]:
         except (paramiko.SSHException, ValueError, TypeError, OSError) as error:
             raise NoKey(f"ssh.key_files: key file {name} {_no_key(path, error)}") from error
     if not found:
-        raise NoKey(f"ssh.key_files: none of the key files exists: {', '.join(settings.key_files)}")
+        raise NoKey(
+            f"ssh.key_files: none of the key files exists: {', '.join(settings.key_files)};"
+            " make one: ssh-keygen -t ed25519 -f FILE"
+        )
     return found
 
 
@@ -55,9 +58,9 @@ def _no_key(path: Path, error: Exception) -> str:
     if isinstance(error, TypeError | paramiko.PasswordRequiredException):  # cryptography raises the first
         return "has a passphrase, which an annealer cannot type; use a key without a passphrase"
     if isinstance(error, OSError):
-        return f"cannot be read: {words(error)}"
+        return f"cannot be read: {words(error)}; check the mode and the owner"
     with suppress(OSError):  # it was there a moment ago
         if files.read(path, PUBLIC_BYTES).lstrip().startswith(PUBLIC):
             other = f"without .pub, {path.with_suffix('')}" if path.suffix == ".pub" else "with the private half"
-            return f"is the public half: name the file {other}"
-    return f"holds no private key that can be used: {words(error)}"
+            return f"is the public half; name the file {other}"
+    return f"holds no private key that can be used: {words(error)}; ssh-keygen -t ed25519 makes one"

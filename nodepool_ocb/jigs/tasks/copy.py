@@ -54,7 +54,7 @@ def _content(src: str, path: str, left: int) -> bytes:
     try:
         content = documents.read(path, left)
     except OSError as error:
-        said = f"src {src} on the annealer's host {host}: {error.strerror}"
+        said = f"src {src} on the annealer's host {host}: {error.strerror}; check the path and the mode there"
         raise (TaskRefused if error.errno in NOT_THERE else Lacking)(said) from error
     if len(content) > left:
         most = f"the files of one task may hold {MOST_BYTES} bytes; use sync for more"

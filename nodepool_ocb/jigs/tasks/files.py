@@ -42,7 +42,7 @@ class FileParameters(msgspec.Struct, frozen=True, kw_only=True):
         """Raises TaskRefused."""
         for name in (self.user, self.group):
             if not _OWNER.fullmatch(name):
-                raise TaskRefused(f"{name!r} can be no name of a user or group")
+                raise TaskRefused(f"{name!r} can be no name of a user or group; correct it")
         return File(
             path=absolute(path),
             content=content,

@@ -74,4 +74,4 @@ def _require(src: str, path: str) -> None:
             f"src {src} on the annealer's host {host}: there is no such directory; create it, or correct src"
         )
     if not os.access(path, os.R_OK | os.X_OK):
-        raise Lacking(f"src {src} on the annealer's host {host}: it cannot be read")
+        raise Lacking(f"src {src} on the annealer's host {host}: it cannot be read; let the annealer's user read it")

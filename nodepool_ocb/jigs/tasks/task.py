@@ -59,7 +59,7 @@ class OrderedTask(msgspec.Struct, frozen=True):
         try:
             return msgspec.convert({**DEFAULTS[kind], **self.parameters}, shape, strict=False)
         except msgspec.ValidationError as wrong:
-            raise TaskRefused(f"its parameters are wrong: {wrong}") from wrong
+            raise TaskRefused(f"its parameters are wrong: {wrong}; correct them in the task list") from wrong
 
 
 class TaskJig(ScriptJig):

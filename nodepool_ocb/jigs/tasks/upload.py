@@ -60,4 +60,6 @@ def _entries(uploads: Uploads, uid: str) -> Iterator[UploadedFile]:
     try:
         yield from msgspec.convert(uploads.nodes.get(uid, ()), tuple[UploadedFile, ...], strict=False)
     except msgspec.ValidationError as wrong:
-        raise TaskRefused(f"its parameters are wrong: the files of node {uid}: {wrong}") from wrong
+        raise TaskRefused(
+            f"its parameters are wrong: the files of node {uid}: {wrong}; correct them in the task list"
+        ) from wrong

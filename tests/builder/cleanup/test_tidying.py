@@ -315,7 +315,10 @@ def test_a_hook_that_is_not_there_fails_the_upload(host: Host) -> None:
     Uploading(host.context, "jammy", ID, "cloud").run()
     (upload,) = host.context.look("jammy").builds[0].uploads  # type: ignore[union-attr]
     assert upload.record.state is UploadState.FAILED
-    assert upload.record.reason == "post-upload-hook /no/such/hook cannot be started: No such file or directory"
+    assert (
+        upload.record.reason
+        == "post-upload-hook /no/such/hook cannot be started: No such file or directory; the builder tries again"
+    )
     assert tried_again(upload.record)
 
 
