@@ -9,7 +9,7 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 #: What tests of several folders stand on.
-pytest_plugins = [f"tests.fixtures.{name}" for name in ("builders", "commands", "corpora", "fleets")]
+pytest_plugins = [f"tests.fixtures.{name}" for name in ("builders", "commands", "corpora", "fleets", "upstream")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
