@@ -35,7 +35,9 @@ class LaunchNode(msgspec.Struct, frozen=True, kw_only=True):
     request: str | None = None  # None: for min-ready
     attempt: int = 1
     slot: int | None = None
-    machine: str | None = None  # of a static provider
+    machine: str | None = None  # of a static provider: its name in the file
+    username: str | None = None  # of that machine; name, user and port identify it
+    port: int | None = None
     not_before: float = 0.0  # back-off
 
 
@@ -48,7 +50,10 @@ class FulfilRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeclineRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Add pools to declined_by and free the lock. ``failed``: no pool is left, so the request fails."""
+    """Add pools to declined_by, and return the request to ``requested``; ``failed``: no pool is left, so it fails.
+
+    The step takes the lock of the request if this launcher does not hold it, and frees it. Without pools, it is a release.
+    """
 
     request: str
     version: int

@@ -55,6 +55,20 @@ class PoolMember(msgspec.Struct, frozen=True, kw_only=True):
     record: PoolComponent
     session: int  # the owner of the component
     native: bool = True  # a launcher of this product
+    kept: tuple[str, ...] | None = None  # labels with min-ready in its file; None: unknown, all that the pool offers
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Provider and pool."""
+        return self.record.provider_name or "", self.record.name or ""
+
+
+class PoolLauncher(msgspec.Struct, frozen=True, kw_only=True):
+    """The launcher that decides: its registrations, and the id that its nodes bear."""
+
+    id: str
+    session: int  # the owner of its components
+    pools: Mapping[tuple[str, str], str] = {}  # (provider, pool) → the id of the component
 
 
 class ReadyImage(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,75 @@
+"""The ages of nodes: the reason why an idle or held node is deleted now. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from nodepool_ocb.pool.capacity.judging import image_of, static
+from nodepool_ocb.pool.capacity.ledger import pool_of
+from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool, StaticMachine
+from nodepool_ocb.pool.views import PoolNodeView, PoolView
+
+
+def ready_seconds(configuration: PoolConfiguration, node: PoolNodeView) -> float:
+    """The max-ready-age of a node: the lowest of its labels and its pool; infinite without one."""
+    pool = configuration.pool(*pool_of(node))
+    ages = [configuration.labels[label].max_ready_age_seconds for label in node.labels if label in configuration.labels]
+    return min((age for age in [*ages, pool.max_age_seconds if pool else 0.0] if age > 0), default=math.inf)
+
+
+def hold_seconds(configuration: PoolConfiguration, node: PoolNodeView) -> float:
+    """The longest time in ``hold``: the node's own expiration and the configured ages, the lowest; infinite without one."""
+    ages = [configuration.labels[label].max_hold_age_seconds for label in node.labels if label in configuration.labels]
+    every = [*ages, configuration.max_hold_age_seconds, _seconds(node.record.hold_expiration)]
+    return min((age for age in every if age > 0), default=math.inf)
+
+
+def _seconds(text: float | str | None) -> float:
+    try:
+        found = float(text or 0.0)
+    except ValueError:
+        return 0.0
+    return found if math.isfinite(found) else 0.0
+
+
+def outdated(view: PoolView, configuration: PoolConfiguration, node: PoolNodeView) -> str | None:
+    """Why the image of an idle node is outdated; None if it is current, or if no newer one is ready.
+
+    A label with max-ready-age keeps the node until that age.
+    """
+    pool, label = configuration.pool(*pool_of(node)), node.labels[0] if node.labels else ""
+    if pool is None or static(pool) or not math.isinf(ready_seconds(configuration, node)):
+        return None
+    image = image_of(view, pool, label)
+    if image is None or node.record.image_id in (None, image.path, image.external_id):
+        return None
+    return f"its image is replaced by {image.path}"
+
+
+def misfit(pool: ProviderPool, node: PoolNodeView) -> str | None:
+    """Why a node of a static pool no longer agrees with the file; None if it does."""
+    machine = machine_of(pool, node)
+    if machine is None:
+        return "the file has its machine no longer"
+    if node.record.slot is not None and node.record.slot >= machine.slots:
+        return f"max-parallel-jobs of its machine is {machine.slots}"
+    if set(node.labels) != set(machine.labels):
+        return "the labels of its machine changed"
+    return None
+
+
+def machine_of(pool: ProviderPool, node: PoolNodeView) -> StaticMachine | None:
+    """The machine of a node: the same name, user and port."""
+    record = node.record
+    port = record.connection_port or record.ssh_port
+    return machines_by_address(pool).get((record.hostname or "", record.username, port))
+
+
+def machines_by_address(pool: ProviderPool) -> Mapping[tuple[str, str | None, int | None], StaticMachine]:
+    """The machines of a pool by name, user and port; a record in ``init`` has only the name."""
+    found: dict[tuple[str, str | None, int | None], StaticMachine] = {}
+    for each in reversed(pool.machines):
+        found[each.name, None, None] = each
+        found[each.name, each.username, each.port] = each
+    return found

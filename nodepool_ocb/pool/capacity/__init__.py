@@ -1,0 +1,1 @@
+"""The capacity of pools: usage, limits, the pass over the queue, and reservations. Pure."""

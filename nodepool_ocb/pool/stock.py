@@ -1,0 +1,166 @@
+"""The steps for nodes that no request asked for yet: min-ready, and the slots of static machines. Pure.
+
+Of the launchers that maintain a label, the hash selects one. Unfinished launches count as ready. While a request waits for
+capacity of a provider, no node of min-ready is launched there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nodepool_ocb.model.pool import PoolNodeState, launch_facts
+from nodepool_ocb.pool.aging import machine_of
+from nodepool_ocb.pool.attempts import LaunchTries, tries
+from nodepool_ocb.pool.capacity.judging import PoolJudge, static
+from nodepool_ocb.pool.capacity.ledger import LAUNCHING, Ledger, pool_of
+from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool, StaticMachine
+from nodepool_ocb.pool.instructions import Instruction, LaunchNode
+from nodepool_ocb.pool.membership import Membership, PoolKey
+from nodepool_ocb.pool.ranking import weight
+from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
+from nodepool_ocb.pool.wakes import Wakes
+
+MOST_LAUNCHES = 100  # of one decision
+
+
+class Stock:
+    """The steps of one launcher for min-ready and for slots."""
+
+    def __init__(
+        self,
+        view: PoolView,
+        configuration: PoolConfiguration,
+        me: PoolLauncher,
+        membership: Membership,
+        ledger: Ledger,
+        judge: PoolJudge,
+        wakes: Wakes,
+    ) -> None:
+        self._view, self._configuration, self._me = view, configuration, me
+        self._membership, self._ledger, self._judge, self._wakes = membership, ledger, judge, wakes
+        self.steps: list[Instruction] = []
+
+    # -- min-ready --
+
+    def fill(self, contended: set[str]) -> None:
+        """Launch the nodes that are missing from min-ready. ``contended``: providers for which a request waits."""
+        idle, failed = self._counted()
+        for policy in self._configuration.labels.values():
+            have = sum(count for (_, label), count in idle.items() if label == policy.name)
+            if have >= policy.min_ready or self._membership.keeper(policy.name) != self._me.session:
+                continue
+            for _ in range(min(policy.min_ready - have, MOST_LAUNCHES)):
+                if not self._launch(policy.name, contended, idle, failed):
+                    break
+
+    def _counted(self) -> tuple[dict[tuple[PoolKey, str], int], dict[tuple[PoolKey, str], list[PoolNodeView]]]:
+        """By pool and label: the number of nodes that are free or become so, and the failed launches of none's request."""
+        idle: dict[tuple[PoolKey, str], int] = {}
+        failed: dict[tuple[PoolKey, str], list[PoolNodeView]] = {}
+        for node in self._view.nodes.values():
+            record = node.record
+            if record.allocated_to is not None:
+                continue
+            for label in node.labels:
+                place = (pool_of(node), label)
+                if record.state in LAUNCHING or record.state is PoolNodeState.READY:
+                    idle[place] = idle.get(place, 0) + 1
+                elif record.state is PoolNodeState.FAILED:
+                    failed.setdefault(place, []).append(node)
+        return idle, failed
+
+    def _launch(
+        self,
+        label: str,
+        contended: set[str],
+        idle: dict[tuple[PoolKey, str], int],
+        failed: dict[tuple[PoolKey, str], list[PoolNodeView]],
+    ) -> bool:
+        found: list[tuple[int, int, bytes, PoolKey, LaunchTries]] = []
+        for key in self._me.pools:
+            pool = self._configuration.pool(*key)
+            known = tries(failed.get((key, label), ()))
+            if pool is None or key[0] in contended or not self._room(pool, label) or not self._wakes.passed(known.due):
+                continue
+            found.append((pool.priority, idle.get((key, label), 0), weight(label, key), key, known))
+        if not found:
+            return False
+        *_, key, known = min(found)
+        self._ledger.charge(key, [label], None)
+        self._ledger.begin(key[0], 1)
+        idle[key, label] = idle.get((key, label), 0) + 1
+        self.steps.append(LaunchNode(provider=key[0], pool=key[1], label=label, attempt=known.next))
+        return True
+
+    def _room(self, pool: ProviderPool, label: str) -> bool:
+        """Whether a node of the label can be launched in the pool now."""
+        key = (pool.provider, pool.name)
+        if (
+            static(pool)
+            or label not in pool.labels
+            or self._judge.paused(pool)
+            or self._judge.unlaunchable(pool, [label])
+        ):
+            return False
+        if (
+            not self._wakes.passed(self._ledger.refused.get(pool.provider, 0.0))
+            or self._ledger.slots(pool.provider) < 1
+        ):
+            return False
+        return self._ledger.lacking(self._ledger.checked_meters(pool), self._ledger.of_label(key, label)) is None
+
+    # -- static machines --
+
+    def slots(self) -> None:
+        """Make a record for each slot of a machine that has none."""
+        nodes: dict[PoolKey, list[PoolNodeView]] = {}
+        for node in self._view.nodes.values():
+            nodes.setdefault(pool_of(node), []).append(node)
+        for key in self._me.pools:
+            pool = self._configuration.pool(*key)
+            if pool is not None and static(pool) and key[0] not in self._view.faults:
+                self._slots_of(pool, nodes.get(key, ()))
+
+    def _slots_of(self, pool: ProviderPool, nodes: Iterable[PoolNodeView]) -> None:
+        taken = _taken(pool, nodes)
+        for place, machine in enumerate(pool.machines):
+            for slot in range(machine.slots):
+                work = f"{pool.provider}/{pool.name}/{machine.name}/{machine.username}/{machine.port}/{slot}"
+                if slot in taken[place] or not machine.labels:
+                    continue
+                if self._membership.owns(self._me.session, work, pool.provider):
+                    self.steps.append(
+                        LaunchNode(
+                            provider=pool.provider,
+                            pool=pool.name,
+                            label=machine.labels[0],
+                            slot=slot,
+                            machine=machine.name,
+                            username=machine.username,
+                            port=machine.port,
+                        )
+                    )
+
+
+def _taken(pool: ProviderPool, nodes: Iterable[PoolNodeView]) -> Sequence[set[int]]:
+    """For each machine the slots with a record. A record without a slot takes the first one without a record."""
+    taken: list[set[int]] = [set() for _ in pool.machines]
+    unslotted: list[int] = []
+    places = {id(machine): place for place, machine in enumerate(pool.machines)}
+    for node in nodes:
+        machine = machine_of(pool, node) or _named(pool, node)
+        if machine is None:
+            continue
+        if node.record.slot is None:
+            unslotted.append(places[id(machine)])
+        else:
+            taken[places[id(machine)]].add(node.record.slot)
+    for place in unslotted:
+        taken[place].add(min(set(range(len(taken[place]) + 1)) - taken[place]))
+    return taken
+
+
+def _named(pool: ProviderPool, node: PoolNodeView) -> StaticMachine | None:
+    """The machine that the facts of the launch name."""
+    facts = launch_facts(node.record)
+    return next((each for each in pool.machines if facts and each.name == facts.machine), None)

@@ -1,0 +1,196 @@
+"""The steps for nodes without a holder: ages, returned nodes, lost launches, and idle nodes that make room. Pure.
+
+A locked node belongs to the holder of its lock; it is left alone, except that a launch of this launcher has a deadline. Of the
+running launchers with the provider of a node, the hash selects the one that acts. A node of a provider that is not configured
+here stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from nodepool_ocb.model.pool import PoolNodeState, RequestState, launch_facts
+from nodepool_ocb.pool.aging import hold_seconds, misfit, outdated, ready_seconds
+from nodepool_ocb.pool.attempts import backoff
+from nodepool_ocb.pool.capacity.judging import static
+from nodepool_ocb.pool.capacity.ledger import LAUNCHING, QUOTA_SECONDS, pool_of
+from nodepool_ocb.pool.configuration import PoolConfiguration
+from nodepool_ocb.pool.instructions import AdoptNode, DeleteNode, FailNode, FreeNode, Instruction
+from nodepool_ocb.pool.membership import Membership
+from nodepool_ocb.pool.ordering import WAITING
+from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
+from nodepool_ocb.pool.wakes import Wakes
+
+GRACE_SECONDS = 10.0  # a record may be read before the lock that its writer holds
+FAILED_SECONDS = 60.0  # a failed launch for min-ready stays so long after its back-off
+
+
+class Upkeep:
+    """The steps of one launcher for the nodes of one view. ``leaving``: idle nodes that no request gets."""
+
+    def __init__(
+        self,
+        view: PoolView,
+        configuration: PoolConfiguration,
+        me: PoolLauncher,
+        membership: Membership,
+        now: float,
+        wakes: Wakes,
+    ) -> None:
+        self._view, self._configuration, self._me = view, configuration, me
+        self._membership, self._now, self._wakes = membership, now, wakes
+        self.steps: list[Instruction] = []
+        self.leaving: set[str] = set()
+        self._owned: dict[str, bool] = {}
+
+    def keep(self) -> None:
+        """Decide every node."""
+        for node in self._view.nodes.values():
+            if node.record.provider not in self._configuration.providers:
+                continue
+            if node.ours:
+                self._overdue(node)
+            elif not node.locked:
+                self._unlocked(node)
+        self._replace_outdated()
+
+    def _owns(self, node: PoolNodeView) -> bool:
+        found = self._owned.get(node.id)
+        if found is None:
+            found = self._owned[node.id] = self._membership.owns(self._me.session, node.id, node.record.provider)
+        return found
+
+    def _delete(self, node: PoolNodeView, reason: str) -> None:
+        self.leaving.add(node.id)
+        if self._owns(node):
+            self.steps.append(DeleteNode(node=node.id, version=node.version, reason=reason))
+
+    def _unlocked(self, node: PoolNodeView) -> None:
+        state = node.record.state
+        if state in LAUNCHING:
+            self._launching(node)
+        elif state is PoolNodeState.READY:
+            self._ready(node)
+        elif state is PoolNodeState.IN_USE:
+            if self._wakes.passed(node.record.state_time + GRACE_SECONDS):
+                self._delete(node, "its user is gone")
+        elif state is PoolNodeState.HOLD:
+            self._held(node)
+        elif state is PoolNodeState.USED:
+            self._delete(node, "it was returned")
+        elif state is PoolNodeState.DELETED:
+            self._delete(node, "its machine is gone")
+        elif state is PoolNodeState.DELETING:
+            if node.record.provider not in self._view.faults and self._owns(node):
+                self.steps.append(AdoptNode(node=node.id, version=node.version))
+        else:
+            self._ended(node)
+
+    # -- launches --
+
+    def _launching(self, node: PoolNodeView) -> None:
+        """A launch without a launcher: continue it, or delete it if this is not possible or of no use."""
+        if not self._wakes.passed(node.record.state_time + GRACE_SECONDS):
+            return
+        pool = self._configuration.pool(*pool_of(node))
+        known = pool is not None and (static(pool) or set(node.labels) <= pool.labels.keys())
+        if launch_facts(node.record) is None:
+            self._delete(node, "its launcher is gone, and was not one of this product")
+        elif not known:
+            self._delete(node, "its launcher is gone, and its pool has the label no longer")
+        elif self._orphan(node):
+            self._delete(node, "its launcher and its request are gone")
+        elif self._owns(node):
+            self.steps.append(AdoptNode(node=node.id, version=node.version))
+
+    def _overdue(self, node: PoolNodeView) -> None:
+        """A launch of this launcher after its deadline."""
+        record, provider = node.record, self._configuration.providers[node.record.provider or ""]
+        facts = launch_facts(record)
+        if record.state not in LAUNCHING or facts is None:
+            return
+        policies = [self._configuration.labels[each] for each in node.labels if each in self._configuration.labels]
+        testing = record.state is PoolNodeState.TESTING
+        seconds = max((each.roles_seconds for each in policies), default=1800.0) if testing else provider.launch_seconds
+        if self._wakes.passed(max(record.state_time, facts.not_before) + seconds):
+            name = "the roles of the label" if testing else "the launch"
+            keep = testing and any(each.keep_failed for each in policies)
+            reason = f"{name} took more than {seconds:g} s"
+            self.steps.append(FailNode(node=node.id, version=node.version, reason=reason, keep=keep))
+
+    def _ended(self, node: PoolNodeView) -> None:
+        """A failed or aborted launch: its record stays until the next attempt is due."""
+        facts = launch_facts(node.record)
+        if facts is None or node.record.external_id is not None:
+            self._delete(node, node.record.reason or "its launch failed")
+            return
+        if node.record.state is PoolNodeState.ABORTED:
+            due = node.record.state_time + QUOTA_SECONDS
+        elif node.record.allocated_to is not None:
+            due = math.inf if self._serves(node) else 0.0
+        else:
+            due = node.record.state_time + backoff(facts.attempt) + FAILED_SECONDS
+        if not math.isinf(due) and self._wakes.passed(due):
+            self._delete(node, node.record.reason or "its launch failed")
+
+    # -- ready and held nodes --
+
+    def _ready(self, node: PoolNodeView) -> None:
+        if node.record.allocated_to is not None:
+            if self._orphan(node) and self._owns(node):
+                reason = f"request {node.record.allocated_to} does not use it"
+                self.steps.append(FreeNode(node=node.id, version=node.version, reason=reason))
+            return
+        seconds = ready_seconds(self._configuration, node)
+        pool = self._configuration.pool(*pool_of(node))
+        wrong = misfit(pool, node) if pool is not None and static(pool) else None
+        if wrong is not None:
+            self._delete(node, wrong)
+        elif not math.isinf(seconds) and self._wakes.passed(node.record.state_time + seconds):
+            self._delete(node, f"it was ready for more than {seconds:g} s (max-ready-age)")
+
+    def _held(self, node: PoolNodeView) -> None:
+        seconds = hold_seconds(self._configuration, node)
+        if not math.isinf(seconds) and self._wakes.passed(node.record.state_time + seconds):
+            self._delete(node, f"it was held for more than {seconds:g} s")
+
+    def _replace_outdated(self) -> None:
+        """One idle node of a label at a time: the next one follows when its successor is ready."""
+        moving = {
+            (*pool_of(each), label)
+            for each in self._view.nodes.values()
+            if each.record.state in LAUNCHING or each.record.state is PoolNodeState.DELETING
+            for label in each.labels
+        }
+        for node in sorted(self._view.nodes.values(), key=lambda each: (each.record.state_time, each.id)):
+            if not node.free or node.id in self.leaving or not node.labels:
+                continue
+            reason, place = outdated(self._view, self._configuration, node), (*pool_of(node), node.labels[0])
+            if reason is not None and place not in moving:
+                moving.add(place)
+                self._delete(node, reason)
+
+    # -- requests of nodes --
+
+    def _orphan(self, node: PoolNodeView) -> bool:
+        """Whether the node is allocated to a request that is gone or does not use it."""
+        if node.record.allocated_to is None:
+            return False
+        request = self._view.requests.get(node.record.allocated_to)
+        if request is None or request.record.state is RequestState.FAILED:
+            return True
+        if request.record.state is RequestState.FULFILLED:
+            return node.id not in request.record.nodes
+        return pool_of(node) in self._membership.declined(request)
+
+    def _serves(self, node: PoolNodeView) -> bool:
+        """Whether the request of the node still waits for it."""
+        request = self._view.requests.get(node.record.allocated_to or "")
+        return request is not None and request.record.state in WAITING and not self._orphan(node)
+
+    def evict(self, nodes: Iterable[PoolNodeView], request: str) -> None:
+        """Delete idle nodes that take the room for which the first request waits."""
+        for node in nodes:
+            if node.id not in self.leaving:
+                self._delete(node, f"request {request} waits for its room")
