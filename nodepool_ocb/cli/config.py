@@ -22,7 +22,7 @@ def command() -> None:
 @click.option(
     "--nodepool",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The file with diskimages and providers, instead of the one that the configuration names.",
+    help="The file with diskimages, providers and labels, instead of those that the configuration names.",
 )
 def check(offline: bool, nodepool: Path | None) -> None:
     """Read the configuration, report its faults, and try to reach ZooKeeper.
@@ -32,6 +32,9 @@ def check(offline: bool, nodepool: Path | None) -> None:
 
     The file with diskimages and providers (builder.nodepool) is part of it where it exists. Its diskimages are checked
     by their backends. Providers that a builder of this host would leave out are warned of.
+
+    So is the file with labels and pools (launcher.nodepool). It warns of the keys that launchers refuse, and lists the
+    pools without a driver here.
     """
     from nodepool_ocb.operations import configuration  # here, since it loads providers and backends
 

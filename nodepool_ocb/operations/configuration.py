@@ -18,10 +18,12 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import backends
 from nodepool_ocb.images import nodepool as documents
 from nodepool_ocb.operations.performer import Performer
-from nodepool_ocb.views.cluster import ConfigDocument, NodepoolNames
+from nodepool_ocb.pool.reading import pool_configuration
+from nodepool_ocb.providers import launching
+from nodepool_ocb.views.cluster import ConfigDocument, LaunchNames, NodepoolNames
 
 if TYPE_CHECKING:
-    from nodepool_ocb.config import BuilderSettings
+    from nodepool_ocb.config import BuilderSettings, LauncherSettings
     from nodepool_ocb.model.records import Json
 
 Say = Callable[[str], None]
@@ -36,9 +38,13 @@ def checked(performer: Performer, file: str | None, nodepool: Path | None, *, of
     say = performer.caller.note
     found = file or config.find()
     settings = performer.settings()
+    launches = nodepool or (
+        Path(settings.launcher.nodepool) if found and preflight.may_be_there(settings.launcher.nodepool) else None
+    )
     if nodepool is None and found and preflight.may_be_there(settings.builder.nodepool):
         nodepool = Path(settings.builder.nodepool)
     images = _images(nodepool, settings.builder, say) if nodepool else None
+    pools = _pools(launches, settings.launcher, say) if launches else None
     if problems := [*preflight.wrong(settings), *config.user_faults(settings.zookeeper)]:
         raise Invalid([f"{found or 'defaults'}: {each}" for each in problems])
     if not offline:
@@ -46,7 +52,7 @@ def checked(performer: Performer, file: str | None, nodepool: Path | None, *, of
             pass
     for each in preflight.doubtful(settings, Path(found) if found else None):
         say(f"warning: {each}")
-    if nodepool and (shared := config.shared_port(settings)):
+    if (nodepool or pools) and (shared := config.shared_port(settings, launcher=pools is not None)):
         say(f"warning: {shared}")
     sections = msgspec.to_builtins(settings)
     if sections["zookeeper"]["password"] is not None:
@@ -58,6 +64,7 @@ def checked(performer: Performer, file: str | None, nodepool: Path | None, *, of
         zookeeper_reached=None if offline else True,
         settings=sections,
         nodepool=images or msgspec.UNSET,
+        launcher=pools or msgspec.UNSET,
     )
 
 
@@ -89,4 +96,27 @@ def _images(path: Path, builder: BuilderSettings, say: Say) -> NodepoolNames:
         diskimages=tuple(image.name for image in read.diskimages if not image.stub),
         providers=tuple(provider.name for provider in read.providers),
         labels=tuple(label.name for label in read.labels),
+    )
+
+
+def _pools(path: Path, launcher: LauncherSettings, say: Say) -> LaunchNames | None:
+    """The pools of a nodepool.yaml, if it has any. A key that launchers refuse is a note: the file may be a builder's alone.
+
+    Raises Invalid with every fault that builders refuse, too.
+    """
+    read = documents.load(path, launcher.secure, environ=os.environ)
+    if not any(provider.launch.get("pools") for provider in read.providers):
+        return None
+    try:
+        configuration = pool_configuration(read, str(path), launching.drivers(), launcher.patience_seconds)
+    except Invalid as refused:
+        for each in refused.problems:
+            say(f"warning: {each}; launchers refuse the file")
+        return None
+    pools = [pool for provider in configuration.providers.values() for pool in provider.pools.values()]
+    return LaunchNames(
+        file=str(path),
+        pools=tuple(f"{pool.provider}/{pool.name}" for pool in pools),
+        labels=tuple(sorted({label for pool in pools for label in pool.labels})),
+        omitted=configuration.omitted,
     )

@@ -123,7 +123,7 @@ class _Reading:
             name=label.name,
             min_ready=label.min_ready,
             max_ready_age_seconds=label.max_ready_age_seconds,
-            max_hold_age_seconds=float(keys.get("max-hold-age", 0)) or self._read.max_hold_age_seconds,
+            max_hold_age_seconds=float(keys.get("max-hold-age", 0)),
             deployment=keys.get("deployment", "system"),
             roles=tuple(dict.fromkeys(keys.get("roles", ()))),
             annealed=annealed,
@@ -165,6 +165,8 @@ class _Reading:
             pools=self._pools(path, provider),
             options={key: value for key, value in options.items() if key not in NO_OPTIONS},
         )
+        if found.driver == STATIC:
+            self._without_options(path, found)
         for fault in drivers.faults(found):
             head, _, rest = fault.partition(": ")
             known = rest and f"{path}.{head}" in self._read.lines
@@ -254,6 +256,15 @@ class _Reading:
                     path, "must have a port up to 65535, a timeout above 0 and 0 or more jobs; change the number"
                 )
             yield machine
+
+    def _without_options(self, above: str, provider: LaunchProvider) -> None:
+        """Refuse the options of a provider whose keys are all read here."""
+        parts = {above: provider.options} | {
+            f"{above}.pools[{each.name}]": each.options for each in provider.pools.values()
+        }
+        for path, options in parts.items():
+            for key in sorted(options):
+                self._refuse(f"{path}.{key}", f"driver `{provider.driver}` has no key `{key}`; remove it")
 
     def _known(self, path: str, label: str) -> None:
         """Refuse a label that the file does not define. A file without the section leaves labels to other files."""

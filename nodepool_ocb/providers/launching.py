@@ -20,6 +20,7 @@ from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, Resources
+from nodepool_ocb.pool.reading import LaunchDrivers
 from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.machines import MACHINE_GROUP, MachineDriver, MachineProvider, SlotLender
 from nodepool_ocb.telemetry import redaction
@@ -35,6 +36,11 @@ def installed() -> extensions.Found[MachineDriver]:
 def names() -> tuple[str, ...]:
     """The names of the drivers that are offered; none is loaded."""
     return tuple(sorted(extensions.points(MACHINE_GROUP)))
+
+
+def drivers() -> LaunchDrivers:
+    """The drivers, as the reading of a nodepool.yaml asks them."""
+    return LaunchDrivers(names=frozenset(names()), faults=faults, resources=resources)
 
 
 def faults(provider: LaunchProvider) -> list[str]:

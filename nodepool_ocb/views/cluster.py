@@ -62,6 +62,15 @@ class NodepoolNames(View, frozen=True, kw_only=True):
     labels: tuple[str, ...]
 
 
+class LaunchNames(View, frozen=True, kw_only=True):
+    """The names of a nodepool.yaml that a launcher of this host serves, and the parts that it leaves out."""
+
+    file: str
+    pools: tuple[str, ...]  # PROVIDER/POOL
+    labels: tuple[str, ...]  # of these pools
+    omitted: tuple[str, ...]  # a sentence each
+
+
 class ConfigDocument(View, frozen=True, kw_only=True):
     """The configuration of this host."""
 
@@ -69,6 +78,7 @@ class ConfigDocument(View, frozen=True, kw_only=True):
     zookeeper_reached: bool | None  # None where it was not asked
     settings: Mapping[str, Json]  # section → key → value
     nodepool: NodepoolNames | msgspec.UnsetType = msgspec.UNSET
+    launcher: LaunchNames | msgspec.UnsetType = msgspec.UNSET
 
 
 def excerpt(document: RecordDocument) -> str:
@@ -89,7 +99,9 @@ def config_words(document: ConfigDocument) -> dict[str, Json]:
     if isinstance(document.nodepool, NodepoolNames):
         words |= {f"nodepool {key}": value for key, value in plain(document.nodepool).items()}
     else:
-        words["nodepool file"] = "there is none; only builders need it"
+        words["nodepool file"] = "there is none; only builders and launchers need it"
+    if isinstance(document.launcher, LaunchNames):
+        words |= {f"launcher {key}": value for key, value in plain(document.launcher).items()}
     return words
 
 

@@ -129,6 +129,58 @@ def test_a_builder_that_would_take_the_annealer_s_port_is_warned_of(folder: Path
     assert "builder.listen" not in check(folder).stderr
 
 
+POOLS = """\
+diskimages: [{name: i, formats: [raw]}]
+labels: [{name: small}, {name: big}]
+providers:
+- name: rack
+  driver: static
+  pools: [{name: main, nodes: [{name: n.example.com, labels: small}]}]
+- name: ec2
+  driver: aws
+  pools: [{name: main, labels: [{name: big, instance-type: t}]}]
+"""
+
+
+def test_the_pools_of_a_launcher_are_listed_with_those_that_are_left_out(folder: Path) -> None:
+    (folder / "nodepool.yaml").write_text(POOLS)
+    answer = check(folder)
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["launcher"] == {
+        "file": str(folder / "nodepool.yaml"),
+        "pools": ["rack/main"],
+        "labels": ["small"],
+        "omitted": [
+            f"{folder}/nodepool.yaml:7: providers[ec2]: no driver `aws` launches here, so its pools are left out;"
+            " no pool here offers big"
+        ],
+    }
+
+
+def test_a_key_that_launchers_refuse_is_warned_of(folder: Path) -> None:
+    (folder / "other.yaml").write_text(POOLS.replace("labels: small", "labels: small, user: ci"))
+    answer = check(folder, "--nodepool", str(folder / "other.yaml"))
+    assert answer.exit_code == 0, answer.output
+    fault = "providers[rack].pools[main].nodes[n.example.com].user: unknown key `user`; did you mean `username`?"
+    assert f"warning: {folder}/other.yaml:6: {fault}; launchers refuse the file" in answer.stderr
+    assert "launcher" not in json.loads(answer.stdout)
+
+
+def test_a_launcher_that_would_take_another_daemon_s_port_is_warned_of(folder: Path) -> None:
+    (folder / "nodepool.yaml").write_text(POOLS)
+    file = folder / "nodepool-ocb.yaml"
+    file.write_text("builder: {listen: ':9471'}\nhttp: {listen: ':9470'}\n")
+    assert (
+        "an annealer and a launcher of one host would both listen on :9470; set launcher.listen" in check(folder).stderr
+    )
+    file.write_text("builder: {listen: ':9471'}\nlauncher: {listen: ':9471'}\nhttp: {listen: ':9470'}\n")
+    assert (
+        "a builder and a launcher of one host would both listen on :9471; set launcher.listen" in check(folder).stderr
+    )
+    file.write_text("builder: {listen: ':9471'}\nlauncher: {listen: ':9472'}\nhttp: {listen: ':9470'}\n")
+    assert "both listen" not in check(folder).stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can be somebody else")
 def test_a_configuration_in_a_folder_that_may_not_be_entered_is_said_without_a_traceback(folder: Path) -> None:
     folder.chmod(0o750)

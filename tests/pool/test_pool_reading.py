@@ -96,14 +96,14 @@ labels:
 """)
     assert found.max_hold_age_seconds == 7200.0
     assert found.labels == {
-        "plain": PoolLabelPolicy(name="plain", max_hold_age_seconds=7200.0),
+        "plain": PoolLabelPolicy(name="plain"),
         "kept": PoolLabelPolicy(name="kept", min_ready=2, max_ready_age_seconds=3600.0, max_hold_age_seconds=60.0),
-        "annealed": PoolLabelPolicy(name="annealed", max_hold_age_seconds=7200.0, annealed=True, roles=("ntp", "dns")),
+        "annealed": PoolLabelPolicy(name="annealed", annealed=True, roles=("ntp", "dns")),
         "whole": PoolLabelPolicy(
-            name="whole", max_hold_age_seconds=7200.0, annealed=True, deployment="ci", roles_seconds=60.0,
+            name="whole", annealed=True, deployment="ci", roles_seconds=60.0,
             keep_failed=True, refresh_roles=True,
         ),
-        "off": PoolLabelPolicy(name="off", max_hold_age_seconds=7200.0),
+        "off": PoolLabelPolicy(name="off"),
     }  # fmt: skip
 
 
