@@ -9,6 +9,11 @@ import pytest
 from click.testing import Result
 
 from nodepool_ocb.cli.kit.performing import me
+from nodepool_ocb.engine.noderole import State
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Run
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.session import Session
 
 N1 = "n1.example.com"
 Ask = Callable[..., Any]
@@ -41,6 +46,20 @@ def test_the_machine_does_not_lift_a_persons_mark_and_the_person_does(ask: Ask, 
     ask("node", "alive", N1)
     shown = ask("node", "show", N1)
     assert (shown["alive"], shown["mark"]) == (True, None)
+
+
+@pytest.mark.parametrize("line", [f"node dead {N1}", f"node set {N1} alive=false"])
+def test_a_mark_ends_the_run_that_is_under_way_and_records_it(
+    world: Session, becomes: Callable[..., None], ocb: Ocb, line: str
+) -> None:
+    assert ocb("node", "alive", N1).exit_code == 0
+    becomes(f"base@{N1}", State.TRANSITION, run="0000000001-a", epoch=1, generation=1)
+    answer = ocb(*line.split())
+    assert answer.exit_code == 0, answer.output
+    znode = world.get(paths.run("base", N1, "0000000001-a"))
+    assert znode is not None
+    assert codec.decode(Run, znode).outcome == "died"
+    assert ocb("history", N1, "--limit", "1").exit_code == 0
 
 
 @pytest.mark.usefixtures("world")

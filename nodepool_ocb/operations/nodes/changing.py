@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from nodepool_ocb.engine import liveness
 from nodepool_ocb.engine.selection import together
@@ -17,6 +17,9 @@ from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Righ
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.world import ReadWorld
 
+#: The kinds of changes of a verb that may end a run: the change of the run's record is named as one of attributes.
+ENDING_WRITES: Final = ("node", "noderole", "attributes")
+
 
 class NodeChange(Operation[Explained], frozen=True, kw_only=True):
     """The base of these verbs: ``fields`` gives the fields of one node that change."""
@@ -24,7 +27,7 @@ class NodeChange(Operation[Explained], frozen=True, kw_only=True):
     noun = "node"
     right = Right.OPERATOR
     reads: ClassVar[tuple[type[Lookup[Any]], ...]] = (ReadWorld, selection.ResolveNodes)
-    writes = ("node", "noderole")
+    writes: ClassVar[tuple[str, ...]] = ("node", "noderole")
 
     nodes: tuple[str, ...] = ()
     selector: str | None = None
@@ -55,6 +58,7 @@ class NodeSet(NodeChange, frozen=True, kw_only=True):
     """Set fields of nodes."""
 
     verb = "set"
+    writes = ENDING_WRITES
 
     assignments: tuple[str, ...]  # KEY=VALUE, as ``assignments.node_fields`` reads them
 
@@ -117,6 +121,7 @@ class NodeDead(NodeChange, frozen=True, kw_only=True):
 
     verb = "dead"
     reads = (*NodeChange.reads, Agreement)
+    writes = ENDING_WRITES
 
     reason: str | None = None  # of the mark
     until: float | None = None  # seconds since the epoch
