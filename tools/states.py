@@ -71,6 +71,7 @@ EXEMPT: Final[Mapping[tuple[str, str], str]] = {
     ("nodepool_ocb/jigs/tasks/upload.py", "_file"): "parameters of a task",
     ("nodepool_ocb/site/exporting.py", "_deployment"): "the wanted state in a site file",
     ("nodepool_ocb/site/exporting.py", "_noderole"): "the wanted state in a site file",
+    ("nodepool_ocb/operations/requests/events.py", "pool_node_after"): "until the table of nodes of pools is there",
     ("nodepool_ocb/store/pool/after.py", "node_after"): "until the table of nodes of pools is there",
     ("nodepool_ocb/store/pool/after.py", "request_after"): "until the table of requests is there",
     ("nodepool_ocb/testing/grid.py", "Grid._frame"): BENCHMARKS,

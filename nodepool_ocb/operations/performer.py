@@ -110,6 +110,10 @@ class Performer:
 
     # -- operations --
 
+    def ask(self, operation: Operation[T], opened: Session) -> T:
+        """The answer of an operation that writes nothing, within another call: the journal keeps the verb of that call."""
+        return Reader(self, opened, {}, operation.reads).run(operation.decide(self._situation(opened, ())))
+
     def perform(self, operation: Operation[T], opened: Session | None = None) -> Performed[T]:
         """Perform it in a session of its own, or in ``opened``; raises Stale after ``ATTEMPTS``, and the errors of both."""
         if opened is None:

@@ -12,6 +12,7 @@ from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
 from nodepool_ocb.model.kinds import KINDS, PathTree
+from nodepool_ocb.model.pool import NodeRequest, PoolNode
 from nodepool_ocb.model.records import (
     Append,
     Change,
@@ -38,7 +39,8 @@ from nodepool_ocb.views.view import View, whole
 _OF_CHECK: Final = frozenset({"check", "checked", "mended", "refresh"})
 VERBS: Final = {"Create": "create", "Delete": "delete"}
 _ROWS: Final = {row.record: row for row in KINDS if row.record is not None}
-_TREE: Final = PathTree([row for row in KINDS if row.record in (Build, BuildRequest, DaemonPause, Pause, Upload)])
+_BELOW_NODEPOOL: Final = (Build, BuildRequest, DaemonPause, NodeRequest, Pause, PoolNode, Upload)
+_TREE: Final = PathTree([row for row in KINDS if row.record in _BELOW_NODEPOOL])
 
 
 class ChangeRow(View, frozen=True, kw_only=True):
@@ -208,7 +210,7 @@ def _of_parts(path: str) -> tuple[str, str] | None:
 
 
 def _of_row(path: str) -> tuple[str, str] | None:
-    """The kind and the name of a pause of daemons, or of a record of an image.
+    """The kind and the name of a pause of daemons, or of a record of an image or a pool.
 
     >>> _of_row("/nodepool/daemons/paused/builder/host1")
     ('pause of daemons', 'builder@host1')

@@ -58,6 +58,11 @@ selectors = _names("selectors")
 places = _names("places")
 assignments = _names("assignments")
 settings = _names("settings")
+requests = _names("requests")
+leases = _names("leases")
+pools = _names("pools")
+pool_labels = _names("pool_labels")
+pool_providers = _names("pool_providers")
 
 
 def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -12,6 +12,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.operations.operation import Lookup
 
 if TYPE_CHECKING:
+    from nodepool_ocb.model.pool import PoolComponent
     from nodepool_ocb.model.records import Node, Role
     from nodepool_ocb.operations.performer import Reader
     from nodepool_ocb.store.client.session import Session
@@ -97,6 +98,30 @@ def _providers(opened: Session, _: Given, __: str) -> Iterator[str]:
 
     for daemon in daemons.read(opened, "builder").values():
         yield from daemon.providers if daemon else ()
+
+
+def _components(opened: Session) -> Iterator[PoolComponent]:
+    """The pools that launchers have registered."""
+    from nodepool_ocb.model.pool import PoolComponent
+    from nodepool_ocb.store.client import codec
+
+    folder = paths.components("pool")
+    for znode in opened.get_many([f"{folder}/{name}" for name in opened.children(folder) or ()]):
+        if znode is not None:
+            yield codec.decode(PoolComponent, znode)
+
+
+def _pools(opened: Session, _: Given, __: str) -> Iterator[str]:
+    return (f"{each.provider_name}/{each.name}" for each in _components(opened))
+
+
+def _pool_labels(opened: Session, _: Given, __: str) -> Iterator[str]:
+    """Those that a running launcher offers."""
+    return (label for each in _components(opened) for label in each.supported_labels)
+
+
+def _pool_providers(opened: Session, _: Given, __: str) -> Iterator[str]:
+    return (each.provider_name for each in _components(opened) if each.provider_name)
 
 
 # -- fields of nodes --
@@ -212,4 +237,9 @@ KINDS: Final[Mapping[str, Read]] = {
     "providers": _providers,
     "selectors": _selectors,
     "settings": _settings,
+    "requests": _children(paths.REQUESTS),
+    "leases": _children(paths.POOL_NODES),
+    "pools": _pools,
+    "pool_labels": _pool_labels,
+    "pool_providers": _pool_providers,
 }

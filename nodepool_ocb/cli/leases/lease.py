@@ -1,0 +1,128 @@
+"""``nodepool-ocb lease``: nodes of pools, taken, used and returned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from nodepool_ocb.cli.kit import completion, output, reporting, times
+from nodepool_ocb.cli.kit.options import Noun, dry_run_option, yes_option
+from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.model.pool import PoolNodeState
+from nodepool_ocb.operations.leases.reading import LeaseList, LeaseShow
+from nodepool_ocb.operations.leases.returning import LeaseDelete, LeaseHold, LeaseRelease, LeaseReturn
+from nodepool_ocb.operations.leases.taking import LeaseTake
+from nodepool_ocb.views.pools import LeasesTaken
+
+LIST_COLUMNS: Final = (
+    "name",
+    "state",
+    "labels",
+    "provider",
+    "pool",
+    "since",
+    "address",
+    "request",
+    "holder",
+    "comment",
+)
+TAKEN_COLUMNS: Final = ("name", "labels", "address", "port", "user", "hostname", "until")
+
+
+@click.group(cls=Noun)
+def command() -> None:
+    """Nodes of pools: take them, run a command on them, return them."""
+
+
+nodes_argument = click.argument("leases", metavar="NODE...", nargs=-1, required=True, shell_complete=completion.leases)
+
+
+@command.command("list", operation=LeaseList)
+@click.option("--label", "labels", multiple=True, shell_complete=completion.pool_labels, help="Nodes with this label.")
+@click.option("--provider", shell_complete=completion.pool_providers)
+@click.option("--request", shell_complete=completion.requests, help="Nodes of this request.")
+@click.option("--state", "states", multiple=True, type=click.Choice([*map(str, PoolNodeState)], case_sensitive=False))
+def list_(labels: Sequence[str], provider: str | None, request: str | None, states: Sequence[str]) -> None:
+    """Every node of a pool, also those that are launched or deleted."""
+    operation = LeaseList(labels=tuple(labels), provider=provider, request=request, states=tuple(states))
+    output.things(perform(operation).answer, LIST_COLUMNS)
+
+
+@command.command(operation=LeaseShow)
+@click.argument("lease", metavar="NODE", shell_complete=completion.leases)
+def show(lease: str) -> None:
+    """One node of a pool: its record, and the holder of its lock."""
+    document = perform(LeaseShow(lease=lease)).answer
+    output.thing(document, document.row.name)
+
+
+@command.command(operation=LeaseTake)
+@click.argument("request", metavar="REQUEST", shell_complete=completion.requests)
+@click.option(
+    "--for",
+    "seconds",
+    type=times.duration,
+    metavar="DURATION",
+    default="1h",
+    help="Then launchers delete the nodes. The default is 1h.",
+)
+@click.option("--comment", metavar="TEXT", help="Noted on the nodes, behind your name.")
+@dry_run_option
+def take(request: str, seconds: float, comment: str | None, dry_run: bool) -> None:
+    """Take the nodes of a fulfilled request for a while, all or none. Return them with `lease return`.
+
+    The nodes are in state `hold`, with your name as the comment. A command that ends holds no lock, and launchers delete a
+    node that is `in-use` without one. Log in with a key that the nodes know. `lease run` makes a key for each lease.
+    """
+    performed = perform(LeaseTake(request=request, seconds=seconds, comment=comment), dry_run=dry_run)
+    taken = performed.answer
+    if taken.until is None:
+        reporting.performed(performed)
+        return
+    output.thing(
+        LeasesTaken(request=request, until=taken.until, leases=taken.leases),
+        " ".join(row.name for row in taken.leases),
+        output.table(taken.leases, TAKEN_COLUMNS),
+    )
+
+
+@command.command("return", operation=LeaseReturn)
+@nodes_argument
+@dry_run_option
+def return_(leases: Sequence[str], dry_run: bool) -> None:
+    """Return nodes after their use. A launcher deletes each machine, or cleans it if it is static."""
+    reporting.performed(perform(LeaseReturn(leases=tuple(leases)), dry_run=dry_run))
+
+
+@command.command(operation=LeaseHold)
+@nodes_argument
+@click.option("--comment", metavar="TEXT", help="Why; it stands on the node, behind your name.")
+@click.option(
+    "--for", "seconds", type=times.duration, metavar="DURATION", help="As 90m, 2h30m or 1d; then it is deleted."
+)
+@dry_run_option
+def hold(leases: Sequence[str], comment: str | None, seconds: float | None, dry_run: bool) -> None:
+    """Keep nodes, to look at them: they are neither handed out nor deleted until the hold ends.
+
+    A node that a client uses is locked, and refused: its client returns it first.
+    """
+    reporting.performed(perform(LeaseHold(leases=tuple(leases), comment=comment, seconds=seconds), dry_run=dry_run))
+
+
+@command.command(operation=LeaseRelease)
+@nodes_argument
+@dry_run_option
+def release(leases: Sequence[str], dry_run: bool) -> None:
+    """End the hold of nodes: they count as used, and are deleted or cleaned."""
+    reporting.performed(perform(LeaseRelease(leases=tuple(leases)), dry_run=dry_run))
+
+
+@command.command(operation=LeaseDelete)
+@nodes_argument
+@yes_option
+@dry_run_option
+def delete(leases: Sequence[str], yes: bool, dry_run: bool) -> None:
+    """Ask for the deletion of nodes with their machines; launchers carry it out. A locked node is refused."""
+    reporting.performed(perform(LeaseDelete(leases=tuple(leases)), dry_run=dry_run, yes=yes))

@@ -1,0 +1,1 @@
+"""The verbs of leases: nodes of pools, taken, used and returned."""
