@@ -132,7 +132,7 @@ class ImageDirectory:
         try:
             rename_new(self.unfinished(build, format), file)
         except FileExistsError:
-            raise Conflict(f"{file} is there already; it stays as it is") from None
+            raise Conflict(f"{file} is there already; move it away, or delete it") from None
         return file
 
     def tail(self, build: str) -> str:

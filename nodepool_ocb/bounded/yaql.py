@@ -103,7 +103,9 @@ class Yaql:
             return Evaluation(
                 fault=f"it ended the process that evaluates it, by {signal.Signals(-status).name}", hostile=True
             )
-        raise OcbError(f"the process that evaluates YAQL ended with status {status}; its output is above")
+        raise OcbError(
+            f"the process that evaluates YAQL ended with status {status}; its output above has the cause; try again"
+        )
 
 
 def _written(pipe: IO[bytes], text: memoryview) -> int:

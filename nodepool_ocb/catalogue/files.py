@@ -44,7 +44,7 @@ def _files(sources: Iterable[Path | str]) -> list[Path]:
     for source in map(Path, sources):
         found = sorted(path for path in source.glob("*.y*ml") if path.suffix in (".yml", ".yaml"))
         if source.is_dir() and not found:
-            raise NotFound(f"{source} holds no barclamp; a barclamp is a file *.yml or *.yaml")
+            raise NotFound(f"{source} holds no barclamp; name a directory with files *.yml or *.yaml")
         if not source.exists():
             raise NotFound(f"{source} does not exist; check the path")
         files += found if source.is_dir() else [source]

@@ -96,5 +96,8 @@ def redeploy(vertex: Vertex, now: float, by: str | None = None) -> list[Change]:
     refuse_tasks([vertex])
     state = vertex.record.state
     if state in (State.TRANSITION, State.PROPOSED):
-        raise Conflict(f"{vertex.name} is {state}; it can be redeployed when it is neither running nor proposed")
+        raise Conflict(
+            f"{vertex.name} is {state}; it can be redeployed when it is neither running nor proposed;"
+            f" see: nodepool-ocb noderole explain {vertex.name}"
+        )
     return settling(apply({vertex: Event.REDEPLOY}, now, by=by), (vertex,))

@@ -187,7 +187,10 @@ def changed(
     if fields.get("addresses", node.addresses) != node.addresses:
         addressing.check(world, view.name, fields["addresses"])
     if fields.get("deployment", node.deployment) not in (node.deployment, *world.deployments):
-        raise Conflict(f"deployment {fields['deployment']} does not exist; node {view.name} cannot move there")
+        raise Conflict(
+            f"deployment {fields['deployment']} does not exist, so node {view.name} cannot move there;"
+            f" first: nodepool-ocb deployment create {fields['deployment']}"
+        )
     if fields.get("deployment", node.deployment) != node.deployment:
         deployments.refuse_driven(world, view.noderoles.values())
         ends = [fields["deployment"]]

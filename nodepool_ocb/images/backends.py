@@ -39,7 +39,7 @@ class Unusable:
     needs = ()
 
     def __init__(self, left_out: LeftOut) -> None:
-        self.reason = left_out.sentence
+        self.reason = f"{left_out.sentence}; correct its package, and install it anew"
 
     def faults(self, options: Mapping[str, Json]) -> list[str]:  # noqa: ARG002
         """No faults: a builder with this backend knows the options."""

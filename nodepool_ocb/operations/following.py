@@ -69,7 +69,7 @@ class Following:
 
     def _pause(self, until: float) -> None:
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            raise TimedOut("it took longer than the time-out; it may still happen")
+            raise TimedOut("it took longer than the time-out, and may still happen; see: nodepool-ocb status")
         ends = until if self._deadline is None else min(until, self._deadline)
         self._wake.wait(max(0.0, ends - time.monotonic()))
         self._wake.clear()  # before the read that follows: a change during the read must wake us again

@@ -88,7 +88,7 @@ def open(provider: LaunchProvider, ssh: SshSettings) -> MachineCalls:
     except Exception as error:
         fault = f"it raised {extensions.in_a_line(error)}"
     if fault is not None:
-        raise Invalid(f"provider {provider.name}: driver `{provider.driver}`: {fault}")
+        raise Invalid(f"provider {provider.name}: driver `{provider.driver}`: {fault}; correct its package")
     return MachineCalls(provider, made, redaction.Mask(credentials))
 
 
@@ -122,5 +122,5 @@ def _driver(point: EntryPoint) -> MachineDriver:
     """Raises Invalid for a driver that is left out."""
     found = extensions.one(KIND, point, _unmade, MachineDriver)
     if isinstance(found, extensions.LeftOut):
-        raise Invalid(found.sentence)
+        raise Invalid(f"{found.sentence}; correct its package, and install it anew")
     return found

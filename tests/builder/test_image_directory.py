@@ -82,7 +82,7 @@ def test_nothing_is_renamed_over_a_file(tmp_path: Path) -> None:
 def test_a_finished_file_keeps_its_place(directory: ImageDirectory) -> None:
     directory.file(BUILD, "raw").write_text("old")
     directory.unfinished(BUILD, "raw").write_text("new")
-    with pytest.raises(Conflict, match="stays as it is"):
+    with pytest.raises(Conflict, match="move it away, or delete it"):
         directory.finish(BUILD, "raw")
     assert directory.file(BUILD, "raw").read_text() == "old"
     directory.unfinished(BUILD, "qcow2").write_text("new")

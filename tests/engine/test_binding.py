@@ -277,7 +277,9 @@ def test_a_parent_on_a_node_that_is_being_deleted_is_refused_by_name() -> None:
     made = world({"base": role(), "app": role("base")})
     made.put_node(N2, Node(alive=True, deleting=True), 1)
     made.put_noderole(N2, "base", NodeRole(state=State.ACTIVE, since=0.0), 0)
-    with pytest.raises(Conflict, match=f"node {N2} is being deleted; nothing new can depend on base@{N2}"):
+    with pytest.raises(
+        Conflict, match=f"node {N2} is being deleted; wait until it is gone, or give another parent than base@{N2}"
+    ):
         bind(made, "app", parents=[f"base@{N2}"])
 
 
@@ -293,7 +295,7 @@ def test_more_parents_than_a_claim_can_check_are_refused_at_the_bind() -> None:
 def test_nothing_is_bound_to_a_node_that_is_being_deleted() -> None:
     made = world({"base": role()})
     made.put_node(N1, Node(alive=True, deleting=True), 1)
-    with pytest.raises(Conflict, match=f"^node {N1} is being deleted; nothing can be bound to it$"):
+    with pytest.raises(Conflict, match=f"^node {N1} is being deleted; wait until it is gone, or name another node$"):
         bind(made, "base")
 
 

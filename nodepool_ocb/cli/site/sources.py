@@ -43,7 +43,7 @@ def _files(source: str) -> Iterator[Path | None]:
     elif path.is_dir():
         files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
         if not files:
-            raise NotFound(f"{source} holds no site file; a site file is a file *.yaml, *.yml or *.json")
+            raise NotFound(f"{source} holds no site file; name a directory with files *.yaml, *.yml or *.json")
         yield from files
     elif path.exists():
         yield path

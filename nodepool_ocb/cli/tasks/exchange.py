@@ -92,7 +92,9 @@ def write(folder: Path, texts: Mapping[str, str], force: bool) -> list[Path]:
     inside = folder.resolve()
     for name, place in places.items():
         if why := _wrong(name, place, inside):
-            raise Invalid(f"{terminal_escape.line(name[:100]) or repr(name)} {why}; nothing was written")
+            raise Invalid(
+                f"{terminal_escape.line(name[:100]) or repr(name)} {why}; nothing was written; rename it in the list"
+            )
     other = [str(place) for name, place in places.items() if place.exists() and not _same(place, texts[name])]
     if other and not force:
         raise Conflict(f"there are other files: {', '.join(other)}; --force writes over them")

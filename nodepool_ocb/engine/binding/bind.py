@@ -69,7 +69,7 @@ def _binder(
     for name in {chosen, view.record.deployment} & world.deployments.keys():
         deployments.refuse_deleting(name, world.deployments[name].record)
     if view.record.deleting:
-        raise Conflict(f"node {view.name} is being deleted; nothing can be bound to it")
+        raise Conflict(f"node {view.name} is being deleted; wait until it is gone, or name another node")
     if chosen not in world.deployments:
         raise NotFound(f"deployment {chosen} does not exist; first: nodepool-ocb deployment create {chosen}")
     return _Binder(world, view, chosen, jigs, given)

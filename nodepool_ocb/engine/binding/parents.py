@@ -24,7 +24,9 @@ def explicit(world: World, names: Collection[str]) -> dict[str, list[Vertex]]:
         if vertex is None:
             raise NotFound(f"parent {name} does not exist; see: nodepool-ocb noderole list")
         if leaves(vertex.node):
-            raise Conflict(f"node {vertex.node.name} is being deleted; nothing new can depend on {name}")
+            raise Conflict(
+                f"node {vertex.node.name} is being deleted; wait until it is gone, or give another parent than {name}"
+            )
         for each in (vertex.role, *world.role_of(vertex).provides):
             chosen.setdefault(each, []).append(vertex)
     return chosen

@@ -74,7 +74,7 @@ def parse(text: str) -> Expression:
         raise Invalid(f"the selector has {len(text)} characters, and may have {LONGEST}; shorten it")
     tokens = list(_tokens(text))
     if not tokens:
-        raise Invalid("the selector is empty; '*' means everything")
+        raise Invalid("the selector is empty; write '*' for everything")
     if len(tokens) > PARTS:
         raise Invalid(f"the selector has {len(tokens)} parts, and may have {PARTS}; shorten it")
     reader = _TokenReader(tokens, len(text) + 1)

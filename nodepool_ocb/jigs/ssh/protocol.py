@@ -92,7 +92,7 @@ class Nonsense(ValueError):
     """An answer that no runner sends."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"the machine sends an answer that its runner never sends: {what}")
+        super().__init__(f"the machine sends an answer that its runner never sends: {what}; inspect the machine")
 
 
 class OutOfRange(Nonsense):

@@ -94,5 +94,5 @@ def _placed(file: File) -> str:
 def _mode(what: str, mode: str | int) -> str:
     text = str(mode)
     if not _MODE.fullmatch(text):
-        raise TaskRefused(f"{what}: {text!r} is no mode; octal digits are, as '0644'")
+        raise TaskRefused(f"{what}: {text!r} is no mode; write octal digits, as '0644'")
     return text

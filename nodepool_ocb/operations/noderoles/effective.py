@@ -97,7 +97,7 @@ class NoderoleAttributesRuns(Operation[shown.UnlikeDocument], frozen=True, kw_on
         same = records[one].given == records[other].given not in (0, inputs.UNKNOWN)
         for name in self.runs:
             if given[name].reason and not same:
-                raise NotFound(f"the inputs of {name} are not known: {given[name].reason}")
+                raise NotFound(f"the inputs of {name} are not known: {given[name].reason}; name another run")
         found = [] if same else inputs.between(given[one], given[other])
         document = shown.of_runs(one, other, outdated.concealed(found, concealing.of_world(world)))
         if not document.differences:
@@ -155,6 +155,6 @@ def _seen(
     for place in wanted if strict else ():
         if not below(found, [place]):
             raise NotFound(
-                f"{vertex.name} sees nothing at {place}; all that it sees: noderole attributes {vertex.name}"
+                f"{vertex.name} sees nothing at {place}; see: nodepool-ocb noderole attributes {vertex.name}"
             )
     return below(found, wanted) if places else found

@@ -73,5 +73,5 @@ def _listed(reader: Reader, name: str | None) -> Iterator[tuple[str, Kept]]:
             yield from ((provider, kept) for kept in uploader.list() if kept.stamp.provider == provider)
         except Unavailable as silent:
             if name is not None:
-                raise
+                raise Unavailable(f"{silent}; try again, or correct the provider in nodepool.yaml") from silent
             reader.performer.caller.note(f"warning: {provider} cannot be asked now: {silent}")

@@ -111,8 +111,8 @@ def refuse_all_but_people(settings: ZooKeeperSettings) -> None:
     names = settings.names()
     if names and settings.username != names[ClientKind.PEOPLE]:
         raise Denied(
-            f"zookeeper.username: {settings.username or 'no user'} may not change the rights of {paths.ROOT}; only"
-            f" {names[ClientKind.PEOPLE]}, the user of people (zookeeper.users), may"
+            f"zookeeper.username: {settings.username or 'no user'} may not change the rights of {paths.ROOT}; set it to"
+            f" {names[ClientKind.PEOPLE]}, the user of people (zookeeper.users)"
         )
 
 

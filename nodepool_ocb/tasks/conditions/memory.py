@@ -67,7 +67,10 @@ class Memory:
         if known is not None:
             return known
         if self._evaluator is None:
-            raise Invalid("an expression in YAQL is evaluated by a command that plans or runs a task list alone")
+            raise Invalid(
+                "an expression in YAQL is evaluated by a command that plans or runs a task list alone;"
+                " see: nodepool-ocb tasks plan"
+            )
         self.evaluated += 1
         answer = self._evaluator(question)
         reads: _Reads = tuple(sorted(answer.reads.items()))  # of one that was ended none: it is not tried again

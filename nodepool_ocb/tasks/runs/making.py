@@ -43,7 +43,9 @@ def run(
     skipped = [(plan.tasks[plan.task_of[at]], plan.nodes[plan.node_of[at]], why) for at, why in plan.skipped.items()]
     left = contracted(plan)
     if not any(left.nodes[node] for node in left.node_of):
-        raise Invalid("nothing is left to run: every task is skipped, or has no node; -o json of `tasks plan` says why")
+        raise Invalid(
+            "nothing is left to run: every task is skipped, or has no node; see: nodepool-ocb tasks plan -o json"
+        )
     by_id = dict(tasks.by_id)
     if facts is not None:
         left = with_first(left, facts.id)

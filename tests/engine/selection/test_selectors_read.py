@@ -55,7 +55,7 @@ def test_in_quotes_every_letter_stands_for_itself(text: str, value: str, glob: s
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the selector is empty; '*' means everything"),
+        ("", "the selector is empty; write '*' for everything"),
         ("  ", "the selector is empty"),
         ("tga:web", "character 1: there is no criterion 'tga'; did you mean `tag`?"),
         ("tag:web sate:ERROR", "character 9: there is no criterion 'sate'; did you mean `state`?"),
