@@ -27,8 +27,11 @@ def create(
     now: float,
     jigs: Collection[str] | None = None,
     by: str | None = None,
+    roles: Collection[str] = (),
 ) -> binding.BindPlan:
     """The transaction that creates a node, with the roles that every new node gets: *bootstrap* or *discovery*.
+
+    ``roles``: further roles to bind.
 
     Raises Invalid for a name that is no FQDN in the admin domain, and for an address that is none. Raises Conflict for a name
     that is taken, NotFound for an unknown deployment. Discovery roles with a jig that no annealer has are left out (seed 000,
@@ -56,8 +59,9 @@ def create(
         Create(paths.fence(fqdn), Fence()),
         Create(paths.noderoles(fqdn)),
     ]
-    roles = [] if node.virtual else _roles_of_new(world, node.admin, jigs)
-    bound = binding.plan_all(world, roles, NodeView(fqdn, world, made), now=now, by=by, jigs=jigs)
+    wanted = [] if node.virtual else _roles_of_new(world, node.admin, jigs)
+    wanted += [role for role in roles if role not in wanted]
+    bound = binding.plan_all(world, wanted, NodeView(fqdn, world, made), now=now, by=by, jigs=jigs)
     whole = structure.raised(world, (*changes, *bound.changes))
     return replace(bound, changes=tuple(whole))
 
@@ -119,7 +123,7 @@ def delete(world: World, fqdn: str, besides: Collection[str] = ()) -> list[Chang
     if busy is not None and not record.deleting:
         raise Conflict(f"{busy.name} is in TRANSITION; wait until it ends: nodepool-ocb noderole wait {busy.name}")
     hooks = record.hooks if record.deleting else with_hook(world, record.hooks, "on_node_delete")
-    return _marked(view, hooks) if "on_node_delete" in hooks else []
+    return marked(view, hooks) if "on_node_delete" in hooks else []
 
 
 def taking_away(world: World, fqdn: str, deletions: Sequence[Delete]) -> Iterator[list[Change]]:
@@ -132,7 +136,7 @@ def taking_away(world: World, fqdn: str, deletions: Sequence[Delete]) -> Iterato
     refuse_part(world, fqdn, deletions)
     view = node_of(world, fqdn)
     if not limits.fits(structure.raised(world, deletions)) and not _record(view).deleting:
-        yield from structure.written(world, _marked(view, _record(view).hooks))
+        yield from structure.written(world, marked(view))
         world.put_node(fqdn, replace(_record(view), deleting=True), view.version + 1)
         deletions = [*deletions[:-1], Delete(paths.node(fqdn), view.version)]
     yield from structure.in_parts(world, ([change] for change in deletions))
@@ -147,11 +151,12 @@ def refuse_part(world: World, fqdn: str, deletions: Sequence[Delete]) -> None:
         raise Stale(f"{', '.join(missing) or fqdn} changed meanwhile: read it again", paths.node(fqdn))
 
 
-def _marked(view: NodeView, hooks: tuple[str, ...]) -> list[Change]:
-    """The mark of a deletion; refused if the node was claimed since."""
-    marked = replace(_record(view), deleting=True, hooks=hooks)
+def marked(view: NodeView, hooks: tuple[str, ...] | None = None) -> list[Change]:
+    """The mark of a deletion; refused if the node was claimed since. ``hooks``: those that are to run; None: as before."""
+    record = _record(view)
+    after = replace(record, deleting=True, hooks=record.hooks if hooks is None else hooks)
     return structure.raised(
-        view.world, [Check(paths.fence(view.name), view.fence), Set(paths.node(view.name), marked, view.version)]
+        view.world, [Check(paths.fence(view.name), view.fence), Set(paths.node(view.name), after, view.version)]
     )
 
 
