@@ -94,6 +94,14 @@ def test_a_node_at_work_or_in_a_rollout_keeps_its_name(world: Session, ocb: Ocb,
     ask("node", "rename", N1, NEW)
 
 
+def test_a_node_with_a_record_that_cannot_be_read_keeps_its_name(world: Session, ocb: Ocb) -> None:
+    path = paths.noderole("top", N1)
+    world._client.set(path, b"{oops")
+    refused = ocb("node", "rename", N1, "n9.example.com")
+    assert (refused.exit_code, f"see: nodepool-ocb record show {path}" in refused.stderr) == (4, True), refused.output
+    assert world.get(paths.node(N1)) is not None
+
+
 def test_a_node_of_more_than_one_transaction_bears_keeps_its_name(world: Session, ocb: Ocb) -> None:
     names = [f"{number:010}" for number in range(limits.TRANSACTION_CHANGES // 2)]
     for start in range(0, len(names), 100):

@@ -102,7 +102,8 @@ class ReadBranch(Lookup[Branch], frozen=True):
         from nodepool_ocb.store.subtree import judged, subtree
 
         znodes = subtree(reader.session, self.path)
-        return Branch(judged(reader.world, znodes), {znode.path: _content(znode) for znode in znodes})
+        contents = {znode.path: _content(znode) for znode in znodes}  # first: this error names the next step
+        return Branch(judged(reader.world, znodes), contents)
 
 
 def _content(znode: Znode) -> Json:
