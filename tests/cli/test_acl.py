@@ -188,10 +188,11 @@ def test_acl_init_makes_what_daemons_need_and_may_not_make(as_: As, people: Sess
 @pytest.mark.usefixtures("people")
 @pytest.mark.parametrize("kind", [kind for kind in ClientKind if kind is not ClientKind.PEOPLE])
 def test_only_people_set_rights(as_: As, kind: ClientKind) -> None:
-    answer = as_(kind, "acl init")
-    assert answer.exit_code == 8, answer.output
-    assert "/ocb" in answer.stderr
-    assert "only ocb, the user of people" in answer.stderr
+    for line in ("acl init", "acl init --dry-run"):
+        answer = as_(kind, line)
+        assert (answer.exit_code, answer.stdout) == (8, ""), answer.output
+        assert "/ocb" in answer.stderr
+        assert "only ocb, the user of people" in answer.stderr
     assert as_(ClientKind.PEOPLE, "acl check").exit_code == 0
 
 

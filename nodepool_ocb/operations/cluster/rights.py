@@ -8,6 +8,7 @@ from nodepool_ocb.operations.reads.clusters import (
     EnsureParents,
     FoundRights,
     MissingParents,
+    RightsOfPeople,
     SetRights,
 )
 
@@ -39,10 +40,11 @@ class AclInit(Operation[RightsSet], frozen=True, kw_only=True):
     noun = "acl"
     verb = "init"
     right = Right.ADMIN
-    reads = (CompareRights, MissingParents, SetRights, EnsureParents)
+    reads = (RightsOfPeople, CompareRights, MissingParents, SetRights, EnsureParents)
     writes = ("rights",)
 
     def decide(self, situation: Situation) -> Steps[RightsSet]:
+        yield from RightsOfPeople()  # a dry run is refused as the command is
         if situation.call.dry_run:
             would = yield from CompareRights()
             return RightsSet(would.rows, would.denied, (yield from MissingParents()))

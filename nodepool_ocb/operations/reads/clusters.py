@@ -88,18 +88,26 @@ class CompareRights(Lookup[FoundRights], frozen=True):
         return _found(walk, walk.differing())
 
 
+class RightsOfPeople(Lookup[None], frozen=True):
+    """Raises Denied if the user of the performer is not the user of people: that user alone sets rights."""
+
+    records = "the user of the configuration"
+
+    def answer(self, reader: Reader) -> None:
+        from nodepool_ocb.store.client import access
+
+        access.refuse_all_but_people(reader.performer.settings().zookeeper)
+
+
 class SetRights(Procedure[FoundRights], frozen=True):
     """Set the rights of all znodes as configured; the rows are those that were set, and an entry of the journal names them.
 
-    Raises Invalid, and Denied for a user that is not the user of people.
+    Raises Invalid. ``RightsOfPeople`` comes first.
     """
 
     records = "rights of all znodes"
 
     def carry_out(self, reader: Reader) -> FoundRights:
-        from nodepool_ocb.store.client import access
-
-        access.refuse_all_but_people(reader.performer.settings().zookeeper)
         walk = _walk(reader)
         found = _found(walk, walk.mended())
         if found.rows:
