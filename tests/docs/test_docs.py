@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb import config, errors
-from nodepool_ocb.config import BuilderSettings, ConfigSection, HttpSettings, Settings
+from nodepool_ocb.config import BuilderSettings, ConfigSection, HttpSettings, LauncherSettings, Settings
 from nodepool_ocb.documents.schema import schema_file
 from nodepool_ocb.engine.readiness import Code
+from nodepool_ocb.images import nodepool
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -23,8 +24,9 @@ PAGES = sorted(
 def test_the_shipped_configuration_is_the_default_one() -> None:
     shipped = config.load(ROOT / "etc/nodepool-ocb.yaml")
     builder = replace(BuilderSettings(), nodepool=str(ROOT / "etc/nodepool.yaml"), listen="127.0.0.1:9471")
+    launcher = replace(LauncherSettings(), nodepool=str(ROOT / "etc/nodepool.yaml"), listen="127.0.0.1:9472")
     assert replace(shipped, file=None) == replace(
-        Settings(), http=HttpSettings(listen="127.0.0.1:9470"), builder=builder
+        Settings(), http=HttpSettings(listen="127.0.0.1:9470"), builder=builder, launcher=launcher
     )
 
 
@@ -42,17 +44,22 @@ def test_the_shipped_configuration_names_every_key(key: str) -> None:
     assert re.search(rf"^\s*(# +)?{key}:", (ROOT / "etc/nodepool-ocb.yaml").read_text(), re.MULTILINE)
 
 
-def nodepool_keys() -> Iterator[str]:
-    """The keys of a nodepool.yaml that a builder reads, at the top and one level below."""
+def nodepool_keys() -> Iterator[tuple[str, str]]:
+    """The keys of a nodepool.yaml at the top and one level below, and those of pools, each with its page."""
     schema = schema_file("nodepool.json")
-    parts = [schema, schema["$defs"]["provider"]]
-    parts += [schema["properties"][section]["items"] for section in ("diskimages", "labels")]
-    return (key for part in parts for key in part["properties"])
+    pool = schema["$defs"]["pool"]
+    parts = [("images", schema), ("images", schema["properties"]["diskimages"]["items"])]
+    parts += [("pool", schema["properties"]["labels"]["items"]), ("pool", pool)]
+    parts += [("pool", pool["properties"][section]["items"]) for section in ("labels", "nodes")]
+    of_launchers = {"rate", *nodepool.LAUNCH_KEYS} - {"max-concurrency", "priority"}
+    for key in schema["$defs"]["provider"]["properties"]:
+        yield "pool" if key in of_launchers else "images", key
+    yield from ((page, key) for page, part in parts for key in part["properties"])
 
 
-@pytest.mark.parametrize("key", sorted({*nodepool_keys()}))
-def test_the_page_about_images_names_every_key(key: str) -> None:
-    assert f"`{key}`" in (ROOT / "docs/images.md").read_text()
+@pytest.mark.parametrize(("page", "key"), sorted({*nodepool_keys()}))
+def test_a_page_names_each_key_of_a_nodepool_yaml(page: str, key: str) -> None:
+    assert f"`{key}`" in (ROOT / f"docs/{page}.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -342,3 +342,17 @@ providers:
         "ec2",
         "rack",
     ]
+
+
+def test_the_shipped_example_of_a_static_pool_loads(written: Any) -> None:
+    shipped = (Path(__file__).parents[2] / "etc/nodepool.yaml").read_text()
+    pool = shipped.partition("  # - name: rack\n")[2]
+    rack, _, labels = pool.partition("\n# labels:\n")
+    lines = ["providers:", "  - name: rack", *(line.replace("  # ", "  ", 1) for line in rack.splitlines())]
+    lines += ["labels:", *(line.removeprefix("# ") for line in labels.splitlines())]
+    found = written("\n".join(lines))
+    assert [(machine.name, machine.slots) for machine in found.providers["rack"].pools["main"].machines] == [
+        ("n1.example.com", 1),
+        ("n2.example.com", 2),
+    ]
+    assert {name: label.roles for name, label in found.labels.items()} == {"lab": (), "big": ("ntp-client",)}
