@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from nodepool_ocb.model.pool import launch_facts
 from nodepool_ocb.pool.capacity.judging import image_of, static
 from nodepool_ocb.pool.capacity.ledger import pool_of
 from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool, StaticMachine
@@ -61,9 +62,9 @@ def misfit(pool: ProviderPool, node: PoolNodeView) -> str | None:
 
 def machine_of(pool: ProviderPool, node: PoolNodeView) -> StaticMachine | None:
     """The machine of a node: the same name, user and port."""
-    record = node.record
-    port = record.connection_port or record.ssh_port
-    return machines_by_address(pool).get((record.hostname or "", record.username, port))
+    record, facts = node.record, launch_facts(node.record)
+    name, port = (facts.machine if facts else None) or record.hostname or "", record.connection_port or record.ssh_port
+    return machines_by_address(pool).get((name, record.username, port if record.username else None))
 
 
 def machines_by_address(pool: ProviderPool) -> Mapping[tuple[str, str | None, int | None], StaticMachine]:

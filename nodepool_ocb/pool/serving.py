@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
-from nodepool_ocb.pool.attempts import LaunchTries, tries
+from nodepool_ocb.pool.attempts import LaunchTries, bare, ended, tries
 from nodepool_ocb.pool.capacity.judging import PoolJudge, deadline
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, Ledger, pool_of
 from nodepool_ocb.pool.capacity.matching import matched
@@ -46,8 +46,10 @@ class RequestNodes:
         self.request = request
         usable = [each for each in nodes if pool_of(each) not in declined]
         live = [each for each in usable if each.record.state in LIVE]
-        failed = [each for each in usable if each.record.state in (PoolNodeState.FAILED, PoolNodeState.HOLD)]
-        pools = Counter(pool_of(each) for each in [*live, *failed])
+        failed = [each for each in usable if ended(each)]
+        binding = [*live, *(each for each in failed if each.record.state is not PoolNodeState.ABORTED)]
+        pools = Counter(map(pool_of, binding))
+        self._ended = failed
         self.pool: PoolKey | None = max(sorted(pools), key=lambda each: pools[each]) if pools else None
         self.live = sorted((each for each in live if pool_of(each) == self.pool), key=_ripeness)
         self.failed = [each for each in failed if pool_of(each) == self.pool]
@@ -62,6 +64,10 @@ class RequestNodes:
         offers = {label: [each.id for each in self.live if label in each.labels] for label in set(types)}
         nodes = {each.id: each for each in self.live}
         return [None if each is None else nodes[each] for each in matched(types, offers)]
+
+    def attempt(self, pool: PoolKey) -> int:
+        """The number of the next launch in a pool."""
+        return tries(each for each in self._ended if pool_of(each) == pool).next
 
     @property
     def missing(self) -> list[str]:
@@ -120,8 +126,6 @@ class Serving:
         if request.id in self._ledger.allocated:
             declined = self._membership.declined(request)
             nodes = RequestNodes(request, self._ledger.allocated[request.id], declined)
-            if nodes.pool is None or not (nodes.live or nodes.failed):
-                nodes = None
         if request.ours and request.record.state is RequestState.PENDING:
             self._hold(request, nodes)
         elif request.locked_by is None:
@@ -131,7 +135,7 @@ class Serving:
 
     def _plan(self, request: RequestView, nodes: RequestNodes | None) -> RequestPlan | None:
         """The plan for the labels that are left; None if no label is left."""
-        if nodes is None:
+        if nodes is None or nodes.pool is None:
             return self._planner.plan(request, request.record.node_types)
         return self._planner.plan(request, nodes.missing, nodes.pool) if nodes.missing else None
 
@@ -234,11 +238,10 @@ class Serving:
     # -- a request that this launcher holds --
 
     def _hold(self, request: RequestView, nodes: RequestNodes | None) -> None:
-        if nodes is not None and nodes.pool not in self._me.pools:
-            self._return(nodes, "its pool has no running launcher")
-            nodes = None
-        if nodes is None:
-            self._begin(request)
+        if nodes is None or nodes.pool not in self._me.pools:
+            if nodes is not None:
+                self._return(nodes, "its pool has no running launcher")
+            self._begin(request, nodes)
             return
         self._free(nodes.surplus, "the request has enough nodes")
         if not nodes.missing:
@@ -247,14 +250,16 @@ class Serving:
             self._give_up(request, nodes, refused)
         elif self._wakes.passed(nodes.tries.due):
             self._continue(request, nodes)
+        else:
+            self._planner.plan(request, nodes.missing, nodes.pool)  # it keeps its room meanwhile
 
-    def _begin(self, request: RequestView) -> None:
+    def _begin(self, request: RequestView, nodes: RequestNodes | None) -> None:
         if not request.record.node_types:
             self.steps.append(FulfilRequest(request=request.id, version=request.version, nodes=()))
             return
         plan = self._planner.plan(request, request.record.node_types)
         if plan.fit is not None:
-            self._carry_out(request, plan.fit, 1)
+            self._carry_out(request, plan.fit, 1 if nodes is None else nodes.attempt(plan.fit.key))
             return
         candidates = self._membership.candidates(request)
         if self._declines(request, candidates, plan):
@@ -276,6 +281,10 @@ class Serving:
         never = self._judge.never(request, pool)
         if never is not None:
             return never.reason
+        if any(
+            each.record.state is PoolNodeState.FAILED and not bare(each) for each in nodes.failed
+        ) and self._wakes.passed(nodes.tries.due):
+            return f"the machine of a failed launch still exists; the launch failed: {nodes.tries.reason}"
         retries = max(1, self._configuration.providers[pool.provider].launch_retries)
         if nodes.tries.final or nodes.tries.failed >= retries:
             return f"{nodes.tries.failed} launches failed; the last one: {nodes.tries.reason}"
@@ -302,7 +311,7 @@ class Serving:
         if plan.fit is not None:
             self._carry_out(request, plan.fit, nodes.tries.next)
             for each in nodes.failed:
-                if each.record.state is PoolNodeState.FAILED:
+                if each.record.state is not PoolNodeState.HOLD:
                     reason = f"attempt {nodes.tries.next} follows"
                     self.steps.append(DeleteNode(node=each.id, version=each.version, reason=reason))
         elif self._planner.reserved_by_other(request, nodes.pool):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nodepool_ocb.model.pool import PoolNodeState, launch_facts
+from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.pool.aging import machine_of
-from nodepool_ocb.pool.attempts import LaunchTries, tries
+from nodepool_ocb.pool.attempts import LaunchTries, ended, tries
 from nodepool_ocb.pool.capacity.judging import PoolJudge, static
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, Ledger, pool_of
-from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool, StaticMachine
+from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
 from nodepool_ocb.pool.instructions import Instruction, LaunchNode
 from nodepool_ocb.pool.membership import Membership, PoolKey
 from nodepool_ocb.pool.ranking import weight
@@ -65,7 +65,7 @@ class Stock:
                 place = (pool_of(node), label)
                 if record.state in LAUNCHING or record.state is PoolNodeState.READY:
                     idle[place] = idle.get(place, 0) + 1
-                elif record.state is PoolNodeState.FAILED:
+                elif ended(node):
                     failed.setdefault(place, []).append(node)
         return idle, failed
 
@@ -148,7 +148,7 @@ def _taken(pool: ProviderPool, nodes: Iterable[PoolNodeView]) -> Sequence[set[in
     unslotted: list[int] = []
     places = {id(machine): place for place, machine in enumerate(pool.machines)}
     for node in nodes:
-        machine = machine_of(pool, node) or _named(pool, node)
+        machine = machine_of(pool, node)
         if machine is None:
             continue
         if node.record.slot is None:
@@ -158,9 +158,3 @@ def _taken(pool: ProviderPool, nodes: Iterable[PoolNodeView]) -> Sequence[set[in
     for place in unslotted:
         taken[place].add(min(set(range(len(taken[place]) + 1)) - taken[place]))
     return taken
-
-
-def _named(pool: ProviderPool, node: PoolNodeView) -> StaticMachine | None:
-    """The machine that the facts of the launch name."""
-    facts = launch_facts(node.record)
-    return next((each for each in pool.machines if facts and each.name == facts.machine), None)

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from nodepool_ocb.model.pool import PoolNodeState, RequestState, launch_facts
 from nodepool_ocb.pool.aging import hold_seconds, misfit, outdated, ready_seconds
-from nodepool_ocb.pool.attempts import backoff
+from nodepool_ocb.pool.attempts import ABORTED_SECONDS, backoff, bare
 from nodepool_ocb.pool.capacity.judging import static
-from nodepool_ocb.pool.capacity.ledger import LAUNCHING, QUOTA_SECONDS, pool_of
+from nodepool_ocb.pool.capacity.ledger import LAUNCHING, pool_of
 from nodepool_ocb.pool.configuration import PoolConfiguration
 from nodepool_ocb.pool.instructions import AdoptNode, DeleteNode, FailNode, FreeNode, Instruction
 from nodepool_ocb.pool.membership import Membership
@@ -122,16 +122,17 @@ class Upkeep:
     def _ended(self, node: PoolNodeView) -> None:
         """A failed or aborted launch: its record stays until the next attempt is due."""
         facts = launch_facts(node.record)
-        if facts is None or node.record.external_id is not None:
-            self._delete(node, node.record.reason or "its launch failed")
-            return
-        if node.record.state is PoolNodeState.ABORTED:
-            due = node.record.state_time + QUOTA_SECONDS
+        if facts is not None and not bare(node) and self._owns(node):
+            self.steps.append(AdoptNode(node=node.id, version=node.version))
+        if facts is None:
+            due = 0.0
+        elif node.record.state is PoolNodeState.ABORTED:
+            due = node.record.state_time + ABORTED_SECONDS + FAILED_SECONDS
         elif node.record.allocated_to is not None:
             due = math.inf if self._serves(node) else 0.0
         else:
             due = node.record.state_time + backoff(facts.attempt) + FAILED_SECONDS
-        if not math.isinf(due) and self._wakes.passed(due):
+        if (facts is None or bare(node)) and not math.isinf(due) and self._wakes.passed(due):
             self._delete(node, node.record.reason or "its launch failed")
 
     # -- ready and held nodes --

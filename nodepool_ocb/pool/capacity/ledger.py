@@ -13,6 +13,7 @@ from itertools import islice
 import msgspec
 
 from nodepool_ocb.model.pool import PoolNodeState
+from nodepool_ocb.pool.attempts import bare, refused_until
 from nodepool_ocb.pool.capacity.amounts import Amounts, Meter, amounts, total
 from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
 from nodepool_ocb.pool.membership import PoolKey
@@ -23,7 +24,6 @@ MeterKey = tuple[str, ...]
 LAUNCHING = frozenset({PoolNodeState.INIT, PoolNodeState.BUILDING, PoolNodeState.TESTING})
 ENDED = frozenset({PoolNodeState.FAILED, PoolNodeState.ABORTED})
 GOING = frozenset({PoolNodeState.USED, PoolNodeState.DELETING, *ENDED})
-QUOTA_SECONDS = 10.0  # after a provider refused a launch for its quota, the next attempt there waits
 
 
 class Occupant(msgspec.Struct, frozen=True):
@@ -63,8 +63,8 @@ class Ledger:
                 self.idle.setdefault(key, {}).setdefault(label, {})[node.id] = node
         if record.state in LAUNCHING:
             self.launching[key[0]] = self.launching.get(key[0], 0) + 1
-        if record.state is PoolNodeState.ABORTED:
-            self.refused[key[0]] = max(self.refused.get(key[0], 0.0), record.state_time + QUOTA_SECONDS)
+        if (until := refused_until(node)) > 0:
+            self.refused[key[0]] = max(self.refused.get(key[0], 0.0), until)
         if occupies(node):
             meters = [*self.pool_meters(key), *self.tenant_meters(None if node.free else record.tenant_name)]
             end, need = self._end(node, idle), self.of_node(node)
@@ -183,7 +183,7 @@ def pool_of(node: PoolNodeView) -> PoolKey:
 def occupies(node: PoolNodeView) -> bool:
     """Whether the node uses capacity."""
     if node.record.state in ENDED:
-        return node.record.external_id is not None
+        return not bare(node)
     return node.record.state is not PoolNodeState.DELETED
 
 
