@@ -35,6 +35,7 @@ from nodepool_ocb.model.kinds import RecordKind, Wake
 from nodepool_ocb.model.records import Attrib, Record, State
 from nodepool_ocb.model.statemachines import StateMachine
 from nodepool_ocb.operations import registry
+from nodepool_ocb.pool import states as pool_states
 from nodepool_ocb.rollout import records as rollout
 from nodepool_ocb.rollout import states as rollout_states
 from nodepool_ocb.rollout.states.groups import GROUPS
@@ -562,6 +563,9 @@ PAGES = {
         "The states of rollouts, groups and members", rollout_states, ROLLOUTS, GROUPS, MEMBERS
     ),
     "states-of-task-runs.md": machines("The states of a run of tasks", task_run_states, task_run_states.TASK_RUNS),
+    "states-of-pools.md": machines(
+        "The states of requests and of nodes of pools", pool_states, pool_states.REQUESTS, pool_states.POOL_NODES
+    ),
     "runs.md": runs(),
     "records.md": records(),
     "metrics.md": counted(),

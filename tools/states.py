@@ -29,6 +29,7 @@ PHASE: Final = "phase"
 RECORDS: Final[Mapping[str, frozenset[str]]] = {
     "nodepool_ocb.model.records": frozenset({"NodeRole", "Deployment"}),
     "nodepool_ocb.model.images": frozenset({"Build", "Upload"}),
+    "nodepool_ocb.model.pool": frozenset({"NodeRequest", "PoolNode"}),
     "nodepool_ocb.tasks.runs.records": frozenset({"TaskRun"}),
     "nodepool_ocb.rollout.records": frozenset({"RolloutRecord", "GroupRecord", "Progress"}),
 }
@@ -41,6 +42,7 @@ TABLES: Final[Mapping[str, frozenset[str]]] = {
     "nodepool_ocb/engine/deployments.py": frozenset({"new_deployment", "deployment_after"}),
     "nodepool_ocb/images/states.py": frozenset({"new_build", "build_after", "new_upload", "upload_after"}),
     "nodepool_ocb/tasks/runs/states.py": frozenset({"new_task_run", "task_run_after"}),
+    "nodepool_ocb/pool/states.py": frozenset({"new_request", "request_after", "new_pool_node", "pool_node_after"}),
     "nodepool_ocb/rollout/states/rollouts.py": frozenset({"new_rollout", "rollout_after"}),
     "nodepool_ocb/rollout/states/groups.py": frozenset({"new_group", "group_after"}),
     "nodepool_ocb/rollout/states/members.py": frozenset({"new_member", "member_after"}),
@@ -71,9 +73,6 @@ EXEMPT: Final[Mapping[tuple[str, str], str]] = {
     ("nodepool_ocb/jigs/tasks/upload.py", "_file"): "parameters of a task",
     ("nodepool_ocb/site/exporting.py", "_deployment"): "the wanted state in a site file",
     ("nodepool_ocb/site/exporting.py", "_noderole"): "the wanted state in a site file",
-    ("nodepool_ocb/operations/requests/events.py", "pool_node_after"): "until the table of nodes of pools is there",
-    ("nodepool_ocb/store/pool/after.py", "node_after"): "until the table of nodes of pools is there",
-    ("nodepool_ocb/store/pool/after.py", "request_after"): "until the table of requests is there",
     ("nodepool_ocb/testing/grid.py", "Grid._frame"): BENCHMARKS,
     ("nodepool_ocb/testing/grid.py", "Grid.record"): BENCHMARKS,
     ("nodepool_ocb/testing/grid.py", "Grid.rewind"): BENCHMARKS,

@@ -27,7 +27,10 @@ from mutation.tests import Reach, Room, Watching, ran
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: What may be changed, and where it is.
 FOLDERS: Final = {
-    **{name: f"nodepool_ocb/{name}" for name in ("engine", "rollout", "images", "catalogue", "operations", "store")},
+    **{
+        name: f"nodepool_ocb/{name}"
+        for name in ("engine", "rollout", "images", "pool", "catalogue", "operations", "store")
+    },
     "annealer": "annealer/nodepool_ocb_annealer",
 }
 JUDGED: Final = ROOT / "tests/journeys/judged_mutants.yaml"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 #: Where the quick tests are, and the folders whose doctests are among them.
-PURE: Final = ("documents", "engine", "catalogue", "images", "rollout", "views", "telemetry")
+PURE: Final = ("documents", "engine", "catalogue", "images", "pool", "rollout", "views", "telemetry")
 #: Each folder of the product that is judged with servers, and the folders of its tests. These judge no other folder.
 SERVED: Final = {
     "nodepool_ocb/operations": ("tests/operations", "tests/cli"),

@@ -17,7 +17,7 @@ from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Righ
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.pools import LockPoolNodes, ReadPool, TakenLock
 from nodepool_ocb.operations.requests import finding
-from nodepool_ocb.operations.requests.events import PoolNodeEvent, pool_node_after
+from nodepool_ocb.pool.states import PoolNodeEvent, pool_node_after
 from nodepool_ocb.pool.views import PoolNodeView, PoolView
 
 _MINE: Final = (ReadPool, LockPoolNodes)

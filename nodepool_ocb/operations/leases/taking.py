@@ -14,7 +14,7 @@ from nodepool_ocb.model.records import Change, Delete, Set
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.pools import FoundPool, LockPoolNodes, ReadPool
 from nodepool_ocb.operations.requests import finding
-from nodepool_ocb.operations.requests.events import PoolNodeEvent, pool_node_after
+from nodepool_ocb.pool.states import PoolNodeEvent, pool_node_after
 from nodepool_ocb.pool.views import PoolNodeView, RequestView
 from nodepool_ocb.views.pools import LeaseRow, lease_row
 

@@ -13,7 +13,7 @@ from nodepool_ocb.operations.operation import Explained, Operation, Right, Situa
 from nodepool_ocb.operations.reads.announcement import Announcement
 from nodepool_ocb.operations.reads.pools import CreateRequest, ReadPool
 from nodepool_ocb.operations.requests import finding
-from nodepool_ocb.operations.requests.events import new_request
+from nodepool_ocb.pool.states import new_request
 from nodepool_ocb.pool.views import PoolView
 from nodepool_ocb.views import pools as shown
 from nodepool_ocb.views.changes import ChangeRow

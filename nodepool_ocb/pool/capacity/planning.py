@@ -11,7 +11,6 @@ from zlib import crc32
 
 import msgspec
 
-from nodepool_ocb.model.pool import NodeRequest, RequestState
 from nodepool_ocb.pool.capacity.amounts import Amounts, total
 from nodepool_ocb.pool.capacity.gates import PoolGate
 from nodepool_ocb.pool.capacity.judging import PoolJudge, deadline, static
@@ -21,9 +20,10 @@ from nodepool_ocb.pool.capacity.reserving import Reservation, Uses, reserve_pool
 from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
 from nodepool_ocb.pool.instructions import PoolVerdict
 from nodepool_ocb.pool.membership import Membership, PoolKey
+from nodepool_ocb.pool.states import new_request
 from nodepool_ocb.pool.views import PoolNodeView, RequestView
 
-_PROBE = NodeRequest(state=RequestState.REQUESTED, state_time=0.0)  # a request for one node of any tenant
+_PROBE = new_request(0.0)  # a request for one node of any tenant
 CAPACITY = frozenset({"LIMIT", "QUOTA"})  # a request with these waits for nodes of others to end
 
 

@@ -17,11 +17,11 @@ from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import PoolNode, PoolNodeState
 from nodepool_ocb.model.records import Delete, LockOwner, Set
+from nodepool_ocb.pool.states import PoolNodeEvent, new_pool_node, pool_node_after, pool_node_in
 from nodepool_ocb.pool.views import PoolNodeView
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import HeldLocks, Lock
-from nodepool_ocb.store.pool.after import new_node, node_after
 from nodepool_ocb.store.subtree import subtree
 
 _TRIES: Final = 3  # of a deletion, while clients contend for the lock
@@ -52,11 +52,11 @@ class HeldNode:
 
     def enter(self, state: PoolNodeState, **fields: Any) -> None:
         """Record the next state, with the other keys that change."""
-        self._write(node_after(self.record, state, self._session.now(), **fields))
+        self._write(pool_node_in(self.record, state, self._session.now(), **fields))
 
     def finish(self, state: PoolNodeState, **fields: Any) -> None:
         """Record the next state, and release the lock in the same transaction."""
-        record, lock = node_after(self.record, state, self._session.now(), **fields), self._lock()
+        record, lock = pool_node_in(self.record, state, self._session.now(), **fields), self._lock()
         try:
             self._session.commit([lock.end, Set(self._path, record, self.version)])
         except Stale:
@@ -120,7 +120,7 @@ class NodeWriter:
 
         If it fails between the two, the record stays, and its launcher or another one takes it over.
         """
-        record = new_node(PoolNodeState.INIT, self._session.now(), **fields)
+        record = new_pool_node(self._session.now(), **fields)
         self._session.ensure(paths.POOL_NODES)
         id = self._session.create_next(f"{paths.POOL_NODES}/", record).rpartition("/")[2]
         held = HeldNode(self._session, self._held, id, record, 0)
@@ -146,7 +146,8 @@ class NodeWriter:
 
     def free(self, node: PoolNodeView) -> None:
         """Make an allocated node free for any request, at the version that was decided from."""
-        record = replace(node.record, allocated_to=None, tenant_name=None, requestor=None)
+        gone: dict[str, Any] = {"allocated_to": None, "tenant_name": None, "requestor": None}
+        record = pool_node_after(node.record, PoolNodeEvent.FREE, self._session.now(), **gone)
         self._session.commit([Set(paths.pool_node(node.id), record, node.version)])
 
     def delete_empty(self, name: str) -> None:

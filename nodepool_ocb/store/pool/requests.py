@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from msgspec.structs import replace
-
 from nodepool_ocb.errors import OutcomeUnknown, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import RequestState
 from nodepool_ocb.model.records import Change, Check, Delete, LockOwner, Set
+from nodepool_ocb.pool.states import PoolNodeEvent, RequestEvent, pool_node_after, request_after
 from nodepool_ocb.pool.views import PoolNodeView, RequestView
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import HeldLocks, Lock
-from nodepool_ocb.store.pool.after import request_after
 
 
 class RequestWriter:
@@ -55,8 +53,10 @@ class RequestWriter:
         for node in nodes:
             if not node.free:
                 raise Stale(f"node {node.id} is not free any more; decide anew", paths.pool_node(node.id))
-            record = replace(
+            record = pool_node_after(
                 node.record,
+                PoolNodeEvent.ALLOCATE,
+                self._session.now(),
                 allocated_to=request.id,
                 tenant_name=request.record.tenant_name,
                 requestor=request.record.requestor,
@@ -66,17 +66,16 @@ class RequestWriter:
 
     def fulfil(self, request: RequestView, nodes: Sequence[PoolNodeView]) -> None:
         """Hand out these nodes, in the order of ``node_types``, and release the lock: if all have these versions."""
-        record = request_after(
-            request.record, RequestState.FULFILLED, self._session.now(), nodes=tuple(node.id for node in nodes)
-        )
+        given = tuple(node.id for node in nodes)
+        record = request_after(request.record, RequestEvent.FULFIL, self._session.now(), nodes=given)
         checks = [Check(paths.pool_node(node.id), node.version) for node in nodes]
         self._end(request, [Set(paths.request(request.id), record, request.version), *checks])
 
     def decline(self, request: RequestView, pools: Iterable[str], reason: str, failed: bool = False) -> None:
         """Add pools to those that cannot serve it, and release the lock. ``failed``: no pool is left."""
-        state = RequestState.FAILED if failed else RequestState.REQUESTED
+        event = RequestEvent.FAIL if failed else RequestEvent.RETURN
         declined = tuple(dict.fromkeys((*request.record.declined_by, *pools)))
-        record = request_after(request.record, state, self._session.now(), declined_by=declined, reason=reason)
+        record = request_after(request.record, event, self._session.now(), declined_by=declined, reason=reason)
         self._end(request, [Set(paths.request(request.id), record, request.version)])
 
     def delete(self, request: RequestView) -> None:
@@ -104,7 +103,7 @@ class RequestWriter:
         path = paths.request(request.id)
         if request.record.state is RequestState.PENDING:
             return Check(path, request.version)
-        return Set(path, request_after(request.record, RequestState.PENDING, self._session.now()), request.version)
+        return Set(path, request_after(request.record, RequestEvent.CLAIM, self._session.now()), request.version)
 
     def _lock(self, request: RequestView) -> Lock:
         path = paths.request_lock(request.id)
