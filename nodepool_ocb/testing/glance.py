@@ -46,7 +46,15 @@ class Fault(msgspec.Struct):
 
 
 class Glance:
-    """A context manager. Faults are used up by the requests that they fit, oldest first."""
+    """A context manager. Faults are used up by the requests that they fit, oldest first.
+
+    A class below it can have more services: their names and paths in ``services``, their answers from ``further``.
+    """
+
+    services: Mapping[str, str] = {"identity": "identity", "image": "image"}
+
+    def further(self, method: str, steps: list[str], query: Mapping[str, str], body: bytes) -> CloudAnswer | None:
+        """The answer of another service; None where it has none. Called with the lock."""
 
     def __init__(self) -> None:
         self.images: dict[str, dict[str, Any]] = {}
@@ -160,7 +168,7 @@ class _Server(ThreadingHTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)
 
 
-class _Answer(Exception):
+class CloudAnswer(Exception):
     """A status, with its value and headers."""
 
     def __init__(self, status: int, value: Any = None, headers: Mapping[str, str] | None = None) -> None:
@@ -195,7 +203,7 @@ class _Request(BaseHTTPRequestHandler):
                 self._meet(fault)
             answer = self._done()
             self.cloud.answered.append(f"{self.command} {urlsplit(self.path).path}")
-        except _Answer as raised:
+        except CloudAnswer as raised:
             answer = raised
         except _Cut:
             return self._break()
@@ -211,19 +219,22 @@ class _Request(BaseHTTPRequestHandler):
             fault.release.wait(60.0)
         if fault.status is not None:
             message = fault.message or HTTPStatus(fault.status).phrase
-            raise _Answer(fault.status, {"error": {"code": fault.status, "message": message}})
+            raise CloudAnswer(fault.status, {"error": {"code": fault.status, "message": message}})
         if fault.cut_after is not None and not self.path.endswith("/file"):
             raise _Cut
 
-    def _done(self) -> _Answer:
+    def _done(self) -> CloudAnswer:
         steps = [step for step in urlsplit(self.path).path.split("/") if step]
         match self.command, steps:
             case "GET", ["identity" | "image" as service, *_] if len(steps) < 3 and steps[-1] != "images":
                 return self._versions(service)
             case "POST", ["identity", "v3", "auth", "tokens"]:
                 return self._token()
-        if self.headers.get("X-Auth-Token") not in self.cloud.tokens:
-            return _Answer(
+        if self.headers.get("X-Auth-Token") not in self.cloud.tokens and steps not in (
+            ["compute", "v2.1"],
+            ["network"],
+        ):
+            return CloudAnswer(
                 401, {"error": {"code": 401, "message": "The request you have made requires authentication."}}
             )
         with self.cloud.lock:
@@ -236,35 +247,42 @@ class _Request(BaseHTTPRequestHandler):
                     return self._show(name)
                 case "DELETE", ["image", "v2", "images", name]:
                     if self._image(name)["protected"]:
-                        raise _Answer(403, f"Image {name} is protected and cannot be deleted.")
+                        raise CloudAnswer(403, f"Image {name} is protected and cannot be deleted.")
                     del self.cloud.images[name]
-                    return _Answer(204)
+                    return CloudAnswer(204)
         match self.command, steps:
             case "PUT", ["image", "v2", "images", name, "file" | "stage" as what]:
                 return self._store(name, what)
             case "POST", ["image", "v2", "images", name, "import"]:
                 self._image(name)["status"] = "importing"  # until a client has seen it
-                return _Answer(202)
-        return _Answer(404, f"there is no {self.command} {self.path}")
+                return CloudAnswer(202)
+            case _, [str() as other, *_] if other not in ("identity", "image"):
+                query = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
+                body = b"".join(self._body())
+                with self.cloud.lock:
+                    answer = self.cloud.further(self.command, steps, query, body)
+                if answer is not None:
+                    return answer
+        return CloudAnswer(404, f"there is no {self.command} {self.path}")
 
-    def _versions(self, service: str) -> _Answer:
+    def _versions(self, service: str) -> CloudAnswer:
         link = [{"rel": "self", "href": f"{self.cloud.url}/{service}/{'v3' if service == 'identity' else 'v2'}/"}]
         if service == "identity":
             version = {"id": "v3.14", "status": "stable", "links": link, "media-types": []}
-            return _Answer(200, {"version": version} if "v3" in self.path else {"versions": {"values": [version]}})
-        return _Answer(200, {"versions": [{"id": "v2.15", "status": "CURRENT", "links": link}]})
+            return CloudAnswer(200, {"version": version} if "v3" in self.path else {"versions": {"values": [version]}})
+        return CloudAnswer(200, {"versions": [{"id": "v2.15", "status": "CURRENT", "links": link}]})
 
-    def _token(self) -> _Answer:
+    def _token(self) -> CloudAnswer:
         asked = json.loads(b"".join(self._body()))
         if asked["auth"]["identity"]["password"]["user"]["password"] != PASSWORD:
-            return _Answer(
+            return CloudAnswer(
                 401, {"error": {"code": 401, "message": "The request you have made requires authentication."}}
             )
         token = secrets.token_hex(16)
         self.cloud.tokens.add(token)
         endpoints = {
             service: {"id": service, "interface": "public", "region": "RegionOne", "region_id": "RegionOne", "url": url}
-            for service, url in (("identity", f"{self.cloud.url}/identity"), ("image", f"{self.cloud.url}/image"))
+            for service, url in ((each, f"{self.cloud.url}/{path}") for each, path in self.cloud.services.items())
         }
         catalog = [{"id": each, "type": each, "name": each, "endpoints": [end]} for each, end in endpoints.items()]
         domain = {"id": "default", "name": "Default"}
@@ -277,9 +295,9 @@ class _Request(BaseHTTPRequestHandler):
             "roles": [{"id": "1", "name": "member"}],
             "catalog": catalog,
         }
-        return _Answer(201, {"token": said}, {"X-Subject-Token": token})
+        return CloudAnswer(201, {"token": said}, {"X-Subject-Token": token})
 
-    def _list(self) -> _Answer:
+    def _list(self) -> CloudAnswer:
         query = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
         marker = query.pop("marker", None)
         limit = min(int(query.pop("limit", PAGE)), PAGE)
@@ -289,9 +307,9 @@ class _Request(BaseHTTPRequestHandler):
         said: dict[str, Any] = {"images": page, "schema": "/v2/schemas/images"}
         if begin + limit < len(found):
             said["next"] = f"/v2/images?{urlencode({**query, 'limit': limit, 'marker': page[-1]['id']})}"
-        return _Answer(200, said)
+        return CloudAnswer(200, said)
 
-    def _create(self) -> _Answer:
+    def _create(self) -> CloudAnswer:
         name = str(uuid.uuid4())
         image = {
             "size": None,
@@ -310,21 +328,21 @@ class _Request(BaseHTTPRequestHandler):
             "file": f"/v2/images/{name}/file",
         }
         self.cloud.images[name] = image
-        return _Answer(201, image, {"OpenStack-image-import-methods": "glance-direct"})
+        return CloudAnswer(201, image, {"OpenStack-image-import-methods": "glance-direct"})
 
-    def _show(self, name: str) -> _Answer:
+    def _show(self, name: str) -> CloudAnswer:
         image = self._image(name)
         said = dict(image)
         if image["status"] == "importing":
             image["status"] = "active"
-        return _Answer(200, said)
+        return CloudAnswer(200, said)
 
     def _image(self, name: str) -> dict[str, Any]:
         if name not in self.cloud.images:
-            raise _Answer(404, f"No image found with ID {name}")
+            raise CloudAnswer(404, f"No image found with ID {name}")
         return self.cloud.images[name]
 
-    def _store(self, name: str, what: str) -> _Answer:
+    def _store(self, name: str, what: str) -> CloudAnswer:
         """Take the data in; an image with incomplete data is queued again, as in Glance."""
         image = self._image(name)
         image["status"] = "saving" if what == "file" else "uploading"
@@ -341,11 +359,11 @@ class _Request(BaseHTTPRequestHandler):
             raise
         with self.cloud.lock:
             if name not in self.cloud.images:
-                raise _Answer(410, f"Image {name} could not be found after upload.")
+                raise CloudAnswer(410, f"Image {name} could not be found after upload.")
             image |= {"size": size, "checksum": md5.hexdigest()}
             image |= {"os_hash_algo": "sha512", "os_hash_value": sha512.hexdigest()}
             image["status"] = "active" if what == "file" else "uploading"
-        return _Answer(204)
+        return CloudAnswer(204)
 
     def _body(self) -> Iterator[bytes]:
         """The rest of the request's body."""
@@ -365,7 +383,7 @@ class _Request(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
-    def _send(self, answer: _Answer) -> None:
+    def _send(self, answer: CloudAnswer) -> None:
         data = b"" if answer.value is None else json.dumps(answer.value).encode()
         if isinstance(answer.value, str):
             data = json.dumps({"message": answer.value}).encode()
