@@ -190,7 +190,10 @@ def going(view: NodeView, besides: Collection[str] = ()) -> list[Vertex]:
     unreadable.refuse_removal(view.world, [view])
     deployments.refuse_driven(view.world, view.noderoles.values())
     if view.claim is not None:
-        raise Conflict(f"{view.claim.noderole} is at work on {view.name}; wait until it ends")
+        raise Conflict(
+            f"{view.claim.noderole} is at work on {view.name}; wait until it ends:"
+            f" nodepool-ocb noderole wait {view.claim.noderole}"
+        )
     above = {vertex: vertex for vertex in view.noderoles.values()}  # each to that of the node which it depends on
     found = list(above)
     for vertex in found:  # grows while it is walked

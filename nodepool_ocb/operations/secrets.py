@@ -31,7 +31,9 @@ def sealed(
         if value is attributes.MISSING or value is None or secrecy.is_secret(value):
             continue
         if secrecy.holds(value):
-            raise Invalid(f"{place} is secret as a whole; give all of it, or refer to it")
+            raise Invalid(
+                f"{place} is secret as a whole; give all of it at once, or a reference, as {{$secret: file:/PATH}}"
+            )
         hidden = yield from SealValue(place, value, attributes.at(before, place, None))
         after = attributes.write(after, place, hidden)
     return after

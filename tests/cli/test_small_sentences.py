@@ -21,7 +21,7 @@ from tests.fixtures.commands import Ocb
         ("node list -l tag=web", "node tag=web does not exist; did you mean `tag:web`?"),
         ("deployment create lab", "deployment lab exists already; see: nodepool-ocb deployment show lab"),
         ("node show n01.example.com", "did you mean `n1.example.com`?"),
-        ("image build jammy", "a builder makes those of its nodepool.yaml known; start one"),
+        ("image build jammy", "a builder makes those of its nodepool.yaml known; first: systemctl start"),
         ("role delete midle", "role midle does not exist; did you mean `middle`?"),
         ("barclamp delete nix", "barclamp nix does not exist"),
         ("node create n9.example.com --address 127.0.0.1:ssh", "'ssh' is no port; write a number from 1 to 65535"),

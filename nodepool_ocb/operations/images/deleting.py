@@ -45,7 +45,7 @@ class ImageDelete(Operation[Explained], frozen=True, kw_only=True):
         for build in now:
             if shown.stands(view, build) is not states[build.id]:
                 was = f"{name}-{build.id} was {states[build.id]}, and is {shown.stands(view, build)} now"
-                raise Conflict(f"{was}; look at it again")
+                raise Conflict(f"{was}; see: nodepool-ocb image show {name}")
         spared = [Check(paths.build(name, build.id), build.version) for build in view.ready() if build not in now]
         for part in limits.parts(limits.singly(_deletion(name, build, situation) for build in now)):
             yield [*spared[:1], *part]  # a build that must stay stays, also if others delete now

@@ -53,7 +53,10 @@ class UploadDelete(Operation[Explained], frozen=True, kw_only=True):
         chosen = finding.uploads_named(view, self.build, self.provider, self.upload)
         for upload in chosen:
             if shown.upload_stands(upload) is UploadState.UPLOADING:
-                raise Conflict(f"{upload.record.builder} sends {finding.called(upload)} now; wait until that has ended")
+                raise Conflict(
+                    f"{upload.record.builder} sends {finding.called(upload)} now; wait until that has ended;"
+                    " see: nodepool-ocb lock list"
+                )
         going = [upload for upload in chosen if upload.record.state is not UploadState.DELETE]
         ready = _ready(view, self.provider)
         if not self.force and ready and all(upload in going for upload in ready):

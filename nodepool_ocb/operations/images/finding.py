@@ -47,7 +47,8 @@ def image_of(images: Images, name: str) -> ImageView:
     """Raises NotFound."""
     if not images:
         raise NotFound(
-            f"image {name} does not exist, and no other image: a builder makes those of its nodepool.yaml known; start one"
+            f"image {name} does not exist, and no other image: a builder makes those of its nodepool.yaml known;"
+            " first: systemctl start nodepool-ocb-builder"
         )
     if name not in images:
         raise unknown("image", name, images)

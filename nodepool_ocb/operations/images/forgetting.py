@@ -52,7 +52,9 @@ class UploadDeleteRecords(Operation[Explained], frozen=True, kw_only=True):
         now = self._named((yield from finding.load()))
         _refuse_locked(now)
         if _versions(now) != _versions(found):
-            raise Conflict(f"the uploads of {self.image} to {self.provider} were changed meanwhile; look at them again")
+            raise Conflict(
+                f"the uploads of {self.image} to {self.provider} were changed meanwhile; see: nodepool-ocb upload list"
+            )
         goes = [Delete(finding.path_of(self.image, upload), upload.version) for upload in now]
         yield from limits.parts(limits.singly(goes))
         return Explained(after=tuple(_stays(found)))
@@ -94,7 +96,7 @@ class ImageErase(Operation[Explained], frozen=True, kw_only=True):
         asked = {path: upload.version for path, upload in found.items()}
         left = {path: upload.version for path, upload in now.items()}
         if not left.items() <= asked.items():
-            raise Conflict(f"the uploads to {self.provider} were changed meanwhile; look at them again")
+            raise Conflict(f"the uploads to {self.provider} were changed meanwhile; see: nodepool-ocb upload list")
         yield from limits.parts(limits.singly(Delete(path, version) for path, version in left.items()))
         return Explained()
 
@@ -124,7 +126,9 @@ def _reaching(provider: str) -> Steps[str | None]:
 def _refuse_locked(uploads: Iterable[UploadView]) -> None:
     for upload in uploads:
         if upload.locked:
-            raise Conflict(f"a builder works on {finding.called(upload)}; wait until that has ended")
+            raise Conflict(
+                f"a builder works on {finding.called(upload)}; wait until that has ended; see: nodepool-ocb lock list"
+            )
 
 
 def _versions(uploads: Iterable[UploadView]) -> dict[str, int]:

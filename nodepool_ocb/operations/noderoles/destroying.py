@@ -85,4 +85,6 @@ def _agreed(vertices: list[Vertex], going: frozenset[str]) -> Steps[None]:
     agreed = yield from Agreement(f"delete {named} with their attributes and history{again}", covers=going)
     surprise = [vertex.name for vertex in vertices if vertex.name not in agreed.covers]
     if surprise:
-        raise Conflict(f"{', '.join(surprise)} was bound below them meanwhile; look again")
+        raise Conflict(
+            f"{', '.join(surprise)} was bound below them meanwhile; look, and ask again; see: nodepool-ocb noderole list"
+        )

@@ -102,7 +102,10 @@ def _refuse_more(view: NodeView, names: Collection[str], covered: frozenset[str]
     """Raises Conflict if a noderole came to depend on a node after the agreement to its deletion."""
     more = sorted(_elsewhere(view, names) - covered)
     if more:
-        raise Conflict(f"{', '.join(more)} came to depend on {view.name} meanwhile; look, and ask again")
+        raise Conflict(
+            f"{', '.join(more)} came to depend on {view.name} meanwhile; look, and ask again;"
+            f" see: nodepool-ocb node show {view.name}"
+        )
 
 
 def _begun(written: Iterable[Change]) -> set[str]:

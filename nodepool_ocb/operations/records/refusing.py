@@ -33,7 +33,7 @@ def refuse(world: World, path: str, problem: str | None, force: bool) -> None:
     if path in KEPT or _KEPT.find(path) is not None:
         raise Conflict(f"{path} is never deleted, for other records count on its version or its numbers; {_ANEW}")
     if len(parts) < 2 or _folder(parts):
-        raise Conflict(f"{path} is no record; name one, as nodepool-ocb status does")
+        raise Conflict(f"{path} is no record; name one; see: nodepool-ocb record list")
     _refuse_work(world, path, parts)
     if problem is None and not force and not _ghost(world, path):
         raise Conflict(f"{path} can be read: use the command of its kind of record; --force deletes it all the same")
@@ -75,7 +75,10 @@ def _refuse_work(world: World, path: str, parts: Sequence[str]) -> None:
     view = world.nodes.get(parts[1]) if parts[0] == "nodes" else None
     elsewhere = view is not None and path != paths.claim(view.name)
     if view is not None and view.claim is not None and elsewhere and world.may_run(view.claim.annealer):
-        raise Conflict(f"annealer {view.claim.annealer} works on {view.name}; wait until that has ended")
+        raise Conflict(
+            f"annealer {view.claim.annealer} works on {view.name}; wait until that has ended;"
+            f" see: nodepool-ocb node show {view.name}"
+        )
     if view is not None and path == paths.claim(view.name) and path not in world.unreadable and not _ghost(world, path):
         raise Conflict(f"{path} is of an annealer that is running; stop that annealer, and the claim goes")
 

@@ -46,7 +46,9 @@ def alone(session: Session, deployment: str) -> list[Change]:
     if not known.over and known.newest is not None:
         raise Conflict(TASK_RUN.under_way(Key(deployment, known.newest), ", and no rollout begins beside it"))
     if runs.preparer(session, deployment, known):
-        raise Conflict(f"tasks run {deployment}/{known.preparing} is being prepared; wait for it")
+        raise Conflict(
+            f"tasks run {deployment}/{known.preparing} is being prepared; wait for it; see: nodepool-ocb tasks runs {deployment}"
+        )
     return [Check(paths.task_runs(deployment), version)] if version >= 0 else []
 
 

@@ -50,7 +50,9 @@ def refuse_preparing(run: Key, holder: LockOwner | None) -> None:
     """Raises Conflict while a process prepares the run. Without a holder the preparation broke off, and does not count."""
     if holder is not None:
         process = f"{holder.daemon} on {holder.host}, process {holder.pid}"
-        raise Conflict(f"{TASK_RUN.name(run)} is being prepared by {process}; wait for it")
+        raise Conflict(
+            f"{TASK_RUN.name(run)} is being prepared by {process}; wait for it; see: nodepool-ocb tasks runs {run.deployment}"
+        )
 
 
 def reopen(run: Key, head: TaskRun, pointer: TaskRunPointer) -> TaskRun:

@@ -474,7 +474,7 @@ def test_a_build_that_changes_while_the_question_is_asked_is_not_deleted(
     )
     refused = ocb("image", "delete", "jammy", "--build", other)
     assert refused.exit_code == 4
-    assert f"jammy-{other} was failed, and is ready now; look at it again" in refused.stderr
+    assert f"jammy-{other} was failed, and is ready now; see: nodepool-ocb image show jammy" in refused.stderr
     assert builder.build_view(other).record.state is BuildState.READY
 
 
