@@ -122,7 +122,7 @@ class PoolVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     provider: str
     pool: str
-    code: str  # SERVES, NO_LABEL, LIMIT, TENANT_LIMIT, QUOTA, PAUSED, NO_IMAGE, DECLINED, PROVIDER_FAULT, RESERVED
+    code: str  # SERVES, NO_LABEL, LIMIT, TENANT_LIMIT, QUOTA, PAUSED, NO_IMAGE, DECLINED, PROVIDER_FAULT, RESERVED, ELSEWHERE
     reason: str
     ever: bool = True  # False: it can never serve it
 
