@@ -9,7 +9,9 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 #: What tests of several folders stand on.
-pytest_plugins = [f"tests.fixtures.{name}" for name in ("builders", "commands", "corpora", "fleets", "upstream")]
+pytest_plugins = [
+    f"tests.fixtures.{name}" for name in ("builders", "commands", "corpora", "fleets", "launchers", "upstream")
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

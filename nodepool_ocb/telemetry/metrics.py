@@ -79,6 +79,22 @@ BUILDS_BUSY: Final = Gauge("nodepool_ocb_builds_busy", "Builds under way here.")
 UPLOADS: Final = Counter("nodepool_ocb_uploads", "Uploads that ended here.", ["outcome"])
 UPLOAD_SECONDS: Final = Histogram("nodepool_ocb_upload_seconds", "How long an upload took.", buckets=_LONG)
 UPLOADS_BUSY: Final = Gauge("nodepool_ocb_uploads_busy", "Uploads under way here.")
+
+# -- pools --
+REQUESTS: Final = Gauge("nodepool_ocb_requests", "Requests for nodes, as this launcher's cache has them.", ["state"])
+POOL_NODES: Final = Gauge("nodepool_ocb_pool_nodes", "Nodes of pools, as this launcher's cache has them.", ["state"])
+REQUESTS_ENDED: Final = Counter("nodepool_ocb_requests_ended", "Requests that this launcher ended.", ["outcome"])
+REQUEST_SECONDS: Final = Histogram(
+    "nodepool_ocb_request_seconds", "From a request to the hand-out of its nodes here.", buckets=(*_FAST, 300, 1800)
+)
+LAUNCHES: Final = Counter("nodepool_ocb_launches", "Launches that ended here.", ["provider", "outcome"])
+LAUNCH_SECONDS: Final = Histogram(
+    "nodepool_ocb_launch_seconds", "From the record of a node to ready.", ["provider"], buckets=_LONG
+)
+MACHINES_DELETED: Final = Counter("nodepool_ocb_machines_deleted", "Machines deleted here.", ["provider"])
+MACHINES_LEAKED: Final = Counter(
+    "nodepool_ocb_machines_leaked", "Machines without a record, deleted here.", ["provider"]
+)
 IMAGE_BUILDS_READY: Final = Gauge("nodepool_ocb_image_builds_ready", "Ready builds of an image, anywhere.", ["image"])
 IMAGE_BUILDS_FAILED: Final = Gauge(
     "nodepool_ocb_image_builds_failed", "Failed builds of an image, of those with a kept record.", ["image"]

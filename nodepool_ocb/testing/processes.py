@@ -32,6 +32,7 @@ from nodepool_ocb.testing.zookeeper.server import free_port
 
 ANNEALER: Final = ("-m", "nodepool_ocb_annealer.main")
 BUILDER: Final = ("-m", "nodepool_ocb_builder.main")
+LAUNCHER: Final = ("-m", "nodepool_ocb_launcher.main")
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")

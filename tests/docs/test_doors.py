@@ -11,7 +11,7 @@ from typing import Final
 import grimp
 import pytest
 
-PACKAGES: Final = ("nodepool_ocb", "nodepool_ocb_annealer", "nodepool_ocb_builder")
+PACKAGES: Final = ("nodepool_ocb", "nodepool_ocb_annealer", "nodepool_ocb_builder", "nodepool_ocb_launcher")
 CLOUDS: Final = frozenset({"nodepool_ocb.providers"})
 #: library → the folders that may import it
 DOORS: Final = {
@@ -38,7 +38,7 @@ ROLLOUT: Final = (
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDERS: Final = sorted(
-    {file.parent for top in ("nodepool_ocb", "annealer", "builder") for file in (ROOT / top).rglob("*.py")}
+    {file.parent for top in ("nodepool_ocb", "annealer", "builder", "launcher") for file in (ROOT / top).rglob("*.py")}
 )
 
 

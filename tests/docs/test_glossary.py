@@ -20,7 +20,12 @@ from nodepool_ocb.rollout.records import GroupState, NodeState, RolloutState
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs/glossary.md"
-PACKAGES: Final = ("nodepool_ocb", "annealer/nodepool_ocb_annealer", "builder/nodepool_ocb_builder")
+PACKAGES: Final = (
+    "nodepool_ocb",
+    "annealer/nodepool_ocb_annealer",
+    "builder/nodepool_ocb_builder",
+    "launcher/nodepool_ocb_launcher",
+)
 ENUMS: Final = (State, DeploymentState, Event, NodeState, GroupState, RolloutState, BuildState, UploadState)
 #: The rooms, and the modules of ports, every public class of which is a word.
 ROOMS: Final = (
@@ -111,7 +116,7 @@ def test_the_entries_of_a_table_are_in_the_order_of_the_alphabet(cells: list[str
 def test_no_word_that_was_given_up_is_a_name_in_the_code() -> None:
     found = [
         f"{file.relative_to(ROOT)}:{token.start[0]}: {token.string}"
-        for file in sources("nodepool_ocb", "annealer", "builder", "tests", "tools")
+        for file in sources("nodepool_ocb", "annealer", "builder", "launcher", "tests", "tools")
         for token in names(file)
         if token.string in GIVEN_UP
     ]

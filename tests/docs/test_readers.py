@@ -55,7 +55,7 @@ def opens(tree: ast.AST) -> Iterator[str]:
 def test_files_are_opened_by_the_reader_or_by_those_who_own_them() -> None:
     found = {
         str(file.relative_to(ROOT))
-        for top in ("nodepool_ocb", "annealer", "builder")
+        for top in ("nodepool_ocb", "annealer", "builder", "launcher")
         for file in (ROOT / top).rglob("*.py")
         if "testing" not in file.parts and any(opens(ast.parse(file.read_text())))
     }

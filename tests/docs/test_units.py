@@ -66,7 +66,7 @@ def test_no_folder_of_a_unit_is_another_s_or_the_runner_s() -> None:
 
 
 def test_the_shipped_configuration_writes_where_the_units_let_it() -> None:
-    annealer, builder = UNITS
+    annealer, builder, _launcher = UNITS
     assert config.load(ROOT / "etc/nodepool-ocb.yaml").annealer.log_dir in map(str, folders(annealer))
     shipped = nodepool.load(ROOT / "etc/nodepool.yaml", environ=os.environ)
     for file in (shipped.images_dir, shipped.build_log_dir):

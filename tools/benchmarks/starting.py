@@ -20,7 +20,7 @@ from benchmarks.figure import Figure, Plan, rounds_of
 from nodepool_ocb.testing.grid import Grid
 
 OURS: Final = Path(__file__).parents[2]
-PARTS: Final = (".", "annealer", "builder", "schemas")  # of a checkout: the folders with packages
+PARTS: Final = (".", "annealer", "builder", "launcher", "schemas")  # of a checkout: the folders with packages
 PROGRAM: Final = "import sys; sys.argv[0] = 'nodepool-ocb'; from nodepool_ocb.cli.main import main; main()"
 HELPS: Final = ("--help", "node --help", "noderole --help", "rollout --help", "image --help")
 READS: Final = ("node list", "status")

@@ -23,6 +23,7 @@ PACKAGES: Final = {
     "nodepool_ocb/": "",
     "annealer/nodepool_ocb_annealer/": "ANNEALER/",
     "builder/nodepool_ocb_builder/": "BUILDER/",
+    "launcher/nodepool_ocb_launcher/": "LAUNCHER/",
     "schemas/nodepool_ocb_schemas/": "SCHEMAS/",
 }
 

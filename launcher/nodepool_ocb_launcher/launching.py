@@ -1,0 +1,283 @@
+"""The launch of one node: carries out the steps of ``pool.launching``, one at a time, with the node's lock held."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.model.pool import LaunchFacts, PoolNode, PoolNodeState, launch_facts
+from nodepool_ocb.pool import launching
+from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool
+from nodepool_ocb.pool.hostnames import machine_hostname
+from nodepool_ocb.pool.launching import (
+    LaunchAction,
+    LaunchRefusal,
+    LaunchStep,
+    LaunchView,
+    MachineSight,
+    RolesSight,
+)
+from nodepool_ocb.providers.calls import MachineCalls
+from nodepool_ocb.providers.keyscan import host_keys
+from nodepool_ocb.providers.machines import Machine, MachineOrder, MachineRefused
+from nodepool_ocb.store.pool.nodes import HeldNode
+from nodepool_ocb.telemetry import metrics
+from nodepool_ocb_launcher.context import LauncherContext, label_of
+
+log = logging.getLogger(__name__)
+
+KEY_BYTES: Final = 6  # of chance in the key of an attempt
+SCAN_SECONDS: Final = 10.0  # of one attempt to gather host keys
+CHECKED: Final = frozenset({"ssh", "network_cli"})  # the connection types with host keys
+
+
+class LaunchParts(msgspec.Struct, frozen=True):
+    """The configured parts of a launch."""
+
+    provider: LaunchProvider
+    pool: ProviderPool
+    label: PoolLabel
+    calls: MachineCalls
+
+
+def parts(context: LauncherContext, record: PoolNode) -> LaunchParts | None:
+    """The parts for a node; None if the configuration has its provider, its pool or its label no more."""
+    place = context.place(record.provider, record.pool)
+    label = None if place is None else label_of(place[1], record.type)
+    calls = context.providers.get(record.provider or "")
+    return None if place is None or label is None or calls is None else LaunchParts(*place, label, calls)
+
+
+class Launch:
+    """The observations of a launch in one hold of the lock, and its steps."""
+
+    def __init__(self, context: LauncherContext, node: HeldNode, found: LaunchParts) -> None:
+        self._context, self._node, self._parts = context, node, found
+        self._drawn = False
+        self._sought = False
+        self._machine: Machine | None = None
+        self._machine_at = 0.0
+        self._gone = False
+        self._image: str | None = None  # the provider's id of the image, chosen with the stamp
+        self._keys: tuple[str, ...] | None = None
+        self._enrolled = False
+        self._roles: RolesSight | None = None
+        self._refused: LaunchRefusal | None = None
+        self._halt = context.halt
+
+    @property
+    def facts(self) -> LaunchFacts:
+        """The facts of the record."""
+        return launch_facts(self._node.record) or LaunchFacts(key="")
+
+    def step(self) -> LaunchStep | None:
+        """The next step; None when the launch has ended."""
+        return launching.next_step(self._view())
+
+    def take(self, step: LaunchStep) -> None:
+        """Carry out a step, except WAIT. Raises the exceptions of ``HeldNode.note``."""
+        before = self._refused
+        self._steps[step.action](self, step)
+        if self._refused is before:
+            self._refused = None
+
+    def look_again(self) -> None:
+        """The noderoles of the node have changed, or the record has."""
+        self._roles = None
+
+    def _view(self) -> LaunchView:
+        machine, found = self._machine, self._parts
+        policy = self._context.policy(found.label.name)
+        return LaunchView(
+            record=self._node.record,
+            label=found.label,
+            policy=policy,
+            seconds=self._context.seconds(found.provider, policy),
+            now=self._context.session.now(),
+            drawn=self._drawn,
+            sought=self._sought,
+            machine=None
+            if machine is None
+            else MachineSight(
+                external_id=machine.external_id,
+                state=machine.state,
+                fault=machine.fault,
+                addressed=machine.address is not None,
+                keyed=machine.host_keys is not None,
+                at=self._machine_at,
+            ),
+            gone=self._gone,
+            scanned=self._keys is not None,
+            enrolled=self._enrolled,
+            roles=self._roles,
+            refused=self._refused,
+        )
+
+    # -- calls of the provider --
+
+    def _find(self, step: LaunchStep) -> None:
+        self._seen(step, self._parts.calls.find(self._stamp()))
+        if self._machine is None and self._refused is None:
+            self._sought = True
+
+    def _create(self, step: LaunchStep) -> None:
+        record, found = self._node.record, self._parts
+        order = MachineOrder(
+            name=record.hostname or self._node.id,
+            stamp=self._stamp(),
+            label=found.label,
+            pool=found.pool,
+            image=self._image,
+            az=record.az,
+            machine=self.facts.machine,
+            slot=record.slot,
+            stop=self._halt,
+            timeout_seconds=found.provider.launch_seconds,
+        )
+        self._drawn = False  # from now on a machine may have this stamp
+        self._seen(step, found.calls.create(order))
+
+    def _look(self, step: LaunchStep) -> None:
+        answer = self._parts.calls.look(self._node.record.external_id or "")
+        self._seen(step, answer)
+        self._gone = answer is None
+
+    def _seen(self, step: LaunchStep, answer: Machine | MachineRefused | None) -> None:
+        now = self._context.session.now()
+        if isinstance(answer, MachineRefused):
+            self._refused = LaunchRefusal(step.action, answer.reason, answer.party, now)
+        elif answer is not None:
+            self._machine, self._machine_at, self._refused = answer, now, None
+        else:
+            self._refused = None
+
+    def _scan(self, step: LaunchStep) -> None:
+        record = self._node.record
+        answer = host_keys(record.interface_ip or "", record.connection_port or 22, SCAN_SECONDS)
+        if isinstance(answer, MachineRefused):
+            self._refused = LaunchRefusal(step.action, answer.reason, answer.party, self._context.session.now())
+        else:
+            self._keys, self._refused = answer, None
+
+    # -- writes --
+
+    def _write_name(self, _step: LaunchStep) -> None:
+        context, found, record = self._context, self._parts, self._node.record
+        key = secrets.token_hex(KEY_BYTES)
+        policy = context.policy(found.label.name)
+        name = machine_hostname(
+            found.provider.hostname_format,
+            label=found.label.name,
+            provider=found.provider.name,
+            pool=found.pool.name,
+            node=self._node.id,
+            domain=context.admin_domain if policy.annealed else None,
+        )
+        image = None
+        if found.label.diskimage is not None:
+            image = context.images.get((found.provider.name, found.label.diskimage))
+            if image is None:
+                reason = f"image {found.label.diskimage} has no ready upload at {found.provider.name}"
+                self._fail(LaunchStep(action=LaunchAction.FAIL, reason=reason, party=launching.QUOTA))
+                return
+        fields: dict[str, Any] = {"hostname": name, "driver_data": self._with(key=key)}
+        if image is not None:
+            fields["image_id"] = image.path
+            fields["username"] = record.username or image.username
+            fields["python_path"] = record.python_path or image.python_path
+            fields["shell_type"] = record.shell_type or image.shell_type
+        self._node.enter(PoolNodeState.BUILDING, **fields)
+        self._image = image.external_id if image is not None else None
+        self._drawn, self._sought = True, False
+
+    def _write_id(self, _step: LaunchStep) -> None:
+        assert self._machine is not None
+        self._write(external_id=self._machine.external_id)
+
+    def _write_address(self, _step: LaunchStep) -> None:
+        machine, record = self._machine, self._node.record
+        assert machine is not None
+        port = machine.port or record.connection_port or 22
+        keys = machine.host_keys
+        if keys is None and not (self._parts.label.host_key_checking and record.connection_type in CHECKED):
+            keys = ()
+        self._write(
+            interface_ip=machine.address,
+            connection_port=port,
+            ssh_port=port,
+            public_ipv4=machine.public_ipv4,
+            private_ipv4=machine.private_ipv4,
+            public_ipv6=machine.public_ipv6,
+            az=machine.az or record.az,
+            region=machine.region or record.region,
+            cloud=machine.cloud or record.cloud,
+            host_id=machine.host_id,
+            node_properties=machine.properties or record.node_properties,
+            resources=dict(machine.resources) or record.resources,
+            **({} if keys is None else {"host_keys": keys}),
+        )
+
+    def _write_keys(self, _step: LaunchStep) -> None:
+        self._write(host_keys=self._keys)
+
+    def _write(self, **fields: Any) -> None:
+        self._node.note(driver_data=self._with(), **fields)
+
+    def _with(self, **facts: Any) -> dict[str, Any]:
+        """The facts with these changes; deadlines count from now on."""
+        now = self._context.session.now()
+        known: dict[str, Any] = msgspec.to_builtins(replace(self.facts, **{"since": now, **facts}))
+        return known
+
+    def _write_testing(self, _step: LaunchStep) -> None:
+        facts = self._with(fqdn=self._node.record.hostname)
+        self._node.enter(PoolNodeState.TESTING, driver_data=facts)
+
+    def _set_ready(self, _step: LaunchStep) -> None:
+        record, now = self._node.record, self._context.session.now()
+        self._node.finish(PoolNodeState.READY, reason=None)
+        provider = self._parts.provider.name
+        metrics.LAUNCHES.labels(provider, "ready").inc()
+        metrics.LAUNCH_SECONDS.labels(provider).observe(max(0.0, now - (record.created_time or now)))
+        log.info("node %s is ready at %s", self._node.id, provider)
+
+    def _fail(self, step: LaunchStep) -> None:
+        state = PoolNodeState.HOLD if step.keep else launching.ending(step.party)
+        fields: dict[str, Any] = {"reason": step.reason, "driver_data": self._with(party=str(step.party))}
+        if step.keep:
+            fields["comment"] = step.reason
+        self._node.enter(state, **fields)
+        metrics.LAUNCHES.labels(self._parts.provider.name, str(state)).inc()
+        log.warning("node %s %s: %s", self._node.id, "is kept" if step.keep else state, step.reason)
+
+    def _enrol(self, step: LaunchStep) -> None:
+        answer = self._context.roster.enrol(self.facts.fqdn or "")
+        if isinstance(answer, RolesSight):
+            self._enrolled, self._roles = True, answer
+        else:
+            reason = answer or "the node is created in /ocb"
+            self._refused = LaunchRefusal(step.action, reason, at=self._context.session.now())
+
+    def _stamp(self) -> Any:
+        record = self._node.record
+        return self._context.stamp(record.provider or "", record.pool or "", self._node.id, self.facts.key)
+
+    _steps: Final[Mapping[LaunchAction, Callable[[Launch, LaunchStep], None]]] = {
+        LaunchAction.WRITE_NAME: _write_name,
+        LaunchAction.FIND_MACHINE: _find,
+        LaunchAction.CREATE_MACHINE: _create,
+        LaunchAction.WRITE_ID: _write_id,
+        LaunchAction.LOOK: _look,
+        LaunchAction.WRITE_ADDRESS: _write_address,
+        LaunchAction.SCAN_KEYS: _scan,
+        LaunchAction.WRITE_KEYS: _write_keys,
+        LaunchAction.WRITE_TESTING: _write_testing,
+        LaunchAction.ENROL: _enrol,
+        LaunchAction.SET_READY: _set_ready,
+        LaunchAction.FAIL: _fail,
+    }

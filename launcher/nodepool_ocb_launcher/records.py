@@ -1,0 +1,71 @@
+"""The keys of a new node: those that Nodepool's launcher sets before the launch, and the facts of the launch. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from nodepool_ocb.model.pool import LaunchFacts
+from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool, StaticMachine
+from nodepool_ocb.pool.instructions import LaunchNode
+from nodepool_ocb.pool.views import RequestView
+
+
+def new_fields(
+    step: LaunchNode,
+    provider: LaunchProvider,
+    pool: ProviderPool,
+    label: PoolLabel,
+    *,
+    launcher: str,
+    request: RequestView | None,
+) -> dict[str, Any]:
+    """The keys of the record; ``launcher`` is the id of the launcher."""
+    machine = next((each for each in pool.machines if _named(each, step)), None)
+    name = None if machine is None else f"{machine.username}@{machine.name}:{machine.port}"
+    facts = LaunchFacts(key="", attempt=step.attempt, not_before=step.not_before, machine=name)
+    fields: dict[str, Any] = {
+        "provider": provider.name,
+        "pool": pool.name,
+        "cloud": provider.cloud,
+        "region": provider.region,
+        "launcher": launcher,
+        "type": (label.name,) if machine is None else machine.labels,
+        "attributes": pool.node_attributes,
+        "slot": step.slot,
+        "driver_data": msgspec.to_builtins(facts),
+        **(_of_label(label) if machine is None else _of_machine(machine)),
+    }
+    if request is not None:
+        record = request.record
+        fields |= {"allocated_to": request.id, "tenant_name": record.tenant_name, "requestor": record.requestor}
+    return fields
+
+
+def _named(machine: StaticMachine, step: LaunchNode) -> bool:
+    return (machine.name, machine.username, machine.port) == (step.machine, step.username, step.port)
+
+
+def _of_label(label: PoolLabel) -> dict[str, Any]:
+    return {
+        "username": label.username,
+        "python_path": label.python_path,
+        "shell_type": label.shell_type,
+        "connection_type": label.connection_type,
+        "connection_port": label.connection_port,
+        "ssh_port": label.connection_port,
+        "resources": dict(label.resources) or None,
+        "image_id": label.cloud_image,
+    }
+
+
+def _of_machine(machine: StaticMachine) -> dict[str, Any]:
+    return {
+        "username": machine.username,
+        "python_path": machine.python_path,
+        "shell_type": machine.shell_type,
+        "connection_type": machine.connection_type,
+        "connection_port": machine.port,
+        "ssh_port": machine.port,
+    }
