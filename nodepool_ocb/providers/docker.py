@@ -11,12 +11,23 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool_ocb.documents.schema import faults_in_value
-from nodepool_ocb.errors import Invalid, Unavailable
+from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.providers.containers.api import (
+    ANSWER_SECONDS,
+    REPOSITORY,
+    URL,
+    connected,
+    errors,
+    require,
+    status,
+    words,
+)
 from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent, not_ours
 from nodepool_ocb.providers.stamp import STAMP, Stamp
 from nodepool_ocb.providers.transfer import GivenUp, Stream, attended
@@ -26,21 +37,9 @@ if TYPE_CHECKING:
 
 OPTIONS: Final[Json] = {
     "type": "object",
-    "properties": {
-        "url": {
-            "type": "string",
-            "pattern": "^(unix|tcp|ssh)://",
-            "description": "the address of the engine: unix:///run/docker.sock, tcp://HOST:PORT",
-        },
-        "repository": {
-            "type": "string",
-            "pattern": "^[a-z0-9][a-z0-9._:/-]*[a-z0-9]$",
-            "description": "the prefix of each image's name: registry.example.com/ci",
-        },
-    },
+    "properties": {"url": URL, "repository": REPOSITORY},
     "additionalProperties": False,
 }
-ANSWER_SECONDS: Final = 60.0
 TAG_CHARACTERS: Final = 100  # before the key
 
 
@@ -48,12 +47,7 @@ class Docker:
     """Each call opens a connection of its own; the engine is near."""
 
     def __init__(self, provider: Provider) -> None:
-        try:
-            import docker  # noqa: F401  # here, since most have no need of it
-        except ImportError as error:
-            raise Invalid(
-                f"provider {provider.name}: driver docker needs the Python package docker; install nodepool-ocb[docker]"
-            ) from error
+        require(provider.name)
         self._name = provider.name
         self._url: str | None = provider.options.get("url")
         self._repository: str | None = provider.options.get("repository")
@@ -77,7 +71,7 @@ class Docker:
         try:
             with self._engine() as engine:
                 image = _inspected(engine, external_id)
-        except _errors() as error:
+        except errors() as error:
             return self._refused(error)
         foreign = not_ours(external_id, self._name, _stamp_on(image), item.stamp)
         if foreign is not None:
@@ -100,15 +94,15 @@ class Docker:
                         f"image {external_id} of provider {self._name} is used by container {names}; remove that first"
                     )
                 _remove(engine, external_id)
-        except _errors() as error:
-            return None if _status(error) == 404 else self._refused(error)
+        except errors() as error:
+            return None if status(error) == 404 else self._refused(error)
         return None
 
     def list(self) -> Iterator[Kept]:
         try:
             with self._engine() as engine:
                 images = engine.api.images(filters={"label": f"{STAMP}cluster"})
-        except _errors() as error:
+        except errors() as error:
             raise Unavailable(self._refused(error).reason) from error
         for image in images:
             tag = next(iter(image["RepoTags"] or []), image["Id"])
@@ -131,7 +125,7 @@ class Docker:
                             changes=[_label(key, value) for key, value in sorted(item.labels.items())],
                         )
                     sent = self._answered(answer)
-                except _errors() as error:
+                except errors() as error:
                     sent = stream.fault or self._refused(error)
         except GivenUp as given_up:
             sent = given_up.refused
@@ -153,36 +147,14 @@ class Docker:
                 if kept.stamp == item.stamp:
                     self.delete(kept.external_id, item.stamp)
 
-    @contextlib.contextmanager
-    def _engine(self, timeout_seconds: float = ANSWER_SECONDS) -> Iterator[DockerClient]:
-        import docker
-
-        seconds = max(1, round(timeout_seconds))
-        if self._url is None:
-            engine = docker.from_env(timeout=seconds)
-        else:
-            engine = docker.DockerClient(base_url=self._url, timeout=seconds)
-        with contextlib.closing(engine):
-            yield engine
+    def _engine(self, timeout_seconds: float = ANSWER_SECONDS) -> AbstractContextManager[DockerClient]:
+        return connected(self._url, timeout_seconds)
 
     def _refused(self, error: Exception) -> Refused:
         """The refusal that an error of the library means."""
-        text = getattr(error, "explanation", None) or str(error)
+        text = words(error)
         broken = "archive/tar:" in text  # the engine's message about a file that is no tar
-        return Refused(f"provider {self._name}: {text}", lasting=broken or _status(error) in (400, 401, 403))
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    """The exceptions of a conversation with an engine."""
-    import docker
-    import requests
-
-    return (docker.errors.DockerException, requests.RequestException, OSError)
-
-
-def _status(error: Exception) -> int | None:
-    """The status of HTTP that an error came with."""
-    return getattr(error, "status_code", None)
+        return Refused(f"provider {self._name}: {text}", lasting=broken or status(error) in (400, 401, 403))
 
 
 def _inspected(engine: DockerClient, external_id: str) -> Json:

@@ -58,6 +58,7 @@ class MachineOrder(msgspec.Struct, frozen=True, kw_only=True):
     az: str | None = None
     machine: str | None = None  # of a static provider: its name in the file, or USER@NAME:PORT
     slot: int | None = None
+    username: str | None = None  # the login; None: the label's
     annealed: bool = False  # it will be a node of /ocb, on which annealers act
     public_keys: tuple[str, ...] = ()  # authorized on the machine, if the driver can
     properties: Mapping[str, str] = {}  # further labels, which cannot replace the stamp

@@ -12,7 +12,7 @@ import ipaddress
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, Resources
 from nodepool_ocb.pool.views import ProviderQuota
 from nodepool_ocb.providers.answers import host_key_faults, is_host
 from nodepool_ocb.providers.keyscan import host_keys, refused
+from nodepool_ocb.providers.launchoptions import option_faults
 from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineRefused, MachineStamp
 
 WITH_SSH: Final = ("ssh", "network_cli")
@@ -135,7 +136,7 @@ class StaticMachines:
 
     def _keys(self, machine: StaticMachine) -> tuple[str, ...] | MachineRefused:
         """The host keys to hand out; the machine answered, unless the file does without host keys."""
-        pinned = tuple(" ".join(key.split()[:2]) for key in machine.host_keys)
+        pinned = tuple(map(_key, machine.host_keys))
         if machine.connection_type not in WITH_SSH:
             try:
                 found = listens(machine.name, machine.port, machine.timeout_seconds, banner=False)
@@ -215,26 +216,25 @@ def _machines(provider: LaunchProvider) -> Iterator[StaticMachine]:
 
 
 def _faults(provider: LaunchProvider) -> Iterator[str]:
-    seen: set[str] = set()
-    for machine in _machines(provider):
-        name = place(machine)
-        if name in seen:
-            yield f"machine {name} stands twice in the pools; name it once, with all labels"
-        seen.add(name)
-        if not is_host(machine.name):
-            yield f"machine {name}: its name is neither an address nor a host name"
-        if not 0 < machine.port < 65536:
-            yield f"machine {name}: connection-port {machine.port} is no port"
-        if machine.slots < 1:
-            yield f"machine {name}: max-parallel-jobs must be at least 1, and is {machine.slots}"
-        yield from _key_faults(name, machine.host_keys)
+    """Those beyond the reading of the file, which refuses odd numbers and a machine that stands twice in a pool."""
+    yield from option_faults(provider)
+    seen: dict[str, str] = {}
+    for pool in provider.pools.values():
+        for machine in pool.machines:
+            path = f"pools[{pool.name}].nodes[{machine.name}]"
+            first = seen.setdefault(place(machine), pool.name)
+            if first != pool.name:
+                yield f"{path}: machine {place(machine)} stands in pool {first} too; name it once, with all labels"
+            if not is_host(machine.name):
+                yield f"{path}: `{machine.name}` is neither an address nor a host name; correct the name"
+            for key in machine.host_keys:
+                if any(host_key_faults((_key(key),))):
+                    yield f"{path}.host-key: must be TYPE BASE64, as in ssh-keyscan, and is text {key[:40]!r}"
 
 
-def _key_faults(name: str, keys: Iterable[str]) -> Iterator[str]:
-    for key in keys:
-        fault = next(host_key_faults((" ".join(key.split()[:2]),)), None)
-        if fault is not None:
-            yield f"machine {name}: {fault.replace('`host_keys`', 'host-key')}"
+def _key(text: str) -> str:
+    """A host key of the file without its comment."""
+    return " ".join(text.split()[:2])
 
 
 def _node(machine: StaticMachine, keys: tuple[str, ...]) -> Node:

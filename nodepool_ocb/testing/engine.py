@@ -1,7 +1,8 @@
 """A private container engine (dockerd of Debian's package docker.io), which leaves nothing behind.
 
 It runs in process and mount namespaces of its own, so its end is the end of all its processes, containers and mounts.
-It dies with the thread that started it. It has no network and does not change the host's firewall. Needs root.
+It dies with the thread that started it. It does not change the host's firewall. It has no network before ``add_network`` makes a
+bridge, which hosts and containers share; ``close`` removes it. Needs root.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Engine:
         self.directory = Path(tempfile.mkdtemp(prefix="ocb-engine-"))
         self.url = f"unix://{self.directory}/socket"
         self.cgroup = f"ocb-engine-{secrets.token_hex(4)}"
+        self._bridges: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Engine:
@@ -68,6 +70,8 @@ class Engine:
     def close(self) -> None:
         """End it and everything that it started, and remove its folder."""
         self._end()
+        for bridge in self._bridges:
+            subprocess.run(["ip", "link", "delete", bridge], check=False, capture_output=True)
         for folder in sorted(Path("/sys/fs/cgroup").glob(f"**/{self.cgroup}/**/"), reverse=True):
             folder.rmdir()
         shutil.rmtree(self.directory)
@@ -76,6 +80,14 @@ class Engine:
         """The output of the command ``docker``; raises CalledProcessError if it fails."""
         command = ["docker", "--host", self.url, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_seconds).stdout
+
+    def add_network(self) -> str:
+        """The name of a new network: a bridge between this host and containers, without a way to other hosts."""
+        name = f"ocb{secrets.token_hex(4)}"
+        self._bridges.append(name)
+        subnet = f"10.{200 + secrets.randbelow(50)}.{secrets.randbelow(256)}.0/24"  # two engines may begin at once
+        self.run("network", "create", "--subnet", subnet, "--opt", f"com.docker.network.bridge.name={name}", name)
+        return name
 
     @property
     def _log(self) -> Path:

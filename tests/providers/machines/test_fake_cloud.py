@@ -178,4 +178,4 @@ def test_resources_are_those_of_a_flavor_or_one_instance() -> None:
 
 def test_unknown_options_are_named() -> None:
     (fault,) = launching.faults(fake_provider(directroy="/x"))
-    assert "fake-cloud/directroy: unknown key `directroy`; did you mean `directory`?" in fault
+    assert "fake-cloud.directroy: unknown key `directroy`; did you mean `directory`?" in fault

@@ -181,7 +181,7 @@ def test_a_check_goes_over_a_kept_connection(farm: Farm) -> None:
     processes = farm.processes(0)
     for _ in range(20):
         assert provider.check(lent.external_id, keys) is None
-    assert farm.processes(0) == processes
+    assert set(farm.processes(0)) <= set(processes)
     provider.close()
 
 
@@ -306,18 +306,18 @@ def test_without_a_key_the_runs_cannot_be_removed_which_is_a_fault_of_this_host(
 # -- the configuration --
 
 
-def test_faults_of_machines_are_named() -> None:
-    good = StaticMachine(name="n1", labels=("small",))
-    provider = static_provider(
-        good, good, replace(good, name="-oProxyCommand"), replace(good, name="n2", port=0), replace(good, name="n3", slots=0),
-        replace(good, name="n4", host_keys=("AAAA",)),
-    )  # fmt: skip
-    assert launching.faults(provider) == [
-        "machine zuul@n1:22 stands twice in the pools; name it once, with all labels",
-        "machine zuul@-oProxyCommand:22: its name is neither an address nor a host name",
-        "machine zuul@n2:0: connection-port 0 is no port",
-        "machine zuul@n3:22: max-parallel-jobs must be at least 1, and is 0",
-        "machine zuul@n4:22: host-key has AAAA, which is not TYPE BASE64",
+def test_faults_of_machines_are_named_with_their_path() -> None:
+    good = StaticMachine(name="n1", labels=("small",), host_keys=("ssh-rsa AAAA root@n1",))
+    odd = (replace(good, name="-oProxyCommand"), replace(good, name="n4", host_keys=("AAAA",)))
+    pools = {
+        name: ProviderPool(name=name, provider="p", machines=machines, options=options)
+        for name, machines, options in (("main", (good, *odd), {}), ("more", (good,), {"colour": "blue"}))
+    }
+    assert launching.faults(LaunchProvider(name="p", driver="static", pools=pools)) == [
+        "pools[more].colour: unknown key `colour`; known here: no key at all",
+        "pools[main].nodes[-oProxyCommand]: `-oProxyCommand` is neither an address nor a host name; correct the name",
+        "pools[main].nodes[n4].host-key: must be TYPE BASE64, as in ssh-keyscan, and is text 'AAAA'",
+        "pools[more].nodes[n1]: machine zuul@n1:22 stands in pool main too; name it once, with all labels",
     ]
 
 

@@ -17,84 +17,23 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.documents import files
-from nodepool_ocb.documents.schema import faults_in_value
-from nodepool_ocb.model.records import Json
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, Resources
 from nodepool_ocb.pool.views import ProviderQuota
+from nodepool_ocb.providers.fake.settings import ANY, KEY, ONLY, FakeFault, FakeSettings
+from nodepool_ocb.providers.launchoptions import option_faults
 from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineRefused, MachineStamp
 
-CALLS: Final = ("create", "find", "look", "delete", "list", "quota")
-ACTIONS: Final = ("refuse", "raise", "hang", "kill", "nonsense", "error")
+CALLS_FILE: Final = "calls.jsonl"
 FILE_BYTES: Final = 1 << 20
-HANG_SECONDS: Final = 3600.0
-OPTIONS: Final[Json] = {
-    "type": "object",
-    "properties": {
-        "directory": {"type": "string", "pattern": "^/", "description": "an absolute path"},
-        "boot-seconds": {"type": "number", "minimum": 0},
-        "address": {"type": "string", "minLength": 1},
-        "port": {"type": "integer", "minimum": 1, "maximum": 65535},
-        "host-keys": {"type": ["array", "null"], "items": {"type": "string"}},
-        "azs": {"type": "array", "items": {"type": "string"}},
-        "quota": {"type": "object", "additionalProperties": {"type": "number"}},
-        "reported-quota": {"type": "object", "additionalProperties": {"type": "number"}},
-        "foreign": {"type": "object", "additionalProperties": {"type": "number"}},
-        "faults": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "call": {"enum": list(CALLS)},
-                    "at": {"type": "array", "items": {"type": "integer", "minimum": 1}},
-                    "do": {"enum": list(ACTIONS)},
-                    "when": {"enum": ["before", "after"]},
-                    "party": {"enum": [str(party) for party in LaunchParty]},
-                    "seconds": {"type": "number", "minimum": 0},
-                    "reason": {"type": "string"},
-                },
-                "required": ["call", "do"],
-                "additionalProperties": False,
-            },
-        },
-    },
-    "additionalProperties": False,
-}
 
 _folders: dict[str, tempfile.TemporaryDirectory[str]] = {}  # of providers without a directory
-
-
-class FakeFault(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A fault of one kind of call."""
-
-    call: str
-    do: str
-    at: tuple[int, ...] = ()  # the first call is 1, counted in the directory; empty: each call
-    when: Literal["before", "after"] = "before"  # the call does its work
-    party: LaunchParty = LaunchParty.MACHINE
-    seconds: float = HANG_SECONDS
-    reason: str = "a fault on demand"
-
-
-class FakeSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """The options of a provider."""
-
-    directory: str | None = None
-    boot_seconds: float = 0.0  # from the creation to running
-    address: str = "127.0.0.1"
-    port: int | None = None
-    host_keys: tuple[str, ...] | None = ("ssh-rsa FAKEKEY",)  # None: the launcher scans for them
-    azs: tuple[str, ...] = ()  # empty: any
-    quota: dict[str, float] = {}  # beyond which a creation is refused
-    reported_quota: dict[str, float] | None = None  # None: the true one
-    foreign: dict[str, float] = {}
-    faults: tuple[FakeFault, ...] = ()
 
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,20 +48,17 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
 class FakeCloud:
     """A provider of either driver."""
 
-    KEY: Final = "fake-cloud"  # of the provider's options, which has those of FakeSettings
-
     def __init__(self, provider: LaunchProvider, ssh: SshSettings) -> None:
         del ssh
         self._provider = provider
-        self._settings = msgspec.convert(provider.options.get(self.KEY) or {}, FakeSettings)
+        self._settings = msgspec.convert(provider.options.get(KEY) or {}, FakeSettings)
         folder = self._settings.directory or _lasting(provider.name)
         self._folder = Path(folder)
         self._machines = self._folder / "machines"
 
     @staticmethod
     def faults(provider: LaunchProvider) -> list[str]:
-        found = faults_in_value(OPTIONS, provider.options.get(FakeCloud.KEY) or {})
-        return [f"{FakeCloud.KEY}/{fault}" for fault in found]
+        return list(option_faults(provider, ANY, ANY, ANY))
 
     @staticmethod
     def resources(provider: LaunchProvider, label: PoolLabel) -> Resources:
@@ -212,7 +148,7 @@ class FakeCloud:
     def _begin(self, call: str, detail: str, order: MachineOrder | None = None) -> FakeFault | MachineRefused | None:
         """Count the call and do the faults before its work; the fault that is left to be done with it or after it."""
         with self._locked():
-            log = self._folder / "calls.jsonl"
+            log = self._folder / CALLS_FILE
             number = 1 + self._counted(call)
             line = {"call": call, "number": number, "detail": detail, "pid": os.getpid(), "time": time.time()}
             with log.open("ab") as file:
@@ -311,6 +247,10 @@ class TestCloud(FakeCloud):
     """Driver test: the same. Each node is one instance."""
 
     __test__ = False  # for pytest
+
+    @staticmethod
+    def faults(provider: LaunchProvider) -> list[str]:
+        return list(option_faults(provider, ONLY))
 
     @staticmethod
     def resources(provider: LaunchProvider, label: PoolLabel) -> Resources:
