@@ -31,8 +31,8 @@ from nodepool_ocb_builder.builder import Builder
 log = logging.getLogger(__name__)
 
 END_SECONDS: Final = 15.0  # after draining; then the process ends by force
-#: A session is of one ensemble and one user, and its directory gives a builder its identity.
-FIXED: Final = ("zookeeper",)
+#: A session is of one ensemble and one user, a cache is of one tree, and its directory gives a builder its identity.
+FIXED: Final = ("zookeeper", "layout")
 FIXED_OF_NODEPOOL: Final = {"images_dir": "images-dir", "build_log_dir": "build-log-dir", "zookeeper": "zookeeper-*"}
 
 

@@ -23,6 +23,13 @@ OPENSTACK: Final = "openstack"  # the driver of a provider that names none
 PROVIDER_KEYS: Final = frozenset(
     {"name", "driver", "diskimages", "image-upload-timeout", "upload-workers", "format", "post-upload-hook"}
 )
+#: The keys of a provider for launchers alone; a driver of images never gets them.
+LAUNCH_KEYS: Final = frozenset(
+    {"pools", "max-concurrency", "priority", "boot-timeout", "launch-timeout", "launch-retries", "hostname-format"}
+    | {"max-servers", "max-cores", "max-ram", "max-resources", "cloud-images"}
+)
+#: The keys of a provider that a secure file must not have: it is not checked against all of the schema.
+NO_SECRETS: Final = (PROVIDER_KEYS | LAUNCH_KEYS | {"rate"}) - {"name"}
 #: The fields that the name of an image in a cloud may have.
 NAME_FIELDS: Final = ("image_name", "timestamp", "build_id", "upload_id")
 
@@ -53,7 +60,7 @@ def of_secrets(secure: NodepoolDocument, source: NodepoolDocument) -> list[Fault
             text = names.why_not(item["name"], f"; add it to `{section}` of {source.written.name}")
             found += [secure.fault((*key, "name"), text)] if text else []
     for key, provider in _listed(secure.document.value, "providers"):
-        for word in sorted((PROVIDER_KEYS - {"name"}) & provider.keys()):
+        for word in sorted(provider.keys() & NO_SECRETS):
             found.append(secure.fault((*key, word), f"`{word}` is no secret; move it to {source.written.name}"))
     return found
 

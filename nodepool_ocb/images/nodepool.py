@@ -21,7 +21,7 @@ from nodepool_ocb.images import dialect, faults
 from nodepool_ocb.images.dialect import NodepoolDocument
 from nodepool_ocb.images.diskimages import FORMAT, LONGEST_SECONDS, Keys, first_format, made, merged, texts
 from nodepool_ocb.images.diskimages import Diskimage as Diskimage
-from nodepool_ocb.images.faults import OPENSTACK, PROVIDER_KEYS
+from nodepool_ocb.images.faults import LAUNCH_KEYS, OPENSTACK, PROVIDER_KEYS
 from nodepool_ocb.model.records import Json
 
 #: Driver → format, if the provider names none; ``local`` takes any format of an image.
@@ -31,11 +31,6 @@ PORT: Final = 2281  # of a ZooKeeper server, where none is given
 #: The keys of an image of a provider that have fields of their own.
 IMAGE_KEYS: Final = frozenset({"name", "pause", "meta"})
 
-#: The keys of a provider for launchers alone; a driver of images never gets them.
-LAUNCH_KEYS: Final = frozenset(
-    {"pools", "max-concurrency", "priority", "boot-timeout", "launch-timeout", "launch-retries", "hostname-format"}
-    | {"max-servers", "max-cores", "max-ram", "max-resources", "cloud-images"}
-)
 #: The keys of a label that have fields of their own.
 LABEL_KEYS: Final = frozenset({"name", "min-ready", "max-ready-age"})
 SECTIONS: Final = ("diskimages", "providers", "labels", "tenant-resource-limits", "max-hold-age")  # with lines

@@ -13,7 +13,7 @@ from nodepool_ocb import config, errors
 from nodepool_ocb.config import BuilderSettings, ConfigSection, HttpSettings, LauncherSettings, Settings
 from nodepool_ocb.documents.schema import schema_file
 from nodepool_ocb.engine.readiness import Code
-from nodepool_ocb.images import nodepool
+from nodepool_ocb.images.faults import LAUNCH_KEYS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -51,7 +51,7 @@ def nodepool_keys() -> Iterator[tuple[str, str]]:
     parts = [("images", schema), ("images", schema["properties"]["diskimages"]["items"])]
     parts += [("pool", schema["properties"]["labels"]["items"]), ("pool", pool)]
     parts += [("pool", pool["properties"][section]["items"]) for section in ("labels", "nodes")]
-    of_launchers = {"rate", *nodepool.LAUNCH_KEYS} - {"max-concurrency", "priority"}
+    of_launchers = {"rate", "cloud", "region-name", *LAUNCH_KEYS} - {"max-concurrency", "priority"}
     for key in schema["$defs"]["provider"]["properties"]:
         yield "pool" if key in of_launchers else "images", key
     yield from ((page, key) for page, part in parts for key in part["properties"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import nodepool
@@ -20,7 +23,7 @@ from nodepool_ocb.pool.configuration import (
 )
 from nodepool_ocb.pool.reading import LaunchDrivers, pool_configuration
 from tests.fixtures.corpora import CORPORA, needs
-from tests.images.test_nodepool_faults import story
+from tests.images.test_nodepool_faults import ANYTHING, places, story
 
 CORPUS = CORPORA / "nodepool"
 FILES = sorted(path.name for path in CORPUS.glob("*.yaml"))
@@ -356,3 +359,76 @@ def test_the_shipped_example_of_a_static_pool_loads(written: Any) -> None:
         ("n2.example.com", 2),
     ]
     assert {name: label.roles for name, label in found.labels.items()} == {"lab": (), "big": ("ntp-client",)}
+
+
+# -- any document --
+
+WHOLE: dict[str, Any] = {
+    "max-hold-age": 5,
+    "diskimages": [{"name": "i"}],
+    "labels": [{"name": "l", "roles": ["r"], "deployment": "d", "anneal": True, "max-hold-age": 1}],
+    "tenant-resource-limits": [{"tenant-name": "t", "max-cores": 1}],
+    "providers": [
+        {
+            "name": "p",
+            "cloud": "c",
+            "rate": 1,
+            "max-concurrency": 1,
+            "hostname-format": "{node.id}",
+            "diskimages": [{"name": "i", "connection-type": "winrm", "config-drive": True}],
+            "cloud-images": [{"name": "d", "connection-port": 1}],
+            "pools": [
+                {
+                    "name": "m",
+                    "max-servers": 1,
+                    "networks": ["n"],
+                    "labels": [
+                        {"name": "l", "diskimage": "i", "min-ram": 1},
+                        {"name": "l", "cloud-image": "d", "flavor-name": "f"},
+                    ],
+                }
+            ],
+        },
+        {
+            "name": "d",
+            "driver": "docker",
+            "max-resources": {"gpu": 1},
+            "cloud-images": [{"name": "x"}],
+            "pools": [{"name": "m", "labels": ["l", {"name": "l", "cloud-image": "x", "connection-type": "ssh"}]}],
+        },
+        {
+            "name": "s",
+            "driver": "static",
+            "pools": [{"name": "m", "nodes": [{"name": "n", "labels": ["l"], "host-key": ["k"], "timeout": 1}]}],
+        },
+        {"name": "a", "driver": "aws", "pools": [{"name": "m", "labels": [{"name": "l"}]}]},
+    ],
+}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 200), ANYTHING), min_size=1, max_size=3))
+def test_any_document_is_read_or_its_faults_have_lines(tmp_path: Path, changes: list[tuple[int, Any]]) -> None:
+    value = copy.deepcopy(WHOLE)
+    for number, anything in changes:
+        holder, key = (found := places(value))[number % len(found)]
+        holder[key] = copy.deepcopy(anything)
+        if not places(value):
+            return
+    path = tmp_path / "nodepool.yaml"
+    path.write_text(yaml.safe_dump(value))
+    problems: tuple[str, ...] = (f"{path}:",)
+    try:
+        read(path)
+    except Invalid as wrong:
+        problems = wrong.problems
+    assert problems
+    assert all(problem.startswith(f"{path}:") for problem in problems)
+
+
+def test_a_secure_file_has_no_pools(tmp_path: Path) -> None:
+    path, secure = tmp_path / "nodepool.yaml", tmp_path / "secure.yaml"
+    path.write_text("providers: [{name: p, driver: test}]")
+    secure.write_text("providers: [{name: p, pools: 5, token: x}]")
+    with pytest.raises(Invalid, match=f"providers\\[p\\].pools: `pools` is no secret; move it to {path}"):
+        nodepool.load(path, secure, environ={})
