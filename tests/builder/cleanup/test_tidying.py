@@ -23,7 +23,7 @@ from nodepool_ocb.images.tidy import RemoveBuild, RemoveFiles, RemoveUpload, Tid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildState, Upload, UploadState
 from nodepool_ocb.model.records import Change, Cluster, Create, Json, Set
-from nodepool_ocb.providers.provider import Item, Sent, Uploader
+from nodepool_ocb.providers.provider import Item, Refused, Sent, Uploader
 from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal
@@ -320,6 +320,23 @@ def test_a_hook_that_is_not_there_fails_the_upload(host: Host) -> None:
         == "post-upload-hook /no/such/hook cannot be started: No such file or directory; the builder tries again"
     )
     assert tried_again(upload.record)
+
+
+class Refusing:
+    """A provider that refuses every upload for good."""
+
+    def upload(self, item: Item) -> Refused:  # noqa: ARG002
+        return Refused("401: unauthorized", lasting=True)
+
+
+def test_the_reason_of_a_lasting_refusal_names_the_command_that_sends_the_upload_again(host: Host) -> None:
+    host.context.uploaders = {"cloud": Refusing()}  # type: ignore[dict-item]  # only its upload is called
+    host.build()
+    Uploading(host.context, "jammy", ID, "cloud").run()
+    (upload,) = host.context.look("jammy").builds[0].uploads  # type: ignore[union-attr]
+    again = f"once that is mended, to send it again: nodepool-ocb upload delete jammy {ID} cloud"
+    assert upload.record.reason == f"401: unauthorized; {again}"
+    assert not tried_again(upload.record)
 
 
 def test_a_record_stays_while_its_files_do(host: Host) -> None:

@@ -263,6 +263,20 @@ def test_a_list_that_cannot_be_read_is_replaced_by_force_and_hides_no_other(
     assert lab("tasks", "plan", "--deployment", "lab").exit_code == 0
 
 
+def test_an_error_about_an_unreadable_record_ends_with_the_command_that_shows_it(
+    lab: Ocb, folder: Path, zk_session: Session
+) -> None:
+    assert lab("tasks", "upload", str(folder), "--release", "9.0").exit_code == 0
+    path = paths.release_tasks("9.0")
+    zk_session._client.set(path, b"garbage")
+    answer = lab("tasks", "show", "net", "--release", "9.0")
+    assert (answer.exit_code, answer.stderr.startswith(f"error: {path}: not a TaskListRecord of schema 1: ")) == (
+        1,
+        True,
+    )
+    assert answer.stderr.endswith(f"; see: nodepool-ocb record show {path}\n")
+
+
 def test_settings_that_cannot_be_read_are_replaced_by_force_and_leave_the_list(
     lab: Ocb, ask: Ask, folder: Path, tmp_path: Path, zk_session: Session
 ) -> None:
