@@ -133,6 +133,8 @@ class Launch:
             label=found.label,
             pool=found.pool,
             image=self._image,
+            username=record.username,
+            annealed=self._context.policy(found.label.name).annealed,
             az=record.az,
             machine=self.facts.machine,
             slot=record.slot,

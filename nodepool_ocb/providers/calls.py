@@ -32,6 +32,7 @@ from nodepool_ocb.telemetry.redaction import Mask
 T = TypeVar("T")
 
 ANSWER_SECONDS: Final = 60.0  # that a provider may take to answer, but for a creation
+CREATE_SECONDS: Final = 300.0  # that it may take an order: the machine may still be building then
 GRACE_SECONDS: Final = 2.0  # beyond the time that a driver was told
 STOP_SECONDS: Final = 0.2  # between two looks at whether to give up
 ABANDONED: Final = 50  # calls of one provider that may hang
@@ -121,7 +122,8 @@ class MachineCalls:
         def made() -> Machine | MachineRefused:
             return _stamped(self._driver.create(order), order.stamp)
 
-        return self._call("create", made, order.timeout_seconds + GRACE_SECONDS, order.stop)
+        seconds = min(order.timeout_seconds, CREATE_SECONDS)
+        return self._call("create", made, seconds + GRACE_SECONDS, order.stop)
 
     def find(self, stamp: MachineStamp) -> Machine | MachineRefused | None:
         def found() -> Machine | MachineRefused | None:

@@ -85,7 +85,7 @@ class StaticMachines:
         slot = external_id.rpartition("#")[2]
         if machine is None or not slot.isdecimal() or int(slot) >= machine.slots:
             return None
-        return _machine(machine, int(slot), None, machine.host_keys or None)
+        return _machine(machine, int(slot), None, _known(machine))
 
     def delete(self, external_id: str, stamp: MachineStamp) -> None:
         """Only the next creation of the slot changes the machine."""
@@ -235,6 +235,13 @@ def _faults(provider: LaunchProvider) -> Iterator[str]:
 def _key(text: str) -> str:
     """A host key of the file without its comment."""
     return " ".join(text.split()[:2])
+
+
+def _known(machine: StaticMachine) -> tuple[str, ...] | None:
+    """The host keys by the file alone; None: they are to be gathered."""
+    if machine.host_keys or not machine.host_key_checking or machine.connection_type not in WITH_SSH:
+        return tuple(map(_key, machine.host_keys))
+    return None
 
 
 def _node(machine: StaticMachine, keys: tuple[str, ...]) -> Node:

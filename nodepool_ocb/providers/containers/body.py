@@ -76,15 +76,15 @@ USERNAME: Final = "zuul"  # as in Nodepool
 NAME_CHARACTERS: Final = 60
 
 
-def create_request(image: str, order: MachineOrder, own_keys: Iterable[str]) -> Json:
-    """The body of the request to create the container. ``own_keys``: the public halves of this host's keys."""
+def create_request(image: str, order: MachineOrder) -> Json:
+    """The body of the request to create the container."""
     options, pool = order.label.options, order.pool.options
     network = pool.get("network", BRIDGE)
     port = _host_port(order.stamp) if network == HOST else order.label.connection_port
     variables = {each["name"]: each["value"] for each in options.get("env", ())}
     published = {f"{port}/tcp": [{"HostIp": pool["publish"], "HostPort": ""}]} if "publish" in pool else {}
     memory = int(options.get("memory", 0)) << 20
-    keys = "\n".join(_keys(order, own_keys))
+    keys = "\n".join(_keys(order))
     return {
         "Image": image,
         "Hostname": _hostname(order.name) if network != HOST else "",
@@ -106,10 +106,10 @@ def create_request(image: str, order: MachineOrder, own_keys: Iterable[str]) -> 
     }
 
 
-def _keys(order: MachineOrder, own_keys: Iterable[str]) -> Iterable[str]:
-    """The keys of the order and of the file, and those of this host; each once."""
+def _keys(order: MachineOrder) -> Iterable[str]:
+    """The keys of the order and of the file, each once."""
     pool, label = (each.options.get("authorized-keys", ()) for each in (order.pool, order.label))
-    return dict.fromkeys([*order.public_keys, *pool, *label, *own_keys])
+    return dict.fromkeys([*order.public_keys, *pool, *label])
 
 
 def cloud_image(label: PoolLabel) -> str | None:

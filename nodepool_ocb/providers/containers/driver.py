@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.errors import Unavailable
-from nodepool_ocb.jigs.ssh.keys import NoKey, load_keys
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, Resources
 from nodepool_ocb.pool.views import ProviderQuota
@@ -63,7 +62,7 @@ class DockerContainers:
     def __init__(self, provider: LaunchProvider, ssh: SshSettings) -> None:
         require(provider.name)
         self._provider = provider
-        self._ssh = ssh
+        del ssh
         self._url: str | None = provider.options.get("url")
 
     @staticmethod
@@ -97,7 +96,7 @@ class DockerContainers:
             return MachineRefused(
                 f"label {order.label.name} has no image at provider {self._provider.name}", LaunchParty.REQUEST
             )
-        request = create_request(image, order, self._own_keys())
+        request = create_request(image, order)
         try:
             with self._engine(order.timeout_seconds) as engine:
                 api: Any = engine.api
@@ -165,12 +164,6 @@ class DockerContainers:
 
     def _engine(self, timeout_seconds: float = ANSWER_SECONDS) -> AbstractContextManager[DockerClient]:
         return connected(self._url, timeout_seconds)
-
-    def _own_keys(self) -> tuple[str, ...]:
-        """The public halves of this host's keys; none where it has none."""
-        with contextlib.suppress(NoKey):
-            return tuple(f"{key.get_name()} {key.get_base64()}" for key in load_keys(self._ssh))
-        return ()
 
     # -- containers --
 

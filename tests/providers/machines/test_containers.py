@@ -15,7 +15,6 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb import providers
-from nodepool_ocb.config import SshSettings
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool
 from nodepool_ocb.pool.views import ProviderQuota
@@ -42,7 +41,7 @@ class Harbour:
         self.provider = self.open()
 
     def open(self) -> MachineCalls:
-        return opened(self.configured(), SshSettings(key_files=(str(self.key),)))
+        return opened(self.configured())
 
     def configured(self) -> LaunchProvider:
         pool = ProviderPool(name="main", provider="p", labels={"small": LABEL}, options=self.options)
@@ -50,7 +49,8 @@ class Harbour:
 
     def order(self, label: PoolLabel = LABEL, **fields: Any) -> MachineOrder:
         pool = ProviderPool(name="main", provider="p", labels={"small": label}, options=self.options)
-        fields = {"image": self.image, "stamp": new_stamp(cluster=self.cluster)} | fields
+        own = self.key.with_suffix(".pub").read_text().strip()
+        fields = {"image": self.image, "stamp": new_stamp(cluster=self.cluster), "public_keys": (own,)} | fields
         return new_order(label, pool=pool, **fields)
 
     def listed(self) -> list[Machine]:
@@ -162,8 +162,14 @@ def test_keys_of_the_order_and_of_the_file_are_authorized(harbour: Harbour, tmp_
     harbour.options["authorized-keys"] = [pool_key]
     label = replace(LABEL, options={"authorized-keys": [label_key]})
     machine = made(harbour.provider.create(harbour.order(label, public_keys=(order_key,), username="root")))
-    for key in (*keys, harbour.key):
+    for key in keys:
         assert harbour.sh(machine, "echo in", "root", key) == "in\n"
+
+
+def test_no_other_key_is_authorized(harbour: Harbour) -> None:
+    machine = made(harbour.provider.create(harbour.order(public_keys=())))
+    with pytest.raises(subprocess.CalledProcessError):
+        harbour.sh(machine, "echo in")
 
 
 def test_a_published_port_is_the_one_to_connect_to(harbour: Harbour) -> None:

@@ -90,6 +90,15 @@ def test_a_creation_ends_soon_after_it_is_stopped() -> None:
     free.set()
 
 
+def test_a_creation_is_given_up_although_the_launch_has_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "CREATE_SECONDS", 0.1)
+    monkeypatch.setattr(calls, "GRACE_SECONDS", 0.1)
+    free = threading.Event()
+    hanging, _ = odd(lambda: free.wait(60))
+    assert "no answer within 0.2 s" in refused(hanging.create(new_order(timeout_seconds=3600.0)), LaunchParty.PROVIDER)
+    free.set()
+
+
 @pytest.mark.parametrize(
     "error",
     [
