@@ -9,6 +9,8 @@ import os
 import sys
 import time
 
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 from zuul.model import Node, NodeRequest
 from zuul.zk import ZooKeeperClient
 from zuul.zk.nodepool import ZooKeeperNodepool
@@ -23,6 +25,7 @@ def said(step: str, **values: object) -> None:
         os._exit(9)
 
 
+trace.set_tracer_provider(TracerProvider())  # as Zuul's daemons do
 client = ZooKeeperClient(order["hosts"], tls_cert=order["cert"], tls_key=order["key"], tls_ca=order["ca"], timeout=10)
 client.connect()
 pool = ZooKeeperNodepool(client)
