@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 END_SECONDS: Final = 15.0  # after draining; then the process ends by force
 #: A session is of one ensemble and one user.
-FIXED: Final = ("zookeeper",)
+FIXED: Final = ("zookeeper", "layout")
 FIXED_OF_NODEPOOL: Final = "zookeeper-*"
 
 

@@ -18,6 +18,8 @@ SSH_PORT: Final = 22
 CONNECTION_KEYS: Final = frozenset({"username", "python-path", "shell-type", "connection-type", "connection-port"})
 #: The keys of a pool's label that have fields of their own.
 POOL_LABEL_KEYS: Final = CONNECTION_KEYS | {"name", "diskimage", "cloud-image", "host-key-checking"}
+#: Nodepool's keys of clouds, and of their labels, that change no node: about leftovers, and the log of a failed launch.
+HARMLESS: Final = frozenset({"nodepool-id", "clean-floating-ips", "port-cleanup-interval", "console-log"})
 #: The keys of a machine of a static provider.
 MACHINE_KEYS: Final = CONNECTION_KEYS | {
     *("name", "labels", "host-key", "host-key-checking", "timeout", "ssh-port", "max-parallel-jobs")
@@ -39,7 +41,7 @@ def pool_label(name: str, keys: Mapping[str, Json], pool: Mapping[str, Json], pr
         shell_type=reached.get("shell-type"),
         connection_type=kind,
         connection_port=reached.get("connection-port", PORTS.get(kind, SSH_PORT)),
-        options={key: value for key, value in {**image, **keys}.items() if key not in POOL_LABEL_KEYS},
+        options={key: value for key, value in {**image, **keys}.items() if key not in POOL_LABEL_KEYS | HARMLESS},
     )
 
 

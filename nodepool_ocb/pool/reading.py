@@ -30,7 +30,7 @@ from nodepool_ocb.pool.configuration import (
     StaticMachine,
 )
 from nodepool_ocb.pool.hostnames import hostname_fault
-from nodepool_ocb.pool.offers import MACHINE_KEYS, pool_label, static_machine
+from nodepool_ocb.pool.offers import HARMLESS, MACHINE_KEYS, pool_label, static_machine
 
 STATIC: Final = "static"
 FAKE: Final = "fake"  # also of an OpenStack provider with a name that begins with this word, as in Nodepool
@@ -163,7 +163,7 @@ class _Reading:
             launch_retries=max(1, keys.get("launch-retries", 3)),
             hostname_format=format,
             pools=self._pools(path, provider),
-            options={key: value for key, value in options.items() if key not in NO_OPTIONS},
+            options={key: value for key, value in options.items() if key not in NO_OPTIONS | HARMLESS},
         )
         if found.driver == STATIC:
             self._without_options(path, found)

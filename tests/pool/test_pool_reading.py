@@ -218,7 +218,7 @@ providers:
     assert (provider.rate_seconds, provider.max_concurrency, provider.launch_retries) == (0.5, 0, 1)
     assert (provider.boot_seconds, provider.launch_seconds) == (120.0, 600.0)
     assert provider.hostname_format == "x-{node.id}"
-    assert provider.options == {"nodepool-id": "old"}
+    assert provider.options == {}
     pool = provider.pools["main"]
     assert pool.limits == {"instances": 0, "cores": 8, "ram": 1024, "volumes": 3, "volume-gb": 30}
     assert (pool.priority, pool.max_age_seconds, pool.ignore_provider_quota) == (100, 60.0, True)
