@@ -48,6 +48,7 @@ class UserSettings(ConfigSection, frozen=True, kw_only=True):
     builder: str | None = None
     launcher: str | None = None
     api: str | None = None
+    requester: str | None = None
 
 
 class ZooKeeperSettings(ConfigSection, frozen=True, kw_only=True):

@@ -60,6 +60,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     builder: str = ""
     launcher: str = ""
     api: str = ""
+    requester: str = ""
 
 
 class RecordKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +150,7 @@ KINDS: Final = (
         paths=("/ocb/cluster",),
         name="cluster",
         wakes=Wake.NEVER,
-        own=Access(annealer="r", builder="r", launcher="r", api="r"),
+        own=Access(annealer="r", builder="r", launcher="r", api="r", requester="r"),
         kept=True,
     ),
     RecordKind(
@@ -173,7 +174,9 @@ KINDS: Final = (
         name="deployment",
         wakes=Wake.WRITTEN,
         folder=Access(annealer="r", launcher="r", api=_CHANGE),
-        own=Access(annealer="r", launcher="cr", api=_CHANGE),
+        own=Access(
+            annealer="r", launcher="cr", api=_CHANGE
+        ),  # the first bind of a cluster role makes the folder of gates
     ),
     RecordKind(
         record=DeploymentRole,
@@ -181,14 +184,14 @@ KINDS: Final = (
         name="deployment role",
         title="{role} in {deployment}",
         wakes=Wake.WRITTEN,
-        folder=Access(annealer="drw", launcher=_CHANGE, api=_CHANGE),
+        folder=Access(annealer="drw", launcher="cr", api=_CHANGE),
     ),
     RecordKind(
         record=Gate,
         paths=("/ocb/deployments/{deployment}/clusters/{role}",),
         name="gate",
         wakes=Wake.NEVER,
-        folder=Access(annealer="rw", launcher=_CHANGE, api=_CHANGE),
+        folder=Access(annealer="rw", launcher="crw", api=_CHANGE),
         kept=True,
     ),
     RecordKind(
@@ -196,7 +199,7 @@ KINDS: Final = (
         paths=(_NODE,),
         name="node",
         wakes=Wake.WRITTEN,
-        folder=Access(annealer="dr", launcher=_CHANGE, api=_CHANGE),
+        folder=Access(annealer="dr", launcher="cdr", api=_CHANGE),
         own=Access(annealer=_CHANGE, launcher=_CHANGE, api=_CHANGE),
     ),
     RecordKind(record=Fence, paths=(f"{_NODE}/fence",), name="fence", wakes=Wake.CHANGED, kept=True),
@@ -207,7 +210,7 @@ KINDS: Final = (
         name="noderole",
         title="{role}@{node}",
         wakes=Wake.WRITTEN,
-        folder=Access(annealer="dr", launcher=_CHANGE, api=_CHANGE),
+        folder=Access(annealer="dr", launcher="cdr", api=_CHANGE),
         own=Access(annealer=_CHANGE, launcher=_CHANGE, api=_CHANGE),
     ),
     RecordKind(
@@ -215,7 +218,7 @@ KINDS: Final = (
         paths=(f"{_NODEROLE}/user",),
         name="attributes",
         title="{role}@{node} (user)",
-        own=Access(annealer="r", launcher=_CHANGE, api=_CHANGE),
+        own=Access(annealer="r", launcher="r", api=_CHANGE),
     ),
     RecordKind(record=None, paths=(f"{_NODEROLE}/system",), name="attributes", title="{role}@{node} (system)"),
     RecordKind(record=None, paths=(f"{_NODEROLE}/wall",), name="attributes", title="{role}@{node} (wall)"),
@@ -240,7 +243,7 @@ KINDS: Final = (
         wakes=Wake.WRITTEN,
         folder=Access(annealer="r", launcher="r", api=_CHANGE),
         own=Access(annealer="rw", launcher="r", api=_CHANGE),
-        below=Access(annealer=_CHANGE, launcher="r", api=_CHANGE),
+        below=Access(annealer=_CHANGE, api=_CHANGE),
     ),
     RecordKind(
         record=TaskRunPointer,
@@ -248,7 +251,7 @@ KINDS: Final = (
         name="run of tasks",
         wakes=Wake.WRITTEN,
         own=Access(annealer="rw", launcher="r", api=_CHANGE),
-        below=Access(annealer=_CHANGE, launcher="r", api=_CHANGE),
+        below=Access(annealer=_CHANGE, api=_CHANGE),
     ),
     RecordKind(
         record=None,
@@ -260,14 +263,14 @@ KINDS: Final = (
         record=Entry,
         paths=("/ocb/journal/entries/{entry}",),
         name="entry of the journal",
-        folder=Access(annealer="cr", launcher="cdr", api="cdr"),
+        folder=Access(annealer="cr", launcher="cr", api="cdr"),
         numbered=True,
     ),
     RecordKind(
         record=Webhook,
         paths=("/ocb/journal/webhook",),
         name="webhook",
-        own=Access(annealer=_CHANGE, launcher="r", api="r"),
+        own=Access(annealer=_CHANGE, api="r"),
         empty=True,
     ),
     RecordKind(record=BuildRequest, paths=(f"{_IMAGE}/request-build",), name="build request", empty=True),
@@ -286,7 +289,8 @@ KINDS: Final = (
         record=NodeRequest,
         paths=("/nodepool/requests/{request}",),
         name="request for nodes",
-        folder=Access(launcher=_CHANGE, api=_CHANGE),
+        folder=Access(launcher="dr", api=_CHANGE, requester="cdr"),
+        own=Access(launcher="rw", api=_CHANGE, requester="rw"),
         numbered=True,
         prefixed=True,
     ),
@@ -294,7 +298,8 @@ KINDS: Final = (
         record=PoolNode,
         paths=(_POOL_NODE,),
         name="node of a pool",
-        folder=Access(launcher=_CHANGE, api=_CHANGE),
+        folder=Access(launcher="cdr", api=_CHANGE, requester="r"),
+        own=Access(launcher=_CHANGE, api=_CHANGE, requester="rw"),
         numbered=True,
     ),
     RecordKind(
@@ -336,15 +341,23 @@ def find(path: str) -> FoundKind | None:
 
 #: The rights at folders that belong to no single kind.
 FOLDERS: Final = {
-    "/": Access(annealer="r", builder="r", launcher="r", api="r"),
+    "/": Access(annealer="r", builder="r", launcher="r", api="r", requester="r"),
     "/ocb": Access(annealer="r", launcher="r", api="r"),
-    "/ocb/clock": Access(annealer="rw", launcher="rw", api="rw"),
+    "/ocb/clock": Access(annealer="rw", api="rw"),
     "/ocb/daemons/annealer": Access(annealer=_CHANGE, launcher="r", api="r"),
     "/ocb/journal": Access(annealer="r", launcher="r", api="r"),
     "/ocb/tasks": Access(annealer="r", launcher="r", api=_CHANGE),
-    "/nodepool": Access(annealer="r", builder=_CHANGE, launcher=_CHANGE, api=_CHANGE),
+    "/nodepool": Access(annealer="r", builder="r", launcher="r", api="r", requester="r"),
+    "/nodepool/clock": Access(builder="rw", launcher="rw", api="rw", requester="rw"),
+    "/nodepool/components": Access(builder="r", launcher="r", api="r", requester="r"),
+    "/nodepool/components/*": Access(builder="r", launcher=_CHANGE, api="r", requester="r"),
+    "/nodepool/components/builder": Access(builder=_CHANGE, launcher="r", api="r", requester="r"),
+    "/nodepool/daemons/builder": Access(annealer="r", builder=_CHANGE, launcher="r", api="r"),
+    "/nodepool/daemons/launcher": Access(annealer="r", builder="r", launcher=_CHANGE, api="r", requester="r"),
+    "/nodepool/daemons/paused": Access(annealer="r", builder="r", launcher="r", api=_CHANGE),
     "/nodepool/image": Access(annealer="r", builder=_CHANGE, launcher="r", api=_CHANGE),
-    "/nodepool/requests-lock": Access(launcher=_CHANGE, api=_CHANGE),
+    "/nodepool/nodes/*/lock": Access(launcher=_CHANGE, api=_CHANGE, requester="cdr"),
+    "/nodepool/requests-lock": Access(launcher="cdr", api=_CHANGE, requester="r"),
 }
 
 

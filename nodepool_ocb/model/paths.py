@@ -33,6 +33,7 @@ COMPONENTS = "/nodepool/components"
 POOL_CLOCK = "/nodepool/clock"  # for clients without the right to write below /ocb
 DAEMON_KINDS = ("annealer", "builder", "launcher")
 POOL_KINDS = ("builder", "launcher")  # those that live below /nodepool
+COMPONENT_KINDS = ("builder", "launcher", "pool")  # Nodepool's registrations
 
 
 def entry(number: int) -> str:

@@ -25,6 +25,7 @@ class ClientKind(StrEnum):
     BUILDER = "builder"
     LAUNCHER = "launcher"
     API = "api"
+    REQUESTER = "requester"  # asks for nodes and uses them
     PEOPLE = "people"  # by the command line
 
 
@@ -44,7 +45,10 @@ class PathRights(Access, frozen=True, kw_only=True):
 TABLE: Final = tuple(PathRights(path=path, **msgspec.structs.asdict(access)) for path, access in granted())
 
 #: The subtrees that are ours alone; the rest below ``/nodepool`` may be Nodepool's own.
-OURS: Final = ("/ocb", "/nodepool/image", "/nodepool/daemons", "/nodepool/clock")
+OURS: Final = (
+    "/ocb", "/nodepool/image", "/nodepool/daemons", "/nodepool/clock", "/nodepool/requests", "/nodepool/requests-lock",
+    "/nodepool/nodes", "/nodepool/components",
+)  # fmt: skip
 #: Above them, ours without the rest below.
 ABOVE: Final = ("/", "/nodepool")
 

@@ -80,7 +80,14 @@ class Journal:
         self._written += 1
 
     def done(self, opened: Session, change: str, kind: str, names: Iterable[str]) -> None:
-        """Write the entry of an action outside ZooKeeper; raises the errors of ``session.commit``."""
+        """Write the entry of an action outside ZooKeeper; raises the errors of ``session.commit``.
+
+        Nothing is written by a user without the right to add entries.
+        """
+        from nodepool_ocb.store.journal import Journaled
+
+        if isinstance(opened, Journaled) and not opened.noting:
+            return
         opened.ensure(paths.JOURNAL_ENTRIES)
         opened.commit([Append(paths.JOURNAL_ENTRIES, self._entry(opened, self.named(change, kind, names)))])
         self.written()

@@ -18,7 +18,7 @@ from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.journal import Entry, Webhook
 from nodepool_ocb.model.records import Append, Change, Set
-from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client import access, codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.store.subtree import discard
@@ -31,7 +31,10 @@ Note = Callable[[Session, Sequence[Change], Sequence[Znode]], Entry | None]
 
 
 class Journaled(Session):
-    """A session with an author: the transactions that it commits stand in the journal, in the same transaction."""
+    """A session with an author: the transactions that it commits stand in the journal, in the same transaction.
+
+    ``noting`` is False for a user without the right to add entries, such as a requester: its transactions have none.
+    """
 
     def __init__(
         self,
@@ -44,9 +47,12 @@ class Journaled(Session):
         """``noted`` is called when an entry is written."""
         super().__init__(settings, on_connected=on_connected)
         self._note, self._noted = note, noted
+        self.noting = access.may(settings, paths.JOURNAL_ENTRIES, "c")
 
     def commit(self, changes: Sequence[Change]) -> Stats:
         """Commit as a session does; the stats are those of ``changes``."""
+        if not self.noting:
+            return super().commit(changes)
         wanted = [change.path for change in changes if isinstance(change, Set)]
         folder, *replaced = self.get_many([paths.JOURNAL_ENTRIES, *wanted])
         entry = self._note(self, changes, [znode for znode in replaced if znode is not None])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from nodepool_ocb.errors import Conflict, Invalid, Stale
+from nodepool_ocb.errors import Conflict, Denied, Invalid, Stale
+from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent
 from nodepool_ocb.model.records import Check, Delete, LockOwner
@@ -28,7 +30,7 @@ class FoundPool(msgspec.Struct, frozen=True):
 
 
 class ReadPool(Lookup[FoundPool], frozen=True):
-    """All requests, nodes of pools and registered pools, no older than this call."""
+    """All requests, nodes of pools and registered pools, no older than this call. A requester sees no images."""
 
     records = "requests for nodes, nodes of pools, launchers"
 
@@ -46,11 +48,14 @@ class ReadPool(Lookup[FoundPool], frozen=True):
             unread |= table.quarantined
         locks = [*map(paths.request_lock, requests.views), *map(paths.pool_node_lock, nodes.views)]
         held = zip(locks, holders(opened, locks), strict=True)
+        found: Mapping[str, ImageView] = {}
+        with suppress(Denied):
+            found = images.read(opened, images.names(opened), {})
         view = PoolView(
             requests=dict(sorted(requests.views.items())),
             nodes=dict(sorted(nodes.views.items())),
             members=tuple(_members(opened, unread)),
-            images=ready_images(images.read(opened, images.names(opened), {})),
+            images=ready_images(found),
         )
         return FoundPool(view, {path: holder for path, holder in held if holder is not None}, unread)
 

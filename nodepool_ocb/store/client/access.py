@@ -124,6 +124,14 @@ def clock(settings: ZooKeeperSettings) -> str:
     return paths.CLOCK
 
 
+def may(settings: ZooKeeperSettings, path: str, letter: str) -> bool:
+    """Whether this user has a right at a place; True if the kinds of clients have no users."""
+    names = settings.names()
+    return not names or any(
+        letter in rights.row(path).of(kind) for kind, name in names.items() if name == settings.username
+    )
+
+
 def refuse_another_kind(settings: ZooKeeperSettings, kind: ClientKind) -> None:
     """Raises Invalid where users are configured and a daemon of this kind would come as another."""
     names = settings.names()

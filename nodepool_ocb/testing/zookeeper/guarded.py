@@ -19,7 +19,12 @@ from nodepool_ocb.testing.zookeeper.server import Server
 
 SUPERUSER = "super"
 USERS = UserSettings(
-    people="ocb", annealer="ocb-annealer", builder="ocb-builder", launcher="ocb-launcher", api="ocb-api"
+    people="ocb",
+    annealer="ocb-annealer",
+    builder="ocb-builder",
+    launcher="ocb-launcher",
+    api="ocb-api",
+    requester="ocb-requester",
 )
 #: A key on a curve takes a fraction of the CPU that RSA takes, to make it and in each handshake.
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")

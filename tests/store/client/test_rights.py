@@ -26,10 +26,10 @@ BELOW = {
     "/ocb/roles/ntp": "/ocb/roles", "/ocb/nodes/n1/claim": "/ocb/nodes/*", "/ocb/nodes/n1/fence": "/ocb/nodes/*",
     "/ocb/nodes/n1/noderoles/ntp/runs/1": "/ocb/nodes/*/noderoles/*", "/ocb/rollouts/lab/1/lock": "/ocb/rollouts/*/*",
     "/ocb/deployments/lab/roles/ntp": "/ocb/deployments/*/roles", "/ocb/daemons": "/ocb", "/ocb/else": "/ocb",
-    "/nodepool/image/jammy/builds/lock": "/nodepool/image", "/nodepool/clock": "/nodepool", "/else": "/", "": "/",
-    "/nodepool/daemons/builder/1": "/nodepool", "/nodepool/requests/1": "/nodepool/requests",
-    "/nodepool/nodes/1/lock/2": "/nodepool/nodes",
-    "/nodepool/requests-lock/1/2": "/nodepool/requests-lock", "/nodepool/components/pool": "/nodepool",
+    "/nodepool/image/jammy/builds/lock": "/nodepool/image", "/nodepool/daemons": "/nodepool", "/else": "/", "": "/",
+    "/nodepool/daemons/builder/1": "/nodepool/daemons/builder", "/nodepool/requests/1": "/nodepool/requests/*",
+    "/nodepool/nodes/1/lock/2": "/nodepool/nodes/*/lock", "/nodepool/launchers": "/nodepool",
+    "/nodepool/requests-lock/1/2": "/nodepool/requests-lock", "/nodepool/components/pool": "/nodepool/components/*",
 }  # fmt: skip
 
 
@@ -130,6 +130,32 @@ def test_a_builder_writes_nothing_below_ocb() -> None:
     assert not rights.row("/").builder.strip("r")
 
 
+def test_a_requester_sees_its_cluster_and_the_pool_and_writes_requests_and_the_locks_and_records_of_nodes() -> None:
+    may = {row.path: row.requester for row in TABLE if row.requester}
+    writes = {path: letters for path, letters in may.items() if letters != "r"}
+    assert writes == {
+        "/nodepool/clock": "rw",
+        "/nodepool/nodes/*": "rw",
+        "/nodepool/nodes/*/lock": "cdr",
+        "/nodepool/requests": "cdr",
+        "/nodepool/requests/*": "rw",
+    }
+    assert [path for path in may if path.startswith("/ocb")] == ["/ocb/cluster"]
+    assert "/nodepool/image" not in may
+
+
+def test_a_launcher_writes_no_role_no_task_list_and_no_rollout() -> None:
+    for path in (
+        "/ocb/roles/r",
+        "/ocb/tasks/releases/r/p",
+        "/ocb/rollouts/lab/1",
+        "/ocb/tasks/runs/lab",
+        "/nodepool/image/i",
+    ):
+        assert not {*"cdw"} & {*rights.row(path).launcher}, path
+        assert not rights.replaces(ClientKind.LAUNCHER, path), path
+
+
 def test_only_people_change_rights() -> None:
     assert {kind for row in TABLE for kind in ClientKind if "a" in row.of(kind)} == {ClientKind.PEOPLE}
 
@@ -143,7 +169,9 @@ def test_kinds_that_are_one_user_have_the_rights_of_all() -> None:
 
 def test_a_client_without_rights_at_a_path_is_absent_from_its_acl() -> None:
     found = Acls(ZooKeeperSettings(users=USERS)).of("/ocb/roles/ntp")
-    assert {grant.identity for grant in found} == {getattr(USERS, kind) for kind in ClientKind} - {USERS.builder}
+    assert {grant.identity for grant in found} == {getattr(USERS, kind) for kind in ClientKind} - {
+        USERS.builder, USERS.requester
+    }  # fmt: skip
 
 
 def test_without_users_every_znode_has_the_same_rights() -> None:
