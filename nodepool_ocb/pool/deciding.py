@@ -45,7 +45,7 @@ def decide(view: PoolView, configuration: PoolConfiguration, me: PoolLauncher, n
     ledger = Ledger(view, configuration, now, upkeep.leaving)
     pools = [found for key in me.pools if (found := configuration.pool(*key)) is not None]
     open = frozenset(each.key for each in membership.native if each.session == me.session and membership.active(each))
-    judge = PoolJudge(view, configuration, membership, ledger, open)
+    judge = PoolJudge(view, configuration, membership, ledger, open, me.session)
     planner = Planner(configuration, pools, membership, ledger, judge, now)
     serving = Serving(configuration, me, membership, ledger, judge, planner, now, wakes)
     expired = _expired(view, membership, me, wakes)

@@ -20,6 +20,9 @@ class Membership:
     def __init__(self, members: Iterable[PoolMember]) -> None:
         self.all = [each for each in members if each.record.id]
         self.native = [each for each in self.all if each.native]
+        self._own: dict[tuple[int, PoolKey], list[str]] = {}
+        for each in self.all:
+            self._own.setdefault((each.session, each.key), []).append(each.record.id or "")
         self._labels = {each.path: frozenset(each.record.supported_labels) for each in self.all}
         self._keys = {each.record.id or "": each.key for each in self.all}
         self._candidates: dict[tuple[object, ...], list[PoolMember]] = {}
@@ -48,8 +51,17 @@ class Membership:
         return found
 
     def declined(self, request: RequestView) -> frozenset[PoolKey]:
-        """The pools that declined the request, as far as their launchers run."""
-        return frozenset(self._keys[each] for each in request.record.declined_by if each in self._keys)
+        """The pools that declined the request with each of their running launchers."""
+        if not request.record.declined_by:
+            return frozenset()
+        found = {self._keys[each] for each in request.record.declined_by if each in self._keys}
+        return frozenset(found - {each.key for each in self.native if each.record.id not in request.record.declined_by})
+
+    def declined_here(self, request: RequestView, session: int | None, key: PoolKey) -> bool:
+        """Whether a launcher declined the request for its pool; without a session, whether each launcher with the pool did."""
+        if session is None:
+            return key in self.declined(request)
+        return any(each in request.record.declined_by for each in self._own.get((session, key), ()))
 
     def ids(self, key: PoolKey) -> tuple[str, ...]:
         """The ids under which this product's launchers have a pool."""

@@ -31,7 +31,10 @@ def image_of(view: PoolView, pool: ProviderPool, label: str) -> ReadyImage | Non
 
 
 class PoolJudge:
-    """The verdicts over one view. ``open`` has the pools whose launcher begins new work."""
+    """The verdicts over one view.
+
+    ``open``: the pools of launchers that begin new work. ``session``: of the launcher that decides; None: of all.
+    """
 
     def __init__(
         self,
@@ -40,20 +43,22 @@ class PoolJudge:
         membership: Membership,
         ledger: Ledger,
         open: frozenset[PoolKey],
+        session: int | None = None,
     ) -> None:
         self._view, self._configuration, self._membership, self._ledger = view, configuration, membership, ledger
-        self._open = open
+        self._open, self._session = open, session
         self._never: dict[tuple[object, ...], PoolVerdict | None] = {}
 
     def never(self, request: RequestView, pool: ProviderPool) -> PoolVerdict | None:
         """Why the pool can never serve the request; None if it can."""
         record = request.record
-        if (pool.provider, pool.name) in self._membership.declined(request):
+        key = (pool.provider, pool.name)
+        if record.declined_by and self._membership.declined_here(request, self._session, key):
             return _verdict(pool, "DECLINED", "it declined the request", ever=False)
-        key = (record.node_types, record.tenant_name, pool.provider, pool.name)
-        if key not in self._never:
-            self._never[key] = self._unable(record.node_types, record.tenant_name, pool)
-        return self._never[key]
+        mark = (record.node_types, record.tenant_name, *key)
+        if mark not in self._never:
+            self._never[mark] = self._unable(record.node_types, record.tenant_name, pool)
+        return self._never[mark]
 
     def _unable(self, types: tuple[str, ...], tenant: str | None, pool: ProviderPool) -> PoolVerdict | None:
         absent = sorted(set(types) - offered_labels(pool))
