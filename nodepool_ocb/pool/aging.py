@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
-from nodepool_ocb.model.pool import launch_facts
 from nodepool_ocb.pool.capacity.judging import image_of, static
 from nodepool_ocb.pool.capacity.ledger import pool_of
-from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool, StaticMachine
+from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
+from nodepool_ocb.pool.slots import machine_of
 from nodepool_ocb.pool.views import PoolNodeView, PoolView
 
 
@@ -58,19 +57,3 @@ def misfit(pool: ProviderPool, node: PoolNodeView) -> str | None:
     if set(node.labels) != set(machine.labels):
         return "the labels of its machine changed"
     return None
-
-
-def machine_of(pool: ProviderPool, node: PoolNodeView) -> StaticMachine | None:
-    """The machine of a node: the same name, user and port."""
-    record, facts = node.record, launch_facts(node.record)
-    name, port = (facts.machine if facts else None) or record.hostname or "", record.connection_port or record.ssh_port
-    return machines_by_address(pool).get((name, record.username, port if record.username else None))
-
-
-def machines_by_address(pool: ProviderPool) -> Mapping[tuple[str, str | None, int | None], StaticMachine]:
-    """The machines of a pool by name, user and port; a record in ``init`` has only the name."""
-    found: dict[tuple[str, str | None, int | None], StaticMachine] = {}
-    for each in reversed(pool.machines):
-        found[each.name, None, None] = each
-        found[each.name, each.username, each.port] = each
-    return found

@@ -6,10 +6,9 @@ capacity of a provider, no node of min-ready is launched there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from nodepool_ocb.model.pool import PoolNodeState
-from nodepool_ocb.pool.aging import machine_of
 from nodepool_ocb.pool.attempts import LaunchTries, ended, tries
 from nodepool_ocb.pool.capacity.judging import PoolJudge, static
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, Ledger, pool_of
@@ -17,6 +16,7 @@ from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
 from nodepool_ocb.pool.instructions import Instruction, LaunchNode
 from nodepool_ocb.pool.membership import Membership, PoolKey
 from nodepool_ocb.pool.ranking import weight
+from nodepool_ocb.pool.slots import taken_slots
 from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
 from nodepool_ocb.pool.wakes import Wakes
 
@@ -122,7 +122,7 @@ class Stock:
                 self._slots_of(pool, nodes.get(key, ()))
 
     def _slots_of(self, pool: ProviderPool, nodes: Iterable[PoolNodeView]) -> None:
-        taken = _taken(pool, nodes)
+        taken = taken_slots(pool, nodes)
         for place, machine in enumerate(pool.machines):
             for slot in range(machine.slots):
                 work = f"{pool.provider}/{pool.name}/{machine.name}/{machine.username}/{machine.port}/{slot}"
@@ -140,21 +140,3 @@ class Stock:
                             port=machine.port,
                         )
                     )
-
-
-def _taken(pool: ProviderPool, nodes: Iterable[PoolNodeView]) -> Sequence[set[int]]:
-    """For each machine the slots with a record. A record without a slot takes the first one without a record."""
-    taken: list[set[int]] = [set() for _ in pool.machines]
-    unslotted: list[int] = []
-    places = {id(machine): place for place, machine in enumerate(pool.machines)}
-    for node in nodes:
-        machine = machine_of(pool, node)
-        if machine is None:
-            continue
-        if node.record.slot is None:
-            unslotted.append(places[id(machine)])
-        else:
-            taken[places[id(machine)]].add(node.record.slot)
-    for place in unslotted:
-        taken[place].add(min(set(range(len(taken[place]) + 1)) - taken[place]))
-    return taken

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -175,3 +176,21 @@ def test_launchers_with_different_files_serve_each_request_that_one_of_them_can(
             for each in provider.pools.values()
         )
         assert (id in world.started) == able, world.picture()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known lives", "unknown lives"])
+@pytest.mark.parametrize("kind", ["launched", "machines"])
+def test_a_wide_request_starts_beside_an_endless_stream_of_small_ones(known: bool, kind: str) -> None:
+    slots = StaticMachine(name="m", labels=("a",), slots=4)
+    place = machines("lab", slots) if kind == "machines" else pool("main", "a", limits={"instances": 4})
+    world = PoolSimulation({1: configuration(place)}, LIVES, known=known)
+
+    def stream() -> None:
+        world.ask("a")
+        world.at(10.0, stream)
+
+    stream()
+    world.at(100.0, lambda: wide.append(world.ask("a", "a", "a", "a")))
+    wide: list[str] = []
+    queued = 10 * 4 * LIVES["a"]  # small requests that were there before it
+    world.run(lambda: bool(wide) and wide[0] in world.started, 100 + longest(1) + queued)

@@ -17,6 +17,7 @@ from nodepool_ocb.pool.attempts import bare, refused_until
 from nodepool_ocb.pool.capacity.amounts import Amounts, Meter, amounts, total
 from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
 from nodepool_ocb.pool.membership import PoolKey
+from nodepool_ocb.pool.slots import taken_slots
 from nodepool_ocb.pool.views import PoolNodeView, PoolView
 
 MeterKey = tuple[str, ...]
@@ -52,6 +53,20 @@ class Ledger:
         self._planned = 0
         for node in sorted(view.nodes.values(), key=lambda each: (each.record.state_time, each.id)):
             self._enter(node)
+        for provider in configuration.providers.values():
+            for pool in provider.pools.values():
+                self._enter_slots(pool, view)
+
+    def _enter_slots(self, pool: ProviderPool, view: PoolView) -> None:
+        """A slot without a record gets one soon: for those that wait it is as good as one that is given back now."""
+        if not pool.machines:
+            return
+        meter = ("pool", pool.provider, pool.name)
+        taken = taken_slots(pool, (each for each in view.nodes.values() if pool_of(each) == meter[1:]))
+        for place, machine in enumerate(pool.machines):
+            for slot in set(range(machine.slots)) - taken[place]:
+                name = f"slot/{place}/{slot}"
+                self.occupants[meter][name] = Occupant(name, self._now, {}, machine.labels, [meter])
 
     def _enter(self, node: PoolNodeView) -> None:
         record, key = node.record, pool_of(node)
@@ -77,7 +92,8 @@ class Ledger:
             self.occupants[key][occupant.name] = occupant
 
     def _end(self, node: PoolNodeView, idle: bool) -> float:
-        if idle or node.record.state in GOING or node.id in self._leaving:
+        unclaimed = node.record.state in LAUNCHING and node.record.allocated_to is None  # it becomes idle soon
+        if idle or unclaimed or node.record.state in GOING or node.id in self._leaving:
             return self._now
         if node.record.state is PoolNodeState.HOLD:
             return math.inf

@@ -3,7 +3,7 @@
 The first waiting request of a pool reserves the pool. It will start at the *shadow time*: when enough of the nodes there are
 expected to have ended. A later request may start now in two cases: it is expected to end before the shadow time, or *spare*
 capacity suffices for it. Spare is the capacity that the first one leaves at the shadow time. A node after the end of its
-expected life may end at any moment, so the shadow time does not wait for it. An unknown life is infinite.
+expected life may end at any moment, so the shadow time does not wait for it. An unknown life ends after all known ones.
 
 A request at the limit of its tenant reserves room of that tenant, and no pool. So other tenants do not wait for it.
 """
@@ -101,13 +101,17 @@ def _shadow(ledger: Ledger, uses: Uses, held: Collection[str], now: float) -> tu
     room = {key: ledger.meters[key].left() for key, _ in uses}
     gone: dict[str, Occupant] = {}
     at = now
-    for each in sorted(every.values(), key=lambda each: (each.end, each.idle is not None, each.name)):
+    for each in sorted(every.values(), key=_soonest):
         if _fits(room, uses):
             break
         at = max(at, each.end)
         gone[each.name] = each
         _release(room, each)
     return (at if _fits(room, uses) else math.inf), gone
+
+
+def _soonest(each: Occupant) -> tuple[float, bool, float, str]:
+    return each.end, each.idle is not None, each.idle.record.state_time if each.idle else 0.0, each.name
 
 
 def _fits(room: Mapping[MeterKey, Amounts], uses: Uses) -> bool:
@@ -123,11 +127,14 @@ def _release(room: Mapping[MeterKey, dict[str, float]], occupant: Occupant) -> N
 
 
 def _spare(found: Reservation, ledger: Ledger, uses: Uses, gone: Mapping[str, Occupant]) -> None:
-    """Enter the capacity that the request leaves at its shadow time. All that is expected to end by then is gone."""
+    """Enter the capacity that the request leaves at its shadow time. All that is expected to end by then is gone.
+
+    Of the nodes with an unknown life only so many are gone as the request needs: else requests would pass it without end.
+    """
     for key, need in uses:
         room = {key: ledger.meters[key].left()}
         for each in ledger.occupants[key].values():
-            if each.name in gone or (each.idle is None and each.end <= found.at):
+            if each.name in gone or (each.idle is None and each.end <= found.at and not math.isinf(each.end)):
                 _release(room, each)
         found.spare[key] = {each: left - need.get(each, 0.0) for each, left in room[key].items()}
 
@@ -144,7 +151,7 @@ def _needed(ledger: Ledger, uses: Uses, gone: Mapping[str, Occupant]) -> tuple[P
         if not _fits(room, uses) and each.idle:
             _release(room, each)
             found.append(each.idle)
-    return tuple(found)
+    return tuple(reversed(found))
 
 
 def _reserve_slots(ledger: Ledger, request: RequestView, key: PoolKey, types: Sequence[str], now: float) -> Reservation:
