@@ -393,6 +393,7 @@ A command is a noun and a verb: `nodepool-ocb NOUN VERB`. Below is the `--help` 
 | 8 | ZooKeeper refused the access |
 | 9 | ZooKeeper has no cluster at that path, or another cluster |
 | 10 | `--dry-run` found changes, or a check found drift |
+| 125 and more | `lease run` alone: [leases.md](leases.md#exit-codes) |
 | 141 | the reader of a pipe ended |
 
 ## Options from the environment

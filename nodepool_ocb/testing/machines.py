@@ -34,7 +34,7 @@ START_SECONDS: Final = 20.0
 CONFIG: Final = """\
 ListenAddress {host}:{port}
 HostKey {home}/host_key
-AuthorizedKeysFile {keys}
+AuthorizedKeysFile {keys} {home}/.ssh/authorized_keys
 # A root profile may take 250 ms a command; with SHLVL set, bash takes itself for no login's first shell.
 SetEnv SHLVL=3 HOME={home} OCB_ROOT={home}/root {mark}
 PidFile none

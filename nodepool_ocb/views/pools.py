@@ -74,6 +74,8 @@ class RequestDocument(View, frozen=True, kw_only=True):
 
     row: RequestRow
     record: NodeRequest
+    nodes: tuple[str, ...]  # as in the row
+    reason: str | None  # the same
     pools: tuple[VerdictRow, ...]
     launched: tuple[LeaseRow, ...]  # the nodes that are allocated to it
 
@@ -173,9 +175,12 @@ def request_document(
     view: RequestView, pool: PoolView, waits: WaitReason | None, holders: Mapping[str, LockOwner]
 ) -> RequestDocument:
     """One request."""
+    row = request_row(view, pool, waits)
     return RequestDocument(
-        row=request_row(view, pool, waits),
+        row=row,
         record=view.record,
+        nodes=row.nodes,
+        reason=row.reason,
         pools=tuple(map(_verdict, waits.pools if waits is not None else ())),
         launched=tuple(lease_row(node, holders) for node in allocated(view.id, pool)),
     )

@@ -115,6 +115,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "lease list": "--label bookworm-small",
     "lease release": "0000000012",
     "lease return": "0000000012",
+    "lease run": '--label bookworm-small -- sh -c \'ssh -F "$LEASE_SSH_CONFIG" "$LEASE_NAME" uname -a\'',
     "lease show": "0000000012",
     "lease take": "100-0000000007 --for 2h --comment 'debugging'",
     "pool erase": "cloud-east --dry-run",

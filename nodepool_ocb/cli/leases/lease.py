@@ -10,6 +10,7 @@ import click
 from nodepool_ocb.cli.kit import completion, output, reporting, times
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.cli.leases.run import run
 from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.operations.leases.reading import LeaseList, LeaseShow
 from nodepool_ocb.operations.leases.returning import LeaseDelete, LeaseHold, LeaseRelease, LeaseReturn
@@ -35,6 +36,8 @@ TAKEN_COLUMNS: Final = ("name", "labels", "address", "port", "user", "hostname",
 def command() -> None:
     """Nodes of pools: take them, run a command on them, return them."""
 
+
+command.add_command(run)
 
 nodes_argument = click.argument("leases", metavar="NODE...", nargs=-1, required=True, shell_complete=completion.leases)
 

@@ -1,4 +1,4 @@
-"""Requests for nodes, the nodes of pools, and the registered pools of launchers."""
+"""Requests for nodes, the nodes of pools, and the registered pools of launchers; the launchers' file of this host."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent
 from nodepool_ocb.model.records import Check, Delete, LockOwner
 from nodepool_ocb.operations.operation import Lookup, Procedure
+from nodepool_ocb.pool.configuration import PoolConfiguration
 from nodepool_ocb.pool.views import PoolMember, PoolView
 
 if TYPE_CHECKING:
@@ -163,3 +164,36 @@ def _by(holder: LockOwner | None) -> str:
     if holder is None:
         return ""
     return f" by {holder.daemon} on {holder.host} ({holder.purpose})" if holder.daemon != "?" else " by another client"
+
+
+class KnownLimits(msgspec.Struct, frozen=True):
+    """``file``: the nodepool.yaml of the performer's host; ``configuration`` is None if that is absent or not valid."""
+
+    file: str
+    configuration: PoolConfiguration | None
+
+
+class ReadPoolConfiguration(Lookup[KnownLimits], frozen=True):
+    """The labels, providers and limits in the nodepool.yaml of the performer's host. Launchers read their own files.
+
+    Raises Invalid for a configuration (nodepool-ocb.yaml) that is not valid.
+    """
+
+    records = "configuration of the host"
+
+    def answer(self, reader: Reader) -> KnownLimits:
+        import os
+
+        from nodepool_ocb.images import nodepool
+        from nodepool_ocb.pool.reading import pool_configuration
+        from nodepool_ocb.providers import launching
+
+        settings = reader.performer.settings().launcher
+        if not os.path.exists(settings.nodepool):
+            return KnownLimits(settings.nodepool, None)
+        try:
+            read = nodepool.load(settings.nodepool, settings.secure, environ=os.environ)
+            found = pool_configuration(read, settings.nodepool, launching.drivers(), settings.patience_seconds)
+        except Invalid:
+            return KnownLimits(settings.nodepool, None)
+        return KnownLimits(settings.nodepool, found if found.providers else None)

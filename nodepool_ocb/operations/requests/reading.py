@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.pools import ReadPool
-from nodepool_ocb.operations.requests import finding
+from nodepool_ocb.operations.requests import finding, waiting
 from nodepool_ocb.views import pools as shown
 from nodepool_ocb.views.pools import RequestDocument, RequestRow
 
@@ -15,12 +15,12 @@ class RequestList(Operation[list[RequestRow]], frozen=True, kw_only=True):
     noun = "request"
     verb = "list"
     right = Right.VIEWER
-    reads = (ReadPool,)
+    reads = (ReadPool, *waiting.READS)
 
     labels: tuple[str, ...] = ()  # requests for any of them; none: all
     states: tuple[str, ...] = ()  # any of them; none: all
 
-    def decide(self, situation: Situation) -> Steps[list[RequestRow]]:  # noqa: ARG002
+    def decide(self, situation: Situation) -> Steps[list[RequestRow]]:
         found = yield from finding.load()
         chosen = [
             view
@@ -29,7 +29,8 @@ class RequestList(Operation[list[RequestRow]], frozen=True, kw_only=True):
             and (not self.labels or not set(self.labels).isdisjoint(view.record.node_types))
         ]
         chosen.sort(key=lambda view: view.order)
-        return [shown.request_row(view, found.view, None) for view in chosen]
+        reasons = yield from waiting.explained(found, chosen, situation)
+        return [shown.request_row(view, found.view, reasons.get(view.id)) for view in chosen]
 
 
 class RequestShow(Operation[RequestDocument], frozen=True, kw_only=True):
@@ -38,11 +39,12 @@ class RequestShow(Operation[RequestDocument], frozen=True, kw_only=True):
     noun = "request"
     verb = "show"
     right = Right.VIEWER
-    reads = (ReadPool,)
+    reads = (ReadPool, *waiting.READS)
 
     request: str
 
-    def decide(self, situation: Situation) -> Steps[RequestDocument]:  # noqa: ARG002
+    def decide(self, situation: Situation) -> Steps[RequestDocument]:
         found = yield from finding.load()
         view = finding.request_of(found.view, self.request)
-        return shown.request_document(view, found.view, None, found.holders)
+        reasons = yield from waiting.explained(found, [view], situation)
+        return shown.request_document(view, found.view, reasons.get(view.id), found.holders)

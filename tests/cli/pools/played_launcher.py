@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode, PoolNodeState, RequestState
-from nodepool_ocb.model.records import Create, Delete, Json, Record, Set
+from nodepool_ocb.model.records import Create, Daemon, Delete, Json, Record, Set
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 
@@ -35,6 +35,12 @@ class PlayedLauncher:
             **fields,  # type: ignore[arg-type]
         )
         self.session.create_next(f"{paths.components('pool')}/host1", record, ephemeral=True)
+
+    def launches(self) -> None:
+        """Its own registration: it is a launcher of this product."""
+        self.session.ensure(paths.daemons("launcher"))
+        daemon = Daemon(host="host1", pid=1, version="1", started=1.0, slots=1)
+        self.session.commit([Create(paths.daemon("launcher", "host1"), daemon, ephemeral=True)])
 
     def makes(self, label: str = "small", state: PoolNodeState = PoolNodeState.READY, **fields: object) -> str:
         """A node; gives its id."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,6 @@ def test_a_request_is_created_with_its_end_listed_shown_and_deleted(
     ask: Ask, launcher: PlayedLauncher, ocb: Ocb
 ) -> None:
     launcher.registers("small", "large")
-    words = "request create --label small --label large --count 2 --priority 50 --tenant ci --expires 1h"
     words = "request create --label small --label large --count 2 --priority 50 --tenant ci --expires 1h"
     made = ask(*words.split())
     (id,) = launcher.requests()
@@ -150,3 +150,43 @@ def test_a_request_that_does_not_exist_is_not_found(ocb: Ocb, launcher: PlayedLa
     result = ocb("request", "show", f"{id}1")
     assert result.exit_code == 3
     assert "does not exist" in result.stderr
+
+
+def test_the_reason_for_waiting_names_what_this_host_knows(ask: Ask, launcher: PlayedLauncher) -> None:
+    ask("request", "create", "--label", "small")
+    (id,) = launcher.requests()
+    shown = ask("request", "show", id)
+    assert (shown["place"], shown["waits_for"]) == (1, "NO_LAUNCHER")
+    launcher.registers("small")
+    shown = ask("request", "show", id)
+    assert "west/main; their limits are not known here" in shown["reason"]
+    assert [(each["name"], each["code"]) for each in shown["pools"]] == [("west/main", "ELSEWHERE")]
+
+
+NODEPOOL = """\
+labels: [{name: small}, {name: huge}]
+providers:
+  - name: west
+    driver: static
+    pools:
+      - name: main
+        nodes:
+          - {name: 127.0.0.9, labels: [small], username: root, host-key-checking: false}
+"""
+
+
+def test_with_the_file_of_launchers_each_pool_has_its_verdict(
+    ask: Ask, launcher: PlayedLauncher, tmp_path: Path
+) -> None:
+    (tmp_path / "nodepool.yaml").write_text(NODEPOOL)
+    config = tmp_path / "nodepool-ocb.yaml"
+    config.write_text(f"launcher: {{nodepool: {tmp_path}/nodepool.yaml}}\n")
+    launcher.launches()
+    launcher.registers("small")
+    ask("request", "create", "--label", "small", "--count", "2")
+    ask("request", "create", "--label", "small")
+    (row, other) = ask("request", "list", "--config", str(config))
+    assert [row["place"], other["place"]] == [1, 2]
+    shown = ask("request", "show", row["name"], "--config", str(config))
+    assert [(each["name"], each["code"]) for each in shown["pools"]] == [("west/main", "LIMIT")]
+    assert "too few slots of small" in shown["reason"]
