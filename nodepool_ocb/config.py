@@ -129,11 +129,7 @@ class LauncherSettings(ConfigSection, frozen=True, kw_only=True):
     launch_workers: int = 16  # launches at a time, for each provider
     delete_workers: int = 8  # deletions at a time, for each provider
     patience_seconds: float = 300.0  # that a request waits until it reserves capacity before newer ones of its tenant
-    call_seconds: float = 60.0  # that one call of a provider may take
     delete_seconds: float = 600.0  # that a deletion may take before another worker begins it anew
-    unlocked_seconds: float = 60.0  # that a node in use may have no lock before it is deleted
-    retry_seconds: float = 5.0  # from a failed launch of a node to the next; doubles each time
-    failed_keep_seconds: float = 86400.0  # that records of failed requests stay, to be read
     quota_seconds: float = 300.0  # the age at which the quota of a provider is read again, if a request needs it
     leak_seconds: float = 600.0  # between two lists of a provider's machines
     sweep_seconds: float = 30.0  # between two readings of everything
