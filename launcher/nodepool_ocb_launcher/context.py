@@ -6,9 +6,10 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from nodepool_ocb.config import Settings
+from nodepool_ocb.jigs.ssh.keys import NoKey, load_keys
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolConfiguration, PoolLabel, PoolLabelPolicy, ProviderPool
 from nodepool_ocb.pool.launching import LaunchSeconds
@@ -29,6 +30,7 @@ class LauncherContext:
         settings: Settings,
         configuration: PoolConfiguration,
         providers: Mapping[str, MachineCalls],
+        wake: Callable[[], None],
     ) -> None:
         self.session, self.locks = session, HeldLocks(session)
         self.host = socket.gethostname()
@@ -36,7 +38,7 @@ class LauncherContext:
         self.cluster = ""  # known once there is a session
         self.admin_domain: str | None = None
         self.halt = threading.Event()
-        self.roster = Roster()
+        self.roster = Roster(session, wake)
         self.images: Mapping[tuple[str, str], ReadyImage] = {}  # of the newest turn
         self.configure(settings, configuration, providers)
 
@@ -53,6 +55,13 @@ class LauncherContext:
     def stamp(self, provider: str, pool: str, node: str, key: str) -> MachineStamp:
         """The stamp of an attempt to launch a node."""
         return MachineStamp(cluster=self.cluster, provider=provider, pool=pool, node=node, key=key)
+
+    def public_keys(self) -> tuple[str, ...]:
+        """The public parts of the keys that this host logs in with, for machines that annealers work on."""
+        try:
+            return tuple(f"{key.get_name()} {key.get_base64()}" for key in load_keys(self.settings.ssh))
+        except NoKey:
+            return ()
 
     def place(self, provider: str | None, pool: str | None) -> tuple[LaunchProvider, ProviderPool] | None:
         """The configured provider and pool of these names."""

@@ -18,6 +18,7 @@ from nodepool_ocb.providers.machines import MachineRefused, MachineStamp
 from nodepool_ocb.store.pool.nodes import HeldNode
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_launcher.context import LauncherContext
+from nodepool_ocb_launcher.launching import launch_identity
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +62,18 @@ class Deletion:
             metrics.MACHINES_DELETED.labels(self._calls.name).inc()
 
     def _dismiss(self, step: DeletionStep) -> None:
-        reason = self._context.roster.dismiss(self.facts.fqdn or "", self._node.id)
-        if self._accepted(step, None if reason is None else MachineRefused(reason)):
-            self._view = replace(self._view, dismissed=True)
+        reason = self._context.roster.dismiss(self.facts.fqdn or "", launch_identity(self._node.id, self.facts))
+        if reason is None:
+            self._view = replace(self._view, dismissed=True, refused=None, refusals=0)
+        else:
+            now = self._context.session.now()
+            refused = LaunchRefusal(step.action, reason, at=now)
+            self._view = replace(self._view, refused=refused, refusals=self._view.refusals + 1)
+
+    def look_again(self) -> None:
+        """The node below /ocb has changed."""
+        if self._view.refused is not None and self._view.refused.action == DeletionAction.DISMISS:
+            self._view = replace(self._view, refused=None)
 
     def _write_bare(self, _step: DeletionStep) -> None:
         facts = replace(self.facts, key="", fqdn=None)

@@ -65,6 +65,7 @@ class Launcher:
         context.locks.sweep()
         self.registration.write()
         self.pausing.load()
+        context.roster.load()
         self._register_pools()
         self.cache.load()
 
@@ -78,6 +79,7 @@ class Launcher:
         context.locks.sweep()
         clusters.current(context.session, context.cluster)
         self.components.check()
+        context.roster.sweep()
         self.cache.sweep()
 
     def lost(self) -> None:
@@ -94,6 +96,7 @@ class Launcher:
             log.info("paused %s", self.pausing.paused) if self.pausing.paused else log.info("resumed")
         self._register_pools()
         self.works.reap()
+        self._answer()
         view = self._view()
         decision = decide(view, context.configuration, self._me(), now)
         self._carrier.carry_out(view, decision.steps)
@@ -101,6 +104,12 @@ class Launcher:
         self._count(view)
         seconds = float("inf") if decision.seconds is None else decision.seconds
         return max(0.0, min(wait, seconds, self.pausing.seconds, self.sweep_seconds))
+
+    def _answer(self) -> None:
+        """Create and delete nodes of /ocb for works, and wake the works with news of theirs."""
+        context = self.context
+        needed = any(label.annealed for label in context.configuration.labels.values())
+        self.works.changed(context.roster.answer(context.admin_domain, needed))
 
     def _view(self) -> PoolView:
         context = self.context

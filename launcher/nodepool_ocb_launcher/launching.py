@@ -10,7 +10,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.enrolling import Enrolment
 from nodepool_ocb.model.pool import LaunchFacts, PoolNode, PoolNodeState, launch_facts
+from nodepool_ocb.model.records import Node
 from nodepool_ocb.pool import launching
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool
 from nodepool_ocb.pool.hostnames import machine_hostname
@@ -31,6 +33,7 @@ from nodepool_ocb_launcher.context import LauncherContext, label_of
 
 log = logging.getLogger(__name__)
 
+SSH_PORT: Final = 22
 KEY_BYTES: Final = 6  # of chance in the key of an attempt
 SCAN_SECONDS: Final = 10.0  # of one attempt to gather host keys
 CHECKED: Final = frozenset({"ssh", "network_cli"})  # the connection types with host keys
@@ -51,6 +54,11 @@ def parts(context: LauncherContext, record: PoolNode) -> LaunchParts | None:
     label = None if place is None else label_of(place[1], record.type)
     calls = context.providers.get(record.provider or "")
     return None if place is None or label is None or calls is None else LaunchParts(*place, label, calls)
+
+
+def launch_identity(node: str, facts: LaunchFacts) -> str:
+    """The identity of a launch, as its node below /ocb has it."""
+    return f"{node}-{facts.key}"
 
 
 class Launch:
@@ -87,8 +95,10 @@ class Launch:
             self._refused = None
 
     def look_again(self) -> None:
-        """The noderoles of the node have changed, or the record has."""
+        """The noderoles of the node have changed, or it was created."""
         self._roles = None
+        if self._refused is not None and self._refused.action == LaunchAction.ENROL:
+            self._refused = None
 
     def _view(self) -> LaunchView:
         machine, found = self._machine, self._parts
@@ -138,6 +148,7 @@ class Launch:
             az=record.az,
             machine=self.facts.machine,
             slot=record.slot,
+            public_keys=self._context.public_keys() if self._context.policy(found.label.name).annealed else (),
             stop=self._halt,
             timeout_seconds=found.provider.launch_seconds,
         )
@@ -160,7 +171,7 @@ class Launch:
 
     def _scan(self, step: LaunchStep) -> None:
         record = self._node.record
-        answer = host_keys(record.interface_ip or "", record.connection_port or 22, SCAN_SECONDS)
+        answer = host_keys(record.interface_ip or "", record.connection_port or SSH_PORT, SCAN_SECONDS)
         if isinstance(answer, MachineRefused):
             self._refused = LaunchRefusal(step.action, answer.reason, answer.party, self._context.session.now())
         else:
@@ -204,7 +215,7 @@ class Launch:
     def _write_address(self, _step: LaunchStep) -> None:
         machine, record = self._machine, self._node.record
         assert machine is not None
-        port = machine.port or record.connection_port or 22
+        port = machine.port or record.connection_port or SSH_PORT
         keys = machine.host_keys
         if keys is None and not (self._parts.label.host_key_checking and record.connection_type in CHECKED):
             keys = ()
@@ -243,6 +254,7 @@ class Launch:
     def _set_ready(self, _step: LaunchStep) -> None:
         record, now = self._node.record, self._context.session.now()
         self._node.finish(PoolNodeState.READY, reason=None)
+        self._context.roster.forget(self.facts.fqdn or "")
         provider = self._parts.provider.name
         metrics.LAUNCHES.labels(provider, "ready").inc()
         metrics.LAUNCH_SECONDS.labels(provider).observe(max(0.0, now - (record.created_time or now)))
@@ -258,12 +270,28 @@ class Launch:
         log.warning("node %s %s: %s", self._node.id, "is kept" if step.keep else state, step.reason)
 
     def _enrol(self, step: LaunchStep) -> None:
-        answer = self._context.roster.enrol(self.facts.fqdn or "")
+        answer = self._context.roster.enrol(self._enrolment())
         if isinstance(answer, RolesSight):
-            self._enrolled, self._roles = True, answer
-        else:
-            reason = answer or "the node is created in /ocb"
-            self._refused = LaunchRefusal(step.action, reason, at=self._context.session.now())
+            self._enrolled, self._roles, self._refused = True, answer, None
+            return
+        party = launching.HOST if answer is None else launching.MACHINE
+        reason = answer or f"{self.facts.fqdn} is being created"
+        self._refused = LaunchRefusal(step.action, reason, party, self._context.session.now())
+
+    def _enrolment(self) -> Enrolment:
+        """The node below /ocb, with the address and the host keys of the machine."""
+        record, policy = self._node.record, self._context.policy(self._parts.label.name)
+        host, port = record.interface_ip or "", record.connection_port or SSH_PORT
+        bracketed = f"[{host}]" if ":" in host else host
+        node = Node(
+            deployment=policy.deployment,
+            available=self._context.settings.nodes.available,
+            addresses=(bracketed if port == SSH_PORT else f"{bracketed}:{port}",),
+            user=record.username or "root",
+            host_keys=record.host_keys or (),
+        )
+        launch = launch_identity(self._node.id, self.facts)
+        return Enrolment(fqdn=self.facts.fqdn or "", launch=launch, node=node, roles=policy.roles)
 
     def _stamp(self) -> Any:
         record = self._node.record

@@ -45,7 +45,7 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
     session = Session(
         settings.zookeeper, on_lost=lambda: launcher.lost(), on_connected=lambda: launcher.turns.wake.set()
     )
-    context = LauncherContext(session, settings, wants, opened(settings, wants))
+    context = LauncherContext(session, settings, wants, opened(settings, wants), lambda: launcher.turns.wake.set())
     daemon = of_this_process(
         slots=settings.launcher.launch_workers, left_out=titled(left_out), providers=tuple(context.providers)
     )

@@ -121,13 +121,16 @@ class NodeWork:
         return not self.over
 
     def _delete(self, chain: Deletion) -> bool:
-        self.fqdn = None
+        if self._roles_changed:
+            self._roles_changed = False
+            chain.look_again()
+        self.fqdn = chain.facts.fqdn
         step = chain.step()
         if step is None:
             self.release()
         elif step.action is DeletionAction.WAIT:
             self._rest(step.seconds, step.reason)
-            return False
+            return self._roles_changed
         else:
             chain.take(step)
             self.over = step.action is DeletionAction.DELETE_RECORD

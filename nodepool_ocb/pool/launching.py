@@ -233,6 +233,10 @@ def _pinned(view: LaunchView) -> LaunchStep:
 
 def _testing(view: LaunchView) -> LaunchStep:
     if not view.enrolled or view.roles is None:
+        refused = view.refused
+        if refused is not None and refused.action == LaunchAction.ENROL and refused.party != HOST:
+            keep = view.policy.keep_failed
+            return LaunchStep(action=LaunchAction.FAIL, reason=refused.reason, party=refused.party, keep=keep)
         return _late(view) or _again(view) or LaunchStep(action=LaunchAction.ENROL)
     states = view.roles.states
     for role in sorted(states):

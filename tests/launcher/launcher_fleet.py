@@ -73,7 +73,8 @@ class LauncherFleet:
         folder = self.folder / f"l{len(self.launchers)}"
         zookeeper = ZooKeeperSettings(hosts=self.chroot, session_timeout_seconds=session_seconds)
         quick = {"sweep_seconds": 5.0, "drain_seconds": 2.0, "retry_seconds": 0.2, "leak_seconds": 2.0}
-        made = LauncherProcess(self.server.ports, zookeeper, folder, {"launcher": quick | settings}, command)
+        sections = {"launcher": quick | settings, "admin_domain": "example.com"}
+        made = LauncherProcess(self.server.ports, zookeeper, folder, sections, command)
         self.launchers.append(made)
         self.configure(made, *providers, labels=labels)
         return made
