@@ -137,6 +137,20 @@ class PoolDocument(View, frozen=True, kw_only=True):
     leases: tuple[LeaseRow, ...]
 
 
+class MachineLeakRow(View, frozen=True, kw_only=True):
+    """A machine at a provider that no record stands for."""
+
+    name: str  # the argument of ``lease leaks --delete``
+    provider: str
+    external_id: str
+    hostname: str
+    pool: str  # of its stamp
+    node: str  # of its stamp
+    cluster: str  # of its stamp
+    whose: str  # ours, or another cluster's
+    since: float | None
+
+
 class LeasesTaken(View, frozen=True, kw_only=True):
     """Nodes that were taken for a person."""
 

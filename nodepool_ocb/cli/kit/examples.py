@@ -112,6 +112,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "request show": "100-0000000007",
     "lease delete": "0000000012 --dry-run",
     "lease hold": "0000000012 --comment 'kernel panic' --for 1d",
+    "lease leaks": "cloud-east",
     "lease list": "--label bookworm-small",
     "lease release": "0000000012",
     "lease return": "0000000012",

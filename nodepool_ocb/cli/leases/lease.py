@@ -12,6 +12,7 @@ from nodepool_ocb.cli.kit.options import Noun, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.leases.run import run
 from nodepool_ocb.model.pool import PoolNodeState
+from nodepool_ocb.operations.leases.leaking import LeaseLeaks, LeaseLeaksDelete
 from nodepool_ocb.operations.leases.reading import LeaseList, LeaseShow
 from nodepool_ocb.operations.leases.returning import LeaseDelete, LeaseHold, LeaseRelease, LeaseReturn
 from nodepool_ocb.operations.leases.taking import LeaseTake
@@ -120,6 +121,32 @@ def hold(leases: Sequence[str], comment: str | None, seconds: float | None, dry_
 def release(leases: Sequence[str], dry_run: bool) -> None:
     """End the hold of nodes: they count as used, and are deleted or cleaned."""
     reporting.performed(perform(LeaseRelease(leases=tuple(leases)), dry_run=dry_run))
+
+
+@command.command(operation=(LeaseLeaks, LeaseLeaksDelete))
+@click.argument("provider", metavar="[PROVIDER]", required=False, shell_complete=completion.pool_providers)
+@click.option("--delete", "external_id", metavar="EXTERNAL-ID", help="Delete this one at PROVIDER.")
+@click.option("--cluster", help="The cluster that its stamp must name, by id; the default is this one.")
+@yes_option
+@dry_run_option
+def leaks(provider: str | None, external_id: str | None, cluster: str | None, yes: bool, dry_run: bool) -> None:
+    """Machines at providers that no record stands for: of this cluster, or of another one.
+
+    This host asks the providers in the nodepool.yaml of its launcher. Launchers delete the leaks of this cluster. Those of other
+    clusters stay until a person deletes them: --delete, with --cluster.
+    """
+    if external_id is None:
+        rows = perform(LeaseLeaks(provider=provider)).answer
+        output.things(rows, ("provider", "external_id", "hostname", "since", "whose", "cluster", "pool", "node"))
+        return
+    if provider is None:
+        raise click.UsageError("--delete needs PROVIDER")
+    operation = LeaseLeaksDelete(provider=provider, external_id=external_id, cluster=cluster)
+    deleted = perform(operation, dry_run=dry_run, yes=yes).answer
+    if dry_run:
+        reporting.rows((deleted.row,), dry_run)
+    for sentence in deleted.after:
+        output.say(sentence)
 
 
 @command.command(operation=LeaseDelete)
