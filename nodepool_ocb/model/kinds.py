@@ -140,7 +140,7 @@ _NODE: Final = "/ocb/nodes/{node}"
 _NODEROLE: Final = "/ocb/nodes/{node}/noderoles/{role}"
 _IMAGE: Final = "/nodepool/image/{image}"
 _UPLOADS: Final = "/nodepool/image/{image}/builds/{build}/provider/{provider}/images"
-_POOL_NODE: Final = "/nodepool/nodes/{node}"
+_POOL_NODE: Final = "/nodepool/nodes/{pool_node}"
 _CHANGE: Final = "cdrw"
 
 #: In the order of the tree, parents first.

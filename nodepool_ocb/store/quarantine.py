@@ -22,10 +22,11 @@ from nodepool_ocb.store.world.paths import Kind, misnamed, parse
 
 ATTRIBUTES: Final = "attributes"
 
+#: Requests, nodes of pools, and launchers.
+POOL: Final = (paths.REQUESTS, paths.REQUEST_LOCKS, paths.POOL_NODES, paths.COMPONENTS)
+
 #: All that is ours.
-EVERYTHING: Final = (
-    paths.ROOT, paths.IMAGES, paths.REQUESTS, paths.REQUEST_LOCKS, paths.POOL_NODES, paths.COMPONENTS, "/nodepool/daemons"
-)  # fmt: skip
+EVERYTHING: Final = (paths.ROOT, paths.IMAGES, "/nodepool/daemons", *POOL)
 
 _ID: Final = re.compile(r"[0-9]{10}")
 
@@ -103,11 +104,19 @@ def unread(session: SessionReads, above: Sequence[str] = EVERYTHING) -> dict[str
 
 
 def at_a_glance(session: Session, locks: Iterable[str], nodes: bool) -> dict[str, str]:
-    """Unreadable records beside those of a world and images: rollouts, runs of tasks, task lists, the journal, pauses, locks.
+    """Unreadable records beside those of a world and images: rollouts, runs of tasks, task lists, the journal, pauses, locks,
+    pools.
 
     ``nodes``: also the attributes and runs of all noderoles.
     """
-    others = [paths.TASK_RELEASES, paths.TASK_DEPLOYMENTS, paths.JOURNAL_ENTRIES, paths.PAUSED, paths.PAUSED_BUILDERS]
+    others = [
+        paths.TASK_RELEASES,
+        paths.TASK_DEPLOYMENTS,
+        paths.JOURNAL_ENTRIES,
+        paths.PAUSED,
+        paths.PAUSED_BUILDERS,
+        *POOL,
+    ]
     return (
         of_rollouts(session)
         | of_task_runs(session)

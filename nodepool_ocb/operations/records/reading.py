@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from nodepool_ocb.errors import Ambiguous, NotFound
+from nodepool_ocb.model.rights import OURS
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.znodes import FoundZnode, ReadChildren, ReadUnreadable, ReadZnode, RequireCluster
 from nodepool_ocb.telemetry.terminal_escape import line
@@ -14,7 +15,7 @@ from nodepool_ocb.views.status import Quarantined
 
 READS: Final = (ReadZnode, RequireCluster)
 
-_PATH: Final = re.compile(r"(/ocb|/nodepool/image|/nodepool/daemons)(/[^/\x00]+)*")
+_PATH: Final = re.compile(rf"({'|'.join(OURS)})(/[^/\x00]+)*")
 
 
 class RecordList(Operation[list[Quarantined]], frozen=True, kw_only=True):
@@ -63,7 +64,8 @@ def at(path: str) -> Steps[FoundZnode]:
     """The znode at a path; raises NotFound, NoCluster, or Ambiguous for a path outside the project's part of the tree."""
     if not _PATH.fullmatch(path):
         raise Ambiguous(
-            "a path begins with /ocb, /nodepool/image or /nodepool/daemons, without the chroot; see: nodepool-ocb record list"
+            "a path begins with /ocb, or with a folder of ours below /nodepool (image, daemons, requests, nodes, components,"
+            " requests-lock), without the chroot; see: nodepool-ocb record list"
         )
     found = yield from ReadZnode(path)
     if found is None:

@@ -67,6 +67,8 @@ def _folder(parts: Sequence[str]) -> bool:
             return True
         case ["image", _, "builds", _, "provider", _, "images", "lock"]:
             return True
+        case ["requests-lock", _] | ["nodes", _, "lock"] | ["components", _]:
+            return True
     return False
 
 

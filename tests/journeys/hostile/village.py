@@ -56,6 +56,7 @@ NAMES: Final = {
     "role": ROLE, "deployment": LAB, "node": NODE, "run": "0000000001-abc", "daemon": "ghost", "host": "elsewhere",
     "entry": "0" * 10, "image": IMAGE, "build": ID, "provider": PROVIDER, "upload": ID, "rollout": "0" * 10, "group": "all",
     "part": "0000", "release": "9.0", "folder": UPLOAD, "task_run": RUN, "name": "common",
+    "request": f"100-{ID}", "pool_node": ID, "component_kind": "pool", "component": f"h{ID}",
 }  # fmt: skip
 
 
