@@ -128,6 +128,8 @@ class Serving:
             nodes = RequestNodes(request, self._ledger.allocated[request.id], declined)
         if request.ours and request.record.state is RequestState.PENDING:
             self._hold(request, nodes)
+        elif request.ours:
+            self._release(request, "its claim was not recorded")
         elif request.locked_by is None:
             self._seek(request, nodes)
         else:
@@ -213,6 +215,7 @@ class Serving:
         added = tuple(dict.fromkeys(each for each in ids if each not in request.record.declined_by))
         if not added and not failed:
             return False
+        self._claims += 1
         self.steps.append(
             DeclineRequest(
                 request=request.id, version=request.version, pools=added, reason="; ".join(reasons[:8]), failed=failed

@@ -46,6 +46,11 @@ class PoolGate:
             found = self._tenants[tenant] = min([self.safe, *(_times(each, self._most) for each in limits)])
         return count <= found
 
+    def overdrawn(self, count: int, tenant: str | None) -> bool:
+        """Whether the tenant surely has no room for so many nodes of the pool now."""
+        keys = self._ledger.tenant_meters(tenant)
+        return any(count > _times(self._ledger.meters[key].left(), self._least) for key in keys)
+
     def refuses(self, types: Collection[str], now: float, state: int, reservations: Iterable[Reservation]) -> bool:
         """Whether the pool surely has no room for the labels now. ``state`` counts the changes of the books."""
         if not self.shut.isdisjoint(types):

@@ -24,6 +24,7 @@ from nodepool_ocb.pool.states import new_request
 from nodepool_ocb.pool.views import PoolNodeView, RequestView
 
 _PROBE = new_request(0.0)  # a request for one node of any tenant
+MOST_TRIALS = 1000  # of one decision; requests behind so many different ones that wait are looked at later
 CAPACITY = frozenset({"LIMIT", "QUOTA"})  # a request with these waits for nodes of others to end
 
 
@@ -68,12 +69,13 @@ class Planner:
         self.contended: set[str] = set()  # providers with capacity for which a request waits
         self._gates = [PoolGate(ledger, each) for each in pools]
         self._offering: dict[tuple[str, ...], list[PoolGate]] = {}  # by node_types
+        self._trials = 0
         self._state = 0  # counts the changes of the books
         self._blocked: dict[tuple[object, ...], RequestPlan] = {}
 
     def plan(self, request: RequestView, types: Sequence[str], pinned: PoolKey | None = None) -> RequestPlan:
         """The plan for the labels that the request still needs. ``pinned``: the pool that already serves it."""
-        if pinned is None and self._shut_out(request):
+        if pinned is None and (self._shut_out(request) or self._trials >= MOST_TRIALS):
             return RequestPlan(request, None, (), hopeful=True)
         return self.trial(request, types, pinned)
 
@@ -87,10 +89,13 @@ class Planner:
         if offering is None:
             offering = self._offering[types] = [each for each in self._gates if each.labels.issuperset(types)]
         count, tenant, others = len(types), record.tenant_name, self.reservations
+        limited = ("tenant", tenant or "") in others
         return bool(offering) and all(
-            each.meter in others
-            and each.surely(count, tenant)
-            and each.refuses(types, self._now, self._state, others.values())
+            each.surely(count, tenant)
+            and (
+                (each.meter in others and each.refuses(types, self._now, self._state, others.values()))
+                or (limited and each.overdrawn(count, tenant))
+            )
             for each in offering
         )
 
@@ -100,6 +105,7 @@ class Planner:
         mark = (record.node_types, record.provider, record.tenant_name, record.declined_by, record.reuse is False)
         if pinned is None and mark in self._blocked:  # nothing became free since its twin was refused
             return msgspec.structs.replace(self._blocked[mark], request=request, reserves=False)
+        self._trials += 1
         fits, verdicts = [], []
         for pool in self._able(request, pinned):
             found = self._try(request, pool, types, pinned is not None)
