@@ -6,8 +6,7 @@ import math
 
 from nodepool_ocb.pool.capacity.judging import image_of, static
 from nodepool_ocb.pool.capacity.ledger import pool_of
-from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
-from nodepool_ocb.pool.slots import machine_of
+from nodepool_ocb.pool.configuration import PoolConfiguration
 from nodepool_ocb.pool.views import PoolNodeView, PoolView
 
 
@@ -45,15 +44,3 @@ def outdated(view: PoolView, configuration: PoolConfiguration, node: PoolNodeVie
     if image is None or node.record.image_id in (None, image.path, image.external_id):
         return None
     return f"its image is replaced by {image.path}"
-
-
-def misfit(pool: ProviderPool, node: PoolNodeView) -> str | None:
-    """Why a node of a static pool no longer agrees with the file; None if it does."""
-    machine = machine_of(pool, node)
-    if machine is None:
-        return "the file has its machine no longer"
-    if node.record.slot is not None and node.record.slot >= machine.slots:
-        return f"max-parallel-jobs of its machine is {machine.slots}"
-    if set(node.labels) != set(machine.labels):
-        return "the labels of its machine changed"
-    return None

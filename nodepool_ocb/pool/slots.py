@@ -5,42 +5,64 @@ Name, user and port identify a machine in the file, as in Nodepool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from nodepool_ocb.model.pool import launch_facts
 from nodepool_ocb.pool.configuration import ProviderPool, StaticMachine
 from nodepool_ocb.pool.views import PoolNodeView
 
 
-def machine_of(pool: ProviderPool, node: PoolNodeView) -> StaticMachine | None:
-    """The machine of a node: the same name, user and port."""
-    record, facts = node.record, launch_facts(node.record)
-    name, port = (facts.machine if facts else None) or record.hostname or "", record.connection_port or record.ssh_port
-    return machines_by_address(pool).get((name, record.username, port if record.username else None))
+class MachineIndex:
+    """The machines of a pool, by their place in the file."""
 
+    def __init__(self, pool: ProviderPool) -> None:
+        self.machines = pool.machines
+        self._places: dict[tuple[str, str | None, int | None], int] = {}
+        for place, each in reversed(list(enumerate(pool.machines))):
+            self._places[each.name, None, None] = place  # of a record that has only the name so far
+            self._places[each.name, each.username, each.port] = place
 
-def machines_by_address(pool: ProviderPool) -> Mapping[tuple[str, str | None, int | None], StaticMachine]:
-    """The machines of a pool by name, user and port; a record in ``init`` has only the name."""
-    found: dict[tuple[str, str | None, int | None], StaticMachine] = {}
-    for each in reversed(pool.machines):
-        found[each.name, None, None] = each
-        found[each.name, each.username, each.port] = each
-    return found
+    def place(self, node: PoolNodeView) -> int | None:
+        """The place of a node's machine; None if the file does not have it."""
+        record, facts = node.record, launch_facts(node.record)
+        name, port = (
+            (facts.machine if facts else None) or record.hostname or "",
+            record.connection_port or record.ssh_port,
+        )
+        return self._places.get((name, record.username, port if record.username else None))
 
+    def misfit(self, node: PoolNodeView) -> str | None:
+        """Why a node no longer agrees with the file; None if it does."""
+        place = self.place(node)
+        if place is None:
+            return "the file has its machine no longer"
+        machine = self.machines[place]
+        if node.record.slot is not None and node.record.slot >= machine.slots:
+            return f"max-parallel-jobs of its machine is {machine.slots}"
+        if set(node.labels) != set(machine.labels):
+            return "the labels of its machine changed"
+        return None
 
-def taken_slots(pool: ProviderPool, nodes: Iterable[PoolNodeView]) -> Sequence[set[int]]:
-    """For each machine the slots with a record. A record without a slot takes the first one without a record."""
-    taken: list[set[int]] = [set() for _ in pool.machines]
-    unslotted: list[int] = []
-    places = {id(machine): place for place, machine in enumerate(pool.machines)}
-    for node in nodes:
-        machine = machine_of(pool, node)
-        if machine is None:
-            continue
-        if node.record.slot is None:
-            unslotted.append(places[id(machine)])
-        else:
-            taken[places[id(machine)]].add(node.record.slot)
-    for place in unslotted:
-        taken[place].add(min(set(range(len(taken[place]) + 1)) - taken[place]))
-    return taken
+    def missing(self, nodes: Iterable[PoolNodeView]) -> list[tuple[StaticMachine, int]]:
+        """The slots without a record, each with its machine."""
+        taken = self._taken(nodes)
+        return [
+            (machine, slot)
+            for place, machine in enumerate(self.machines)
+            for slot in range(machine.slots)
+            if slot not in taken[place]
+        ]
+
+    def _taken(self, nodes: Iterable[PoolNodeView]) -> Sequence[set[int]]:
+        """For each machine the slots with a record. A record without a slot takes the first one without a record."""
+        taken: list[set[int]] = [set() for _ in self.machines]
+        unslotted: list[int] = []
+        for node in nodes:
+            place = self.place(node)
+            if place is not None and node.record.slot is not None:
+                taken[place].add(node.record.slot)
+            elif place is not None:
+                unslotted.append(place)
+        for place in unslotted:
+            taken[place].add(min(set(range(len(taken[place]) + 1)) - taken[place]))
+        return taken

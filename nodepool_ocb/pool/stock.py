@@ -6,17 +6,14 @@ capacity of a provider, no node of min-ready is launched there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.pool.attempts import LaunchTries, ended, tries
 from nodepool_ocb.pool.capacity.judging import PoolJudge, static
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, Ledger, pool_of
-from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
+from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool, StaticMachine
 from nodepool_ocb.pool.instructions import Instruction, LaunchNode
 from nodepool_ocb.pool.membership import Membership, PoolKey
 from nodepool_ocb.pool.ranking import weight
-from nodepool_ocb.pool.slots import taken_slots
 from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
 from nodepool_ocb.pool.wakes import Wakes
 
@@ -113,30 +110,23 @@ class Stock:
 
     def slots(self) -> None:
         """Make a record for each slot of a machine that has none."""
-        nodes: dict[PoolKey, list[PoolNodeView]] = {}
-        for node in self._view.nodes.values():
-            nodes.setdefault(pool_of(node), []).append(node)
         for key in self._me.pools:
-            pool = self._configuration.pool(*key)
-            if pool is not None and static(pool) and key[0] not in self._view.faults:
-                self._slots_of(pool, nodes.get(key, ()))
+            if key[0] not in self._view.faults:
+                for machine, slot in self._ledger.missing.get(key, ()):
+                    self._slot(key, machine, slot)
 
-    def _slots_of(self, pool: ProviderPool, nodes: Iterable[PoolNodeView]) -> None:
-        taken = taken_slots(pool, nodes)
-        for place, machine in enumerate(pool.machines):
-            for slot in range(machine.slots):
-                work = f"{pool.provider}/{pool.name}/{machine.name}/{machine.username}/{machine.port}/{slot}"
-                if slot in taken[place] or not machine.labels:
-                    continue
-                if self._membership.owns(self._me.session, work, pool.provider):
-                    self.steps.append(
-                        LaunchNode(
-                            provider=pool.provider,
-                            pool=pool.name,
-                            label=machine.labels[0],
-                            slot=slot,
-                            machine=machine.name,
-                            username=machine.username,
-                            port=machine.port,
-                        )
-                    )
+    def _slot(self, key: PoolKey, machine: StaticMachine, slot: int) -> None:
+        work = f"{key[0]}/{key[1]}/{machine.name}/{machine.username}/{machine.port}/{slot}"
+        if not machine.labels or not self._membership.owns(self._me.session, work, key[0]):
+            return
+        self.steps.append(
+            LaunchNode(
+                provider=key[0],
+                pool=key[1],
+                label=machine.labels[0],
+                slot=slot,
+                machine=machine.name,
+                username=machine.username,
+                port=machine.port,
+            )
+        )

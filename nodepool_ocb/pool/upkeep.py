@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 
 from nodepool_ocb.model.pool import PoolNodeState, RequestState, launch_facts
-from nodepool_ocb.pool.aging import hold_seconds, misfit, outdated, ready_seconds
+from nodepool_ocb.pool.aging import hold_seconds, outdated, ready_seconds
 from nodepool_ocb.pool.attempts import ABORTED_SECONDS, backoff, bare
 from nodepool_ocb.pool.capacity.judging import static
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, pool_of
@@ -19,6 +19,7 @@ from nodepool_ocb.pool.configuration import PoolConfiguration
 from nodepool_ocb.pool.instructions import AdoptNode, DeleteNode, FailNode, FreeNode, Instruction
 from nodepool_ocb.pool.membership import Membership
 from nodepool_ocb.pool.ordering import WAITING
+from nodepool_ocb.pool.slots import MachineIndex
 from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
 from nodepool_ocb.pool.wakes import Wakes
 
@@ -43,6 +44,8 @@ class Upkeep:
         self.steps: list[Instruction] = []
         self.leaving: set[str] = set()
         self._owned: dict[str, bool] = {}
+        pools = [pool for provider in configuration.providers.values() for pool in provider.pools.values()]
+        self._machines = {(each.provider, each.name): MachineIndex(each) for each in pools if static(each)}
 
     def keep(self) -> None:
         """Decide every node."""
@@ -144,8 +147,8 @@ class Upkeep:
                 self.steps.append(FreeNode(node=node.id, version=node.version, reason=reason))
             return
         seconds = ready_seconds(self._configuration, node)
-        pool = self._configuration.pool(*pool_of(node))
-        wrong = misfit(pool, node) if pool is not None and static(pool) else None
+        machines = self._machines.get(pool_of(node))
+        wrong = machines.misfit(node) if machines is not None else None
         if wrong is not None:
             self._delete(node, wrong)
         elif not math.isinf(seconds) and self._wakes.passed(node.record.state_time + seconds):

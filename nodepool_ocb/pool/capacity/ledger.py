@@ -15,9 +15,9 @@ import msgspec
 from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.pool.attempts import bare, refused_until
 from nodepool_ocb.pool.capacity.amounts import Amounts, Meter, amounts, total
-from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
+from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool, StaticMachine
 from nodepool_ocb.pool.membership import PoolKey
-from nodepool_ocb.pool.slots import taken_slots
+from nodepool_ocb.pool.slots import MachineIndex
 from nodepool_ocb.pool.views import PoolNodeView, PoolView
 
 MeterKey = tuple[str, ...]
@@ -50,26 +50,27 @@ class Ledger:
         self.launching: dict[str, int] = {}  # provider → launches under way
         self.refused: dict[str, float] = {}  # provider → no launch before this time
         self._needs: dict[tuple[str, str, str], dict[str, float]] = {}
+        self._of_pools: dict[PoolKey, list[PoolNodeView]] = {}
         self._planned = 0
         for node in sorted(view.nodes.values(), key=lambda each: (each.record.state_time, each.id)):
             self._enter(node)
+        self.missing: dict[PoolKey, list[tuple[StaticMachine, int]]] = {}  # static pool → slots without a record
         for provider in configuration.providers.values():
             for pool in provider.pools.values():
-                self._enter_slots(pool, view)
+                if pool.machines:
+                    self._enter_slots(pool)
 
-    def _enter_slots(self, pool: ProviderPool, view: PoolView) -> None:
+    def _enter_slots(self, pool: ProviderPool) -> None:
         """A slot without a record gets one soon: for those that wait it is as good as one that is given back now."""
-        if not pool.machines:
-            return
-        meter = ("pool", pool.provider, pool.name)
-        taken = taken_slots(pool, (each for each in view.nodes.values() if pool_of(each) == meter[1:]))
-        for place, machine in enumerate(pool.machines):
-            for slot in set(range(machine.slots)) - taken[place]:
-                name = f"slot/{place}/{slot}"
-                self.occupants[meter][name] = Occupant(name, self._now, {}, machine.labels, [meter])
+        key, meter = (pool.provider, pool.name), ("pool", pool.provider, pool.name)
+        self.missing[key] = MachineIndex(pool).missing(self._of_pools.get(key, ()))
+        for place, (machine, _) in enumerate(self.missing[key]):
+            name = f"slot/{place}"
+            self.occupants[meter][name] = Occupant(name, self._now, {}, machine.labels, [meter])
 
     def _enter(self, node: PoolNodeView) -> None:
         record, key = node.record, pool_of(node)
+        self._of_pools.setdefault(key, []).append(node)
         if record.allocated_to is not None:
             self.allocated.setdefault(record.allocated_to, []).append(node)
         idle = node.free and node.id not in self._leaving
