@@ -30,6 +30,7 @@ from nodepool_ocb.store.pool.nodes import HeldNode, NodeWriter
 from nodepool_ocb.store.pool.requests import RequestWriter
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_launcher.context import LauncherContext
+from nodepool_ocb_launcher.liveness import SlotChecks
 from nodepool_ocb_launcher.records import new_fields
 from nodepool_ocb_launcher.work import NodeWork
 from nodepool_ocb_launcher.works import NodeWorks
@@ -40,8 +41,9 @@ log = logging.getLogger(__name__)
 class InstructionCarrier:
     """Call it on the turn thread."""
 
-    def __init__(self, context: LauncherContext, works: NodeWorks) -> None:
+    def __init__(self, context: LauncherContext, works: NodeWorks, wake: Callable[[], None]) -> None:
         self._context, self._works = context, works
+        self._checks = SlotChecks(context, wake)
         self._requests = RequestWriter(context.session, context.locks, context.holder)
         self._nodes = NodeWriter(context.session, context.locks, context.holder)
         self._view = PoolView()
@@ -72,7 +74,16 @@ class InstructionCarrier:
 
     def _allocate(self, step: AllocateNodes) -> None:
         nodes = [self._node(*each) for each in step.nodes]
-        self._requests.allocate(self._request(step.request, step.version), nodes)
+        request = self._request(step.request, step.version)
+        refusals = self._checks.refusals(nodes)
+        if refusals is None:
+            return  # an answer wakes the turn
+        for node in nodes:
+            if node.id in refusals:
+                reason = f"its machine does not answer: {refusals[node.id]}"
+                self._delete(DeleteNode(node=node.id, version=node.version, reason=reason))
+        if not refusals:
+            self._requests.allocate(request, nodes)
 
     def _fulfil(self, step: FulfilRequest) -> None:
         request, nodes = self._request(step.request, step.version), [self._node(*each) for each in step.nodes]

@@ -46,7 +46,7 @@ class Launcher:
         self.components = PoolComponents(session, context.host)
         self.cache = PoolCache(session, context.locks, wake)
         self.works = NodeWorks(context, wake)
-        self._carrier = InstructionCarrier(context, self.works)
+        self._carrier = InstructionCarrier(context, self.works, wake)
         self.trouble: str | None = None
 
     # -- reads --

@@ -146,7 +146,7 @@ class Launch:
             username=record.username,
             annealed=self._context.policy(found.label.name).annealed,
             az=record.az,
-            machine=self.facts.machine,
+            machine=self._static(),
             slot=record.slot,
             public_keys=self._context.public_keys() if self._context.policy(found.label.name).annealed else (),
             stop=self._halt,
@@ -154,6 +154,11 @@ class Launch:
         )
         self._drawn = False  # from now on a machine may have this stamp
         self._seen(step, found.calls.create(order))
+
+    def _static(self) -> str | None:
+        """The machine of a static provider among those of its name: USER@NAME:PORT."""
+        record, name = self._node.record, self.facts.machine
+        return None if name is None else f"{record.username}@{name}:{record.connection_port}"
 
     def _look(self, step: LaunchStep) -> None:
         answer = self._parts.calls.look(self._node.record.external_id or "")
@@ -191,6 +196,8 @@ class Launch:
             node=self._node.id,
             domain=context.admin_domain if policy.annealed else None,
         )
+        if self.facts.machine is not None and not policy.annealed:
+            name = self.facts.machine  # as Nodepool has it
         image = None
         if found.label.diskimage is not None:
             image = context.images.get((found.provider.name, found.label.diskimage))

@@ -23,7 +23,7 @@ def new_fields(
 ) -> dict[str, Any]:
     """The keys of the record; ``launcher`` is the id of the launcher."""
     machine = next((each for each in pool.machines if _named(each, step)), None)
-    name = None if machine is None else f"{machine.username}@{machine.name}:{machine.port}"
+    name = None if machine is None else machine.name
     facts = LaunchFacts(key="", attempt=step.attempt, not_before=step.not_before, machine=name)
     fields: dict[str, Any] = {
         "provider": provider.name,

@@ -72,7 +72,7 @@ class LauncherFleet:
         """One more, not started yet; ``settings`` are of its section ``launcher``."""
         folder = self.folder / f"l{len(self.launchers)}"
         zookeeper = ZooKeeperSettings(hosts=self.chroot, session_timeout_seconds=session_seconds)
-        quick = {"sweep_seconds": 5.0, "drain_seconds": 2.0, "retry_seconds": 0.2, "leak_seconds": 2.0}
+        quick = {"sweep_seconds": 5.0, "drain_seconds": 2.0, "leak_seconds": 2.0}
         sections = {"launcher": quick | settings, "admin_domain": "example.com"}
         made = LauncherProcess(self.server.ports, zookeeper, folder, sections, command)
         self.launchers.append(made)

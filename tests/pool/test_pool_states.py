@@ -72,7 +72,7 @@ def test_an_allocation_keeps_the_age_of_a_ready_node() -> None:
     assert pool_node_after(given, PoolNodeEvent.FREE, 9.0, allocated_to=None) == ready
 
 
-@pytest.mark.parametrize("state", set(PoolNodeState) - {PoolNodeState.READY})
+@pytest.mark.parametrize("state", sorted(set(PoolNodeState) - {PoolNodeState.READY}))
 def test_only_a_ready_node_is_allocated(state: PoolNodeState) -> None:
     with pytest.raises(Conflict):
         pool_node_after(node(state), PoolNodeEvent.ALLOCATE, 2.0)

@@ -1,0 +1,86 @@
+"""Checks before a hand-out: a machine that its provider lends must answer now. Machines that a driver makes are not asked.
+
+The turn waits for an answer for a moment only, since an answer over a kept connection takes a millisecond. A later answer wakes
+the turn, which decides again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from nodepool_ocb.pool.views import PoolNodeView
+from nodepool_ocb.providers.calls import MachineCalls
+from nodepool_ocb.providers.machines import LaunchParty, MachineRefused
+from nodepool_ocb_launcher.context import LauncherContext
+
+log = logging.getLogger(__name__)
+
+QUICK_SECONDS: Final = 0.05  # that a turn waits
+VALID_SECONDS: Final = 5.0  # that an answer counts
+AGAIN_SECONDS: Final = 1.0  # after a refusal that says nothing of the machine
+OF_MACHINES: Final = frozenset({LaunchParty.MACHINE, LaunchParty.REQUEST})
+
+
+class SlotCheck:
+    """One question to one machine, on a thread of its own."""
+
+    def __init__(
+        self, calls: MachineCalls, node: PoolNodeView, wake: Callable[[], None], halt: threading.Event
+    ) -> None:
+        self.ended = threading.Event()
+        self.refused: MachineRefused | None = None
+        self.at = time.monotonic()
+        self._calls, self._node, self._wake, self._halt = calls, node, wake, halt
+        threading.Thread(target=self._run, name=f"check {node.id}", daemon=True).start()
+
+    @property
+    def old(self) -> bool:
+        """Whether its answer counts no more."""
+        return self.ended.is_set() and time.monotonic() - self.at > VALID_SECONDS
+
+    def _run(self) -> None:
+        record = self._node.record
+        answer = self._calls.check(record.external_id or "", record.host_keys or ())
+        if answer is not None and answer.party not in OF_MACHINES:
+            log.warning("node %s is not handed out now: %s", self._node.id, answer.reason)
+            self._halt.wait(AGAIN_SECONDS)
+        self.refused, self.at = answer, time.monotonic()
+        self.ended.set()
+        self._wake()
+
+
+class SlotChecks:
+    """The checks under way, and their answers for a while. Call it on the turn thread."""
+
+    def __init__(self, context: LauncherContext, wake: Callable[[], None]) -> None:
+        self._context, self._wake = context, wake
+        self._checks: dict[tuple[str, int], SlotCheck] = {}
+
+    def refusals(self, nodes: Sequence[PoolNodeView]) -> dict[str, str] | None:
+        """The nodes that must not be handed out, with the reason; None while an answer is missing."""
+        self._checks = {key: check for key, check in self._checks.items() if not check.old}
+        asked = {node.id: self._check(calls, node) for node in nodes if (calls := self._lender(node)) is not None}
+        deadline = time.monotonic() + QUICK_SECONDS
+        for check in asked.values():
+            if not check.ended.wait(max(0.0, deadline - time.monotonic())):
+                return None
+        for node in nodes:
+            self._checks.pop((node.id, node.version), None)
+        refused = {id: check.refused for id, check in asked.items() if check.refused is not None}
+        if any(each.party not in OF_MACHINES for each in refused.values()):
+            return None
+        return {id: each.reason for id, each in refused.items()}
+
+    def _lender(self, node: PoolNodeView) -> MachineCalls | None:
+        calls = self._context.providers.get(node.record.provider or "")
+        return calls if calls is not None and calls.lends else None
+
+    def _check(self, calls: MachineCalls, node: PoolNodeView) -> SlotCheck:
+        key = (node.id, node.version)
+        if key not in self._checks:
+            self._checks[key] = SlotCheck(calls, node, self._wake, self._context.halt)
+        return self._checks[key]

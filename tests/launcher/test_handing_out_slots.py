@@ -1,0 +1,70 @@
+"""Slots of static machines, with real sshd: a machine that does not answer is not handed out."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.model.pool import PoolNodeState, RequestState
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.testing.machines import Farm
+from tests.launcher.launcher_fleet import LauncherFleet
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Iterator[Farm]:
+    with Farm(2, tmp_path / "farm") as farm:
+        yield farm
+
+
+def rack(farm: Farm, *machines: int) -> dict[str, Json]:
+    """A static provider with these machines."""
+    nodes: list[Json] = [
+        {"name": host, "connection-port": port, "labels": ["small"], "username": getpass.getuser(), "timeout": 2}
+        for host, port in map(farm.address, machines)
+    ]
+    return {"name": "rack", "driver": "static", "pools": [{"name": "main", "nodes": nodes}]}
+
+
+def ready(launchers: LauncherFleet, count: int) -> dict[str, str | None]:
+    """Wait for so many ready nodes; gives their ids, and their addresses."""
+    launchers.until(lambda: len(launchers.nodes(PoolNodeState.READY)) == count, f"{count} nodes are ready")
+    return {id: node.interface_ip for id, node in launchers.nodes(PoolNodeState.READY).items()}
+
+
+def test_a_slot_is_handed_out_and_is_a_new_node_after_its_use(launchers: LauncherFleet, farm: Farm) -> None:
+    launchers.launcher(rack(farm, 0), labels=[{"name": "small", "min-ready": 1}]).start()
+    (first,) = ready(launchers, 1)
+    request = launchers.request("small")
+    (node,) = launchers.fulfilled(request)
+    assert (node.interface_ip, node.ssh_port) == farm.address(0)
+    assert node.host_keys == farm.records()[0][1].host_keys
+    launchers.give_back(request, launchers.take(request))
+    launchers.until(lambda: first not in launchers.nodes(), "the node is deleted")
+    assert first not in ready(launchers, 1)
+
+
+def test_of_two_machines_the_one_that_answers_is_handed_out(launchers: LauncherFleet, farm: Farm) -> None:
+    launchers.launcher(rack(farm, 0, 1), labels=[{"name": "small", "min-ready": 2}]).start()
+    addresses = ready(launchers, 2)
+    farm.kill(0)
+    dead = next(id for id, address in addresses.items() if address == farm.address(0)[0])
+    requests = [launchers.request("small")]
+    (node,) = launchers.fulfilled(requests[0])
+    assert node.interface_ip == farm.address(1)[0]
+    requests.append(launchers.request("small"))
+    launchers.until(lambda: dead not in launchers.nodes(PoolNodeState.READY), "the node of the dead machine is deleted")
+    record = launchers.read(requests[1])
+    assert record is None or record.state is not RequestState.FULFILLED
+
+
+def test_a_frozen_machine_is_not_handed_out(launchers: LauncherFleet, farm: Farm) -> None:
+    launchers.launcher(rack(farm, 0, 1), labels=[{"name": "small", "min-ready": 2}]).start()
+    ready(launchers, 2)
+    farm.freeze(0)
+    (node,) = launchers.fulfilled(launchers.request("small"))
+    assert node.interface_ip == farm.address(1)[0]
+    farm.thaw(0)
