@@ -21,7 +21,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Invalid, Stale, Unavailable
 from nodepool_ocb.model.records import Change, Create, Delete, LockOwner, Set
 from nodepool_ocb.store.client.session import Session, Stats
-from nodepool_ocb.store.locks import Locks, holders
+from nodepool_ocb.store.locks import HeldLocks, Locks, holders
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.store.interrupted_session import InterruptedSession
@@ -42,6 +42,69 @@ def session(zk_session: Session) -> Session:
 def requests(session: Session) -> int:
     sent: int = session._client._connection._xid
     return sent
+
+
+# -- a new lock --
+
+
+def test_a_new_lock_is_taken_with_other_changes_in_one_transaction(session: Session, kazoo: KazooClient) -> None:
+    lock = Locks(session).take_new(PATH, ME, [Create("/ocb/thing/beside")])
+    assert lock is not None
+    assert session.get("/ocb/thing/beside") is not None
+    assert lock.held(session)
+    assert holders(session, [PATH]) == [ME]
+    theirs = kazoo.Lock(PATH)
+    assert not theirs.acquire(blocking=False)
+    later = kazoo.create(f"{PATH}/x__lock__", ephemeral=True, sequence=True)
+    assert later[-10:] > lock.contender[-10:]
+    Locks(session).release(lock)
+    assert session.get(lock.contender) is None
+
+
+def test_a_lock_that_exists_is_not_taken_as_a_new_one_and_nothing_is_written(session: Session) -> None:
+    session.ensure(PATH)
+    assert Locks(session).take_new(PATH, ME, [Create("/ocb/thing/beside")]) is None
+    assert session.get("/ocb/thing/beside") is None
+    assert session.children(PATH) == []
+
+
+@pytest.mark.parametrize("beside", [Create("/ocb/thing"), Delete("/ocb/thing/absent", 0)])
+def test_a_new_lock_is_not_taken_without_the_changes_beside_it(session: Session, beside: Change) -> None:
+    with pytest.raises(Stale):
+        Locks(session).take_new(PATH, ME, [beside])
+    assert session.get(PATH) is None
+
+
+def test_a_new_lock_of_a_record_that_is_gone_is_not_taken(session: Session) -> None:
+    with pytest.raises(Stale):
+        Locks(session).take_new("/ocb/gone/lock", ME)
+    assert session.get("/ocb/gone") is None
+
+
+def test_a_transaction_with_the_check_of_a_lock_is_refused_after_the_lock_was_lost(session: Session) -> None:
+    lock = Locks(session).take_new(PATH, ME)
+    assert lock is not None
+    session.commit([lock.check, Create("/ocb/thing/one")])
+    session.commit([lock.end, Create("/ocb/thing/two")])
+    with pytest.raises(Stale):
+        session.commit([lock.check, Create("/ocb/thing/three")])
+    assert session.get("/ocb/thing/three") is None
+
+
+def test_a_process_holds_many_locks_and_takes_none_twice(session: Session) -> None:
+    held = HeldLocks(session)
+    places = [f"/ocb/thing/lock-{number}" for number in range(50)]
+    assert all(held.take(path, ME) for path in places)
+    assert held.take(places[0], ME) is None
+    assert sorted(held.all()) == sorted(places)
+    before = held.changes
+    held.release(places[0])
+    assert held.changes > before
+    assert held.get(places[0]) is None
+    assert held.take(places[0], ME)
+    assert held.forget(places[1])
+    assert session.children(places[1])  # the transaction that ended it is another's
+    held.release("/ocb/thing/never")
 
 
 # -- alone --

@@ -16,7 +16,10 @@ from nodepool_ocb.model.records import Create, Daemon, Delete, LockOwner, Set
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import HeldLocks
 from nodepool_ocb.store.pool.cache import PoolCache
+from nodepool_ocb.testing.proxy import Proxy
+from nodepool_ocb.testing.zookeeper.server import Server
 
+Connect = Callable[..., Session]
 Until = Callable[..., None]
 ME = LockOwner(daemon="l1", host="h", pid=1, purpose="launch", since=1.0)
 
@@ -158,3 +161,54 @@ def test_pools_of_launchers_are_shown_and_a_launcher_of_ours_is_native(
     assert members[0].session == zk_session.id
     zk_session.commit([Delete(f"{paths.components('pool')}/g0000000009", 0)])
     assert [each.record.id for each in fresh(cache, zk_session).view().members] == ["h-1"]
+
+
+# -- broken connections --
+
+
+def test_after_a_reconnect_changes_of_the_meantime_are_shown(
+    breakable: Server, proxy: Proxy, connect: Connect, until: Until
+) -> None:
+    session, other = connect(proxy, 10.0), connect(breakable)
+    cache = PoolCache(session, HeldLocks(session), lambda: None)
+    cache.load()
+    gone, changed = add_request(other), add_request(other)
+    session.sync()
+    cache.refresh()
+    proxy.cut()
+    until(lambda: not session.connected)
+    other.commit([Delete(paths.request(gone), 0)])
+    other.commit([Set(paths.request(changed), NodeRequest(state=RequestState.PENDING, state_time=2.0), 0)])
+    node = add_node(other)
+    HeldLocks(other).take(paths.pool_node_lock(node), ME)
+    proxy.heal()
+    until(lambda: session.connected)
+    until(lambda: session.trusted)
+    assert cache.refresh()
+    view = cache.view()
+    assert [(each.id, each.record.state) for each in view.requests.values()] == [(changed, RequestState.PENDING)]
+    assert view.nodes[node].locked
+
+
+def test_after_a_lost_session_no_lock_is_ours(breakable: Server, proxy: Proxy, connect: Connect, until: Until) -> None:
+    session, other = connect(proxy, 1.0), connect(breakable)
+    held = HeldLocks(session)
+    cache = PoolCache(session, held, lambda: None)
+    cache.load()
+    node = add_node(session)
+    lock = held.take(paths.pool_node_lock(node), ME)
+    assert lock is not None
+    before = session.id
+    session.sync()
+    cache.refresh()
+    assert cache.view().nodes[node].ours
+    proxy.cut()
+    until(lambda: not other.children(paths.pool_node_lock(node)))
+    proxy.heal()
+    until(lambda: session.id not in (0, before) and session.trusted)
+    assert not held.all()
+    cache.load()
+    assert not cache.view().nodes[node].ours
+    assert not cache.view().nodes[node].locked
+    held.sweep()
+    assert held.take(paths.pool_node_lock(node), ME)
