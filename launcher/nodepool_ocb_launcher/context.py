@@ -13,7 +13,7 @@ from nodepool_ocb.jigs.ssh.keys import NoKey, load_keys
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolConfiguration, PoolLabel, PoolLabelPolicy, ProviderPool
 from nodepool_ocb.pool.launching import LaunchSeconds
-from nodepool_ocb.pool.views import ReadyImage
+from nodepool_ocb.pool.views import PoolNodeView, ReadyImage
 from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.machines import MachineStamp
 from nodepool_ocb.store.client.session import Session
@@ -38,6 +38,8 @@ class LauncherContext:
         self.cluster = ""  # known once there is a session
         self.admin_domain: str | None = None
         self.halt = threading.Event()
+        #: the nodes as they are now, and the ids of unreadable ones; on the turn thread
+        self.records: Callable[[], tuple[Mapping[str, PoolNodeView], set[str]]] = lambda: ({}, set())
         self.roster = Roster(session, wake)
         self.images: Mapping[tuple[str, str], ReadyImage] = {}  # of the newest turn
         self.configure(settings, configuration, providers)

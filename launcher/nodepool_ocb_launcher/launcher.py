@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from nodepool_ocb.daemon.pausing import Pausing
@@ -18,13 +19,15 @@ from nodepool_ocb.model.pool import PoolNodeState, RequestState
 from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.pool.deciding import decide
-from nodepool_ocb.pool.views import PoolLauncher, PoolView
+from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.pool.cache import PoolCache
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_launcher.carrying import InstructionCarrier
 from nodepool_ocb_launcher.components import PoolComponents
 from nodepool_ocb_launcher.context import LauncherContext
+from nodepool_ocb_launcher.lives import Lives
+from nodepool_ocb_launcher.upkeep import ProviderUpkeep, merged
 from nodepool_ocb_launcher.works import NodeWorks
 
 log = logging.getLogger(__name__)
@@ -47,6 +50,10 @@ class Launcher:
         self.cache = PoolCache(session, context.locks, wake)
         self.works = NodeWorks(context, wake)
         self._carrier = InstructionCarrier(context, self.works, wake)
+        self._upkeep = ProviderUpkeep(context, wake, self.turns.post)
+        self._lives = Lives()
+        self._seeded = False
+        context.records = self._records
         self.trouble: str | None = None
 
     # -- reads --
@@ -63,6 +70,7 @@ class Launcher:
         context.cluster, context.admin_domain = cluster.id, context.settings.admin_domain or cluster.admin_domain
         self.works.begin_anew()
         context.locks.sweep()
+        self.registration.change(keeps=self._keeps())
         self.registration.write()
         self.pausing.load()
         context.roster.load()
@@ -82,6 +90,10 @@ class Launcher:
         context.roster.sweep()
         self.cache.sweep()
 
+    def _keeps(self) -> tuple[str, ...]:
+        """The labels that the file wants to be ready."""
+        return tuple(sorted(name for name, label in self.context.configuration.labels.items() if label.min_ready))
+
     def lost(self) -> None:
         """The session has ended: all claims are void; on the connection's thread."""
         self.context.halt.set()
@@ -100,7 +112,7 @@ class Launcher:
         view = self._view()
         decision = decide(view, context.configuration, self._me(), now)
         self._carrier.carry_out(view, decision.steps)
-        wait = self.works.start()
+        wait = min(self.works.start(), self._look_around(view))
         self._count(view)
         seconds = float("inf") if decision.seconds is None else decision.seconds
         return max(0.0, min(wait, seconds, self.pausing.seconds, self.sweep_seconds))
@@ -114,13 +126,32 @@ class Launcher:
     def _view(self) -> PoolView:
         context = self.context
         faults = {name: fault for name, calls in context.providers.items() if (fault := calls.fault) is not None}
-        view = self.cache.view({}, faults, {})
+        quotas = merged(self.cache.quotas, self._upkeep.quotas)
+        view = self.cache.view(quotas, faults, self._lives.medians)
+        if not self._seeded:
+            self._seeded = True
+            self._lives.seed(view.nodes)
+        self._lives.see(view.nodes, context.session.now())
         context.images = view.images
         return view
+
+    def _records(self) -> tuple[Mapping[str, PoolNodeView], set[str]]:
+        """The nodes as they are now, and the ids of unreadable ones: for a comparison with a listing."""
+        self.cache.refresh()
+        return self.cache.view().nodes, {path.rpartition("/")[2] for path in self.cache.nodes.quarantined}
 
     def _me(self) -> PoolLauncher:
         """This launcher, as the rules see it."""
         return PoolLauncher(id=self.context.id, session=self.context.session.id, pools=self.components.ids)
+
+    def _look_around(self, view: PoolView) -> float:
+        """Leaks and quotas; a quota that changed is told to all launchers."""
+        if self.turns.stop.is_set():
+            return float("inf")
+        wait = self._upkeep.look_around(view)
+        if self.registration.record.quotas != self._upkeep.quotas:
+            self.registration.change(quotas=dict(self._upkeep.quotas))
+        return wait
 
     def _register_pools(self) -> None:
         """Register each pool, if its registration differs."""
@@ -178,5 +209,6 @@ class Launcher:
         self.context.halt.set()
         ends = time.monotonic() + CLOSE_SECONDS
         self.works.wait(ends)
+        self._upkeep.wait(max(0.0, ends - time.monotonic()))
         for calls in self.context.providers.values():
             calls.close()

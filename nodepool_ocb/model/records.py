@@ -189,6 +189,14 @@ class ImageSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     cannot: str | None = None  # why this builder cannot build it: a label, an architecture, a program; else None
 
 
+class QuotaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A provider's own limits, and the usage there that is not ours, as a launcher read them."""
+
+    limits: Mapping[str, float] = {}
+    foreign: Mapping[str, float] = {}
+    read: Moment = 0.0  # when these amounts were read first
+
+
 class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``daemons/<kind>/<id>``, ephemeral."""
 
@@ -210,6 +218,8 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     left_out: Mapping[str, str] = {}  # extensions that are installed and not used: "jig NAME" → reason
     providers: tuple[str, ...] = ()  # of a builder: those that it reaches
     images: Mapping[str, ImageSettings] = {}  # of a builder: those that its configuration has
+    quotas: Mapping[str, QuotaReport] = {}  # of a launcher: by provider; launchers share what one of them reads
+    keeps: tuple[str, ...] | None = None  # of a launcher: the labels of its file with min-ready
 
 
 class DaemonPause(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -6,7 +6,7 @@ need no more memory than ten thousand requests. Nothing is read while nothing ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -15,9 +15,11 @@ import msgspec
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import PoolComponent
+from nodepool_ocb.model.records import Daemon, QuotaReport
 from nodepool_ocb.pool.ready_images import ready_images
 from nodepool_ocb.pool.views import PoolMember, PoolView, ProviderQuota, ReadyImage
 from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.images import ImageCache
 from nodepool_ocb.store.locks import HeldLocks
@@ -45,6 +47,7 @@ class PoolCache:
         self.nodes = PoolNodeTable()
         self.images = ImageCache(session, wake)
         self.strays: frozenset[str] = frozenset()
+        self.quotas: Mapping[str, ProviderQuota] = {}  # by provider, as launchers tell them in their registrations
         self._session, self._held, self._wake = session, held, wake
         self._members: tuple[PoolMember, ...] = ()
         self._odd_members: dict[str, str] = {}
@@ -156,7 +159,7 @@ class PoolCache:
             session.get_many([f"{folder}/{name}" for name in sorted(names or ())])
             for folder, names in zip(folders, listed, strict=True)
         )
-        native = {znode.ephemeral_owner for znode in launchers if znode is not None}
+        daemons = {znode.ephemeral_owner: _daemon(znode) for znode in launchers if znode is not None}
         for znode in pools:
             with suppress(Invalid):
                 if znode is not None:
@@ -164,8 +167,11 @@ class PoolCache:
                     record = codec.decode(PoolComponent, znode)
                     del odd[znode.path]
                     owner = znode.ephemeral_owner
-                    found.append(PoolMember(path=znode.path, record=record, session=owner, native=owner in native))
+                    kept = daemon.keeps if (daemon := daemons.get(owner)) is not None else None
+                    native = owner in daemons
+                    found.append(PoolMember(path=znode.path, record=record, session=owner, native=native, kept=kept))
         self._members, self._odd_members = tuple(found), odd
+        self.quotas = _newest(daemon for daemon in daemons.values() if daemon is not None)
 
     def _read_images(self, changed: bool) -> bool:
         if changed:
@@ -206,3 +212,24 @@ class PoolCache:
     def _absorb(self) -> None:
         while self._events:
             self._dirty.add(self._events.popitem()[0])
+
+
+def _daemon(znode: Znode) -> Daemon | None:
+    """The registration of a launcher; None if it cannot be read."""
+    try:
+        return codec.decode(Daemon, znode)
+    except Invalid:
+        return None
+
+
+def _newest(launchers: Iterable[Daemon]) -> dict[str, ProviderQuota]:
+    """The newest report about each provider."""
+    found: dict[str, QuotaReport] = {}
+    for daemon in launchers:
+        for provider, report in daemon.quotas.items():
+            if provider not in found or report.read > found[provider].read:
+                found[provider] = report
+    return {
+        provider: ProviderQuota(limits=each.limits, foreign=each.foreign, read=each.read)
+        for provider, each in found.items()
+    }

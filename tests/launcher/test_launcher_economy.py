@@ -1,0 +1,41 @@
+"""The cost of an idle launcher, as the server counts it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.model.pool import PoolNodeState
+from nodepool_ocb.testing.zookeeper.counters import requests, transactions
+from nodepool_ocb.testing.zookeeper.server import Server
+from tests.launcher.launcher_fleet import LauncherFleet
+
+LABELS, PROVIDERS = 50, 4
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[LauncherFleet]:
+    """A fleet on a server that no other test uses."""
+    with Server(fsync=False) as server, LauncherFleet(server, "/economy", tmp_path) as made:
+        yield made
+
+
+def test_an_idle_launcher_of_fifty_labels_at_four_providers_writes_nothing(alone: LauncherFleet) -> None:
+    names = [f"label-{number}" for number in range(LABELS)]
+    labels = [{"name": name, "min-ready": 1} for name in names]
+    clouds = [alone.cloud(f"cloud-{number}", *names) for number in range(PROVIDERS)]
+    launcher = alone.launcher(
+        *clouds, labels=labels, sweep_seconds=30.0, leak_seconds=600.0, session_seconds=10.0
+    ).start()
+    alone.until(lambda: len(alone.nodes(PoolNodeState.READY)) == LABELS, "all are ready", 60.0)
+    sweeps = launcher.metric("nodepool_ocb_sweeps_total")
+    alone.until(lambda: launcher.metric("nodepool_ocb_sweeps_total") > sweeps, "it rests", 60.0)
+    wrote, asked, since = transactions(alone.server), requests(alone.server), time.monotonic()
+    sweeps = launcher.metric("nodepool_ocb_sweeps_total")
+    alone.until(lambda: launcher.metric("nodepool_ocb_sweeps_total") > sweeps, "a sweep later", 60.0)
+    seconds = time.monotonic() - since
+    assert transactions(alone.server) == wrote
+    assert (requests(alone.server) - asked) / seconds < 2.0, "the pings of two sessions count"

@@ -1,0 +1,114 @@
+"""Launchers side by side: one is killed, drained, cut off or reloaded, or its provider hangs."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.pool import PoolComponent, PoolNodeState
+from nodepool_ocb.store import daemons
+from nodepool_ocb.store.client import codec
+from tests.launcher.launcher_fleet import LauncherFleet
+
+
+def components(fleet: LauncherFleet) -> list[PoolComponent]:
+    folder = paths.components("pool")
+    names = fleet.session.children(folder) or []
+    found = fleet.session.get_many([f"{folder}/{name}" for name in names])
+    return [codec.decode(PoolComponent, znode) for znode in found if znode is not None]
+
+
+def test_two_launchers_serve_many_requests_and_no_node_is_given_twice(launchers: LauncherFleet) -> None:
+    cloud = launchers.cloud("north", max_servers=6)
+    for _ in range(2):
+        launchers.launcher(cloud).start()
+    requests = [launchers.request("small") for _ in range(6)]
+    nodes = [launchers.fulfilled(each)[0].external_id for each in requests]
+    assert len(set(nodes)) == 6
+    assert len(launchers.machines("north")) == 6
+    late = launchers.request("small")
+    launchers.give_back(requests[0], launchers.take(requests[0]))
+    launchers.fulfilled(late, 60.0)
+
+
+def test_the_launches_of_a_killed_launcher_are_continued_by_another(launchers: LauncherFleet) -> None:
+    cloud = launchers.cloud("north", options={"boot-seconds": 6})
+    first = launchers.launcher(cloud).start()
+    request = launchers.request("small")
+    launchers.until(lambda: launchers.machines("north"), "the machine builds")
+    first.kill()
+    launchers.launcher(cloud).start()
+    (node,) = launchers.fulfilled(request, 60.0)
+    (machine,) = launchers.machines("north")
+    assert node.external_id == machine["machine"]["external_id"]
+    assert launchers.calls("north").count("create") == 1
+
+
+def test_a_launcher_that_drains_leaves_its_launches_at_once_and_its_registrations_go(launchers: LauncherFleet) -> None:
+    cloud = launchers.cloud("north", options={"boot-seconds": 6})
+    first = launchers.launcher(cloud).start()
+    request = launchers.request("small")
+    launchers.until(lambda: launchers.machines("north"), "the machine builds")
+    first.terminate()
+    assert first.wait(10.0) == 0
+    assert components(launchers) == []
+    assert daemons.read(launchers.session, "launcher") == {}
+    launchers.launcher(cloud).start()
+    launchers.fulfilled(request, 60.0)
+    assert launchers.calls("north").count("create") == 1
+
+
+def test_a_launcher_that_lost_its_session_goes_on_in_a_new_one(launchers: LauncherFleet) -> None:
+    launcher = launchers.launcher(launchers.cloud("north")).start()
+    launchers.fulfilled(launchers.request("small"))
+    before = [each.id for each in components(launchers)]
+    launcher.proxy.cut()
+    launchers.until(lambda: not components(launchers), "its session is over")
+    launcher.proxy.heal()
+    launchers.fulfilled(launchers.request("small"), 60.0)
+    assert [each.id for each in components(launchers)] == before
+
+
+def test_a_changed_file_is_taken_over_and_a_faulty_one_is_refused(launchers: LauncherFleet) -> None:
+    launcher = launchers.launcher(launchers.cloud("north")).start()
+    launchers.configure(launcher, launchers.cloud("north", "small", "big"), labels=[{"name": "small"}, {"name": "big"}])
+    launchers.until(lambda: components(launchers)[0].supported_labels == ("big", "small"), "the label is offered")
+    launchers.fulfilled(launchers.request("big"))
+    launchers.configure(launcher, {"name": "north", "driver": "fake", "pools": 7})
+    launcher.reload()
+    launchers.until(lambda: "the former one stays in use" in launcher.said, "it is refused")
+    launchers.fulfilled(launchers.request("big"))
+
+
+def test_min_ready_nodes_are_launched_by_one_of_the_launchers(launchers: LauncherFleet) -> None:
+    cloud = launchers.cloud("north")
+    for _ in range(2):
+        launchers.launcher(cloud, labels=[{"name": "small", "min-ready": 2}])
+    for each in launchers.launchers:
+        each.start()
+    launchers.until(lambda: len(launchers.nodes(PoolNodeState.READY)) == 2, "two nodes are ready")
+    assert len(launchers.machines("north")) == 2
+    (node,) = launchers.fulfilled(launchers.request("small"))
+    launchers.until(lambda: len(launchers.nodes(PoolNodeState.READY)) == 3, "the taken one is replaced")
+    assert node.state is PoolNodeState.READY
+
+
+def test_a_provider_that_hangs_delays_no_other(launchers: LauncherFleet) -> None:
+    slow = launchers.cloud("south", "huge")
+    launchers.faults("south", {"call": "create", "do": "hang", "seconds": 60})
+    labels = [{"name": "small"}, {"name": "huge"}]
+    launchers.launcher(launchers.cloud("north"), slow, labels=labels).start()
+    for _ in range(3):
+        launchers.request("huge")
+    launchers.until(lambda: launchers.calls("south").count("create") == 3, "its calls hang")
+    for _ in range(3):
+        launchers.fulfilled(launchers.request("small"), 5.0)
+
+
+@pytest.mark.parametrize("party", ["machine", "provider"])
+def test_a_failed_launch_is_tried_again_and_leaves_no_machine(launchers: LauncherFleet, party: str) -> None:
+    cloud = launchers.cloud("north")
+    launchers.faults("north", {"call": "create", "do": "refuse", "at": [1], "when": "after", "party": party})
+    launchers.launcher(cloud).start()
+    launchers.fulfilled(launchers.request("small"), 60.0)
+    launchers.until(lambda: len(launchers.machines("north")) == 1, "the machine of the first try is deleted")
