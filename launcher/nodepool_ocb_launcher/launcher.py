@@ -20,7 +20,7 @@ from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.pool.deciding import decide
 from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
-from nodepool_ocb.store import clusters
+from nodepool_ocb.store import clusters, daemons
 from nodepool_ocb.store.pool.cache import PoolCache
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_launcher.carrying import InstructionCarrier
@@ -87,6 +87,7 @@ class Launcher:
         context.locks.sweep()
         clusters.current(context.session, context.cluster)
         self.components.check()
+        self.registration.compare(daemons.read(context.session, ClientKind.LAUNCHER).get(context.id))
         context.roster.sweep()
         self.cache.sweep()
 

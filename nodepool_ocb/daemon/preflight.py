@@ -24,9 +24,9 @@ SOON_SECONDS: Final = 30 * 86400.0  # a certificate that ends within this time i
 
 
 def wrong(settings: Settings, kind: ClientKind | None = None) -> list[str]:
-    """The faults that would keep a daemon from its work: any, or one of this kind. A builder logs in to no machine."""
+    """The faults that would keep a daemon from its work: any, or one of this kind. Only an annealer must log in to machines."""
     of_annealers = (_keys(settings), webhook_faults(settings), _secret_faults(settings))
-    found = [each for faults in of_annealers if kind is not ClientKind.BUILDER for each in faults]
+    found = [each for faults in of_annealers if kind in (None, ClientKind.ANNEALER) for each in faults]
     return [*found, *_zookeeper(settings.zookeeper)]
 
 
@@ -36,7 +36,7 @@ def doubtful(settings: Settings, file: Path | None, kind: ClientKind | None = No
 
     of_annealers = (config.loose_keys(settings.ssh), _no_default_key(settings), _folders(settings))
     return [
-        *(each for found in of_annealers if kind is not ClientKind.BUILDER for each in found),
+        *(each for found in of_annealers if kind in (None, ClientKind.ANNEALER) for each in found),
         *_shown_passwords(settings, file),
         *_ending_certificates(settings.zookeeper.tls),
     ]

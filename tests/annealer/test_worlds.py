@@ -12,13 +12,13 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Delete
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.testing.processes import ANNEALER, BUILDER, DaemonProcess
+from nodepool_ocb.testing.processes import ANNEALER, BUILDER, LAUNCHER, DaemonProcess
 from nodepool_ocb.testing.zookeeper.server import Server, init
 
 Until = Callable[..., None]
 
 
-@pytest.mark.parametrize("launcher", [ANNEALER, BUILDER], ids=["annealer", "builder"])
+@pytest.mark.parametrize("launcher", [ANNEALER, BUILDER, LAUNCHER], ids=["annealer", "builder", "launcher"])
 def test_a_daemon_waits_for_init_by_ending(
     zookeeper: Server, chroot: str, tmp_path: Path, until: Until, launcher: Collection[str]
 ) -> None:
@@ -39,7 +39,7 @@ def test_a_daemon_waits_for_init_by_ending(
         daemon.close()
 
 
-@pytest.mark.parametrize("launcher", [ANNEALER, BUILDER], ids=["annealer", "builder"])
+@pytest.mark.parametrize("launcher", [ANNEALER, BUILDER, LAUNCHER], ids=["annealer", "builder", "launcher"])
 def test_a_daemon_that_meets_another_cluster_in_its_place_ends_and_registers_nowhere(
     zookeeper: Server, chroot: str, tmp_path: Path, until: Until, launcher: Collection[str]
 ) -> None:
@@ -48,7 +48,7 @@ def test_a_daemon_that_meets_another_cluster_in_its_place_ends_and_registers_now
     with Session(ZooKeeperSettings(hosts=zookeeper.hosts)) as session, DaemonProcess(
         settings, tmp_path, launcher=launcher
     ) as daemon:  # fmt: skip
-        kind = "annealer" if launcher is ANNEALER else "builder"
+        kind = {ANNEALER: "annealer", BUILDER: "builder", LAUNCHER: "launcher"}[tuple(launcher)]
         daemon.freeze()
         until(lambda: not session.children(chroot + paths.daemons(kind)), 60.0)  # its session is over
         delete(session, chroot)
@@ -59,13 +59,17 @@ def test_a_daemon_that_meets_another_cluster_in_its_place_ends_and_registers_now
         assert not session.children(chroot + paths.daemons(kind))
 
 
-@pytest.mark.parametrize("launcher", [ANNEALER, BUILDER], ids=["annealer", "builder"])
+@pytest.mark.parametrize("launcher", [ANNEALER, BUILDER, LAUNCHER], ids=["annealer", "builder", "launcher"])
 def test_a_daemon_ends_where_its_cluster_is_made_anew_while_its_session_lives(
     zookeeper: Server, chroot: str, tmp_path: Path, launcher: Collection[str]
 ) -> None:
     (tmp_path / "nodepool.yaml").write_text(yaml.safe_dump({"images-dir": str(tmp_path / "images")}))
     settings = init(ZooKeeperSettings(hosts=zookeeper.hosts + chroot, session_timeout_seconds=30.0))
-    sections = {"annealer": {"sweep_seconds": 1.0}, "builder": {"sweep_seconds": 1.0}}
+    sections = {
+        "annealer": {"sweep_seconds": 1.0},
+        "builder": {"sweep_seconds": 1.0},
+        "launcher": {"sweep_seconds": 1.0},
+    }
     with Session(ZooKeeperSettings(hosts=zookeeper.hosts)) as session, DaemonProcess(
         settings, tmp_path, sections, launcher=launcher
     ) as daemon:  # fmt: skip

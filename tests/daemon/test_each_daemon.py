@@ -1,4 +1,4 @@
-"""What every daemon does, whichever it is: real annealers and builders."""
+"""What every daemon does, whichever it is: real annealers, builders and launchers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nodepool_ocb.model.records import Daemon, Delete
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store import daemons
 from nodepool_ocb.store.client.session import Session
-from nodepool_ocb.testing.processes import ANNEALER, BUILDER, DaemonProcess
+from nodepool_ocb.testing.processes import ANNEALER, BUILDER, LAUNCHER, DaemonProcess
 
 Until = Callable[..., None]
 
@@ -33,6 +33,7 @@ class Sort(msgspec.Struct, frozen=True):
 ALL: Final = (
     Sort(ClientKind.ANNEALER, ANNEALER, "slots", "ssh.state_dir"),
     Sort(ClientKind.BUILDER, BUILDER, "build_workers", "images-dir"),
+    Sort(ClientKind.LAUNCHER, LAUNCHER, "launch_workers", "zookeeper-*"),
 )
 
 
@@ -53,9 +54,9 @@ def daemon(zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path, 
         yield running
 
 
-def images_dir(folder: Path, name: str) -> None:
+def images_dir(folder: Path, name: str, **keys: object) -> None:
     """Where the builder keeps its images, from its next start on."""
-    (folder / "nodepool.yaml").write_text(yaml.safe_dump({"images-dir": str(folder / name)}))
+    (folder / "nodepool.yaml").write_text(yaml.safe_dump({"images-dir": str(folder / name), **keys}))
 
 
 @pytest.fixture
@@ -69,7 +70,8 @@ def registered(zk_session: Session, daemon: DaemonProcess, sort: Sort) -> Callab
 def test_what_counts_from_the_next_start_on_is_named_and_the_rest_is_taken_over(
     daemon: DaemonProcess, sort: Sort, registered: Callable[[], Daemon], until: Until, tmp_path: Path
 ) -> None:
-    images_dir(tmp_path, "elsewhere")
+    servers = {"zookeeper-servers": [{"host": "127.0.0.1"}]} if sort.kind is ClientKind.LAUNCHER else {}
+    images_dir(tmp_path, "elsewhere", **servers)
     daemon.configure(
         zookeeper={"hosts": "127.0.0.1:1/elsewhere"},
         ssh={"state_dir": "~/elsewhere"},

@@ -35,7 +35,7 @@ RIGHTS: Final = (
 #: What `pip install` makes, for tests that have no network; and a ZooKeeper as zookeeperd has it, on this port.
 INSTALL: Final = """\
 python3 -m venv --without-pip /opt/nodepool-ocb
-printf '/srv/checkout%s\\n' '' /annealer /builder /schemas >/opt/nodepool-ocb/lib/python3.11/site-packages/checkout.pth
+printf '/srv/checkout%s\\n' '' /annealer /builder /launcher /schemas >/opt/nodepool-ocb/lib/python3.11/site-packages/checkout.pth
 echo /srv/site-packages >>/opt/nodepool-ocb/lib/python3.11/site-packages/checkout.pth
 program() {
   printf '#!/opt/nodepool-ocb/bin/python3\\nfrom %s import main\\nmain()\\n' "$2" >"/opt/nodepool-ocb/bin/$1"
@@ -44,6 +44,7 @@ program() {
 program nodepool-ocb nodepool_ocb.cli.main
 program nodepool-ocb-annealer nodepool_ocb_annealer.main
 program nodepool-ocb-builder nodepool_ocb_builder.main
+program nodepool-ocb-launcher nodepool_ocb_launcher.main
 mkdir -p /var/lib/zk
 cat >/etc/zk.cfg <<'END'
 tickTime=500

@@ -80,7 +80,7 @@ def test_the_tests_that_the_promises_name_exist() -> None:
         assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize("daemon", ["annealer", "builder"])
+@pytest.mark.parametrize("daemon", ["annealer", "builder", "launcher"])
 def test_the_modules_that_the_page_of_a_daemon_names_exist(daemon: str) -> None:
     rows = re.findall(r"^\| `.+$", (ROOT / daemon / "README.md").read_text(), re.MULTILINE)
     names = {name for row in rows for name in re.findall(r"`([a-z_]+(?:/[a-z_]*)*)`", row)}

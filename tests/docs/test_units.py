@@ -77,8 +77,8 @@ def test_the_builder_s_unit_takes_no_right_from_newuidmap() -> None:
     assert not settings(ROOT / "etc/systemd/nodepool-ocb-builder.service").keys() & IMPLIES_NO_NEW_PRIVILEGES
 
 
-def test_annealer_and_builder_have_ports_of_their_own_in_the_shipped_configuration() -> None:
-    assert config.shared_port(config.load(ROOT / "etc/nodepool-ocb.yaml")) is None
+def test_the_daemons_have_ports_of_their_own_in_the_shipped_configuration() -> None:
+    assert config.shared_port(config.load(ROOT / "etc/nodepool-ocb.yaml"), launcher=True) is None
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
@@ -99,9 +99,9 @@ def test_a_builder_that_is_to_reload_is_refused_for_its_nodepool_yaml_too(tmp_pa
     [
         ("ssh: {key_files: [gone]}", "ssh.key_files: none of these exists", {"annealer"}),
         ("ssh: {key_files: [.]}", "is a folder", {"annealer"}),
-        ("zookeeper: {hosts: '192.0.2.1:2181'}", "is remote, and the connection", {"annealer", "builder"}),
-        ("zookeeper: {tls: {ca: gone.pem}}", "zookeeper.tls.ca: ", {"annealer", "builder"}),
-        ("zookeeper: {hosts: '127.0.0.1:99999'}", "port 99999", {"annealer", "builder"}),
+        ("zookeeper: {hosts: '192.0.2.1:2181'}", "is remote, and the connection", {"annealer", "builder", "launcher"}),
+        ("zookeeper: {tls: {ca: gone.pem}}", "zookeeper.tls.ca: ", {"annealer", "builder", "launcher"}),
+        ("zookeeper: {hosts: '127.0.0.1:99999'}", "port 99999", {"annealer", "builder", "launcher"}),
     ],
 )
 def test_a_daemon_refuses_to_reload_what_config_check_refuses(
@@ -120,7 +120,7 @@ def test_a_daemon_refuses_to_reload_what_config_check_refuses(
     person = tmp_path / "person.py"
     person.write_text("from nodepool_ocb.cli.main import main\nmain()\n")
     assert said(str(person), "--config", str(file), "config", "check", "--offline") == (1, True)
-    for kind in ("annealer", "builder"):
+    for kind in ("annealer", "builder", "launcher"):
         assert said("-m", f"nodepool_ocb_{kind}.main", "--config", str(file), "--check") == (
             (1, True) if kind in kinds else (0, False)
         ), kind
