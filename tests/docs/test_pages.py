@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -22,7 +23,7 @@ BIN = Path(sys.executable).parent
 INSTALLED = f"mkdir -p /opt/nodepool-ocb\nln -s {shlex.quote(str(BIN))} /opt/nodepool-ocb/bin\n"
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 #: The README and the pages that continue it, in their order.
-FIRSTS = ("README.md", *(f"docs/first-{name}.md" for name in ("deployment", "rollout", "task-list", "image")))
+FIRSTS = ("README.md", *(f"docs/first-{name}.md" for name in ("deployment", "rollout", "task-list", "image", "lease")))
 
 
 def called(block: Block) -> str:
@@ -92,6 +93,19 @@ def test_a_directory_of_fuel_runs_on_three_machines_in_ten_commands(tmp_path: Pa
     assert "network\nservices\n" in printed.partition("THE END\n")[2]
 
 
+@needs_stage
+def test_a_new_user_of_the_page_about_leases_runs_a_command_with_a_node(tmp_path: Path) -> None:
+    readme = script(ROOT / "README.md").partition("(nodepool-ocb-annealer)")[0]  # the installation
+    access = f"ssh-copy-id -f -i /etc/nodepool-ocb/id_ed25519.pub root@{MACHINES[1]}\n"
+    key = f"ssh -i /etc/nodepool-ocb/id_ed25519 root@{MACHINES[1]} 'grep -c nodepool-ocb-lease .ssh/authorized_keys || true'\n"
+    ends = f"echo THE END\nnodepool-ocb lease list -o json\n{key}"
+    printed = follow(INSTALLED + readme + access + script(ROOT / "docs/first-lease.md") + ends, tmp_path, MACHINES[:2])
+    assert "load average" in printed.partition("THE END\n")[0]
+    leases, _, count = printed.partition("THE END\n")[2].rstrip().rpartition("\n")
+    assert {row["labels"][0] for row in json.loads(leases)} <= {"debian"}
+    assert count == "0"
+
+
 @pytest.mark.long
 @needs_stage
 def test_what_the_readme_installs_can_be_called(tmp_path: Path) -> None:
@@ -137,7 +151,7 @@ def unknown(words: list[str]) -> list[str]:
     context = click.Context(cli, info_name=PROGRAM)
     options = {name for each in cli.params for name in each.opts}
     strange = []
-    for word in words:
+    for word in words[: words.index("--")] if "--" in words else words:
         if isinstance(here, click.Group) and not word.startswith("-") and word.islower() and word.isalpha():
             found = here.get_command(context, word)
             if found is None:
