@@ -1,4 +1,4 @@
-"""Nodepool's registration of a launcher: one ephemeral component for each of its pools.
+"""Nodepool's registration of a launcher: one ephemeral component for itself, and one for each of its pools.
 
 Clients and launchers of either product read these components: the rules take the running pools from them. A component that
 another client deleted is made again at the next sweep.
@@ -10,6 +10,8 @@ import uuid
 from importlib.metadata import version
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from nodepool_ocb.errors import Stale, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import PoolComponent
@@ -18,9 +20,11 @@ from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
 from nodepool_ocb.store.client.session import Session
 
 KIND: Final = "pool"
+OF_LAUNCHERS: Final = "launcher"
 MODEL_API: Final = 2  # of Nodepool 11
 
 PoolKey = tuple[str, str]  # provider and pool
+ITSELF: Final[PoolKey] = ("", "")  # the launcher
 
 
 class _Registered(NamedTuple):
@@ -42,14 +46,15 @@ class PoolComponents:
         """See that each pool is registered with these values; no request where that was done. Raises Unavailable."""
         if self._in != self._session.id:
             self._registered, self._in = {}, self._session.id
-            self._session.ensure(paths.components(KIND))
+            self._session.ensure(paths.components(KIND), paths.components(OF_LAUNCHERS))
         pools = {
             (pool.provider, pool.name): pool
             for each in configuration.providers.values()
             for pool in each.pools.values()
         }
-        for key in self._registered.keys() - pools.keys():
+        for key in self._registered.keys() - pools.keys() - {ITSELF}:
             self._drop(key)
+        self._put(ITSELF, self._common(OF_LAUNCHERS, paused, ending))
         for key, pool in pools.items():
             self._put(key, self._record(key, pool, paused, ending))
 
@@ -65,17 +70,22 @@ class PoolComponents:
     def _record(self, key: PoolKey, pool: ProviderPool, paused: bool, ending: bool) -> PoolComponent:
         provider, name = key
         id = self.ids.setdefault(key, f"{self._host}-PoolWorker.{provider}-{name}-{uuid.uuid4().hex}")
-        return PoolComponent(
-            hostname=self._host,
-            state="stopped" if ending else "running",
-            kind=KIND,
-            version=version("nodepool-ocb"),
-            model_api=MODEL_API,
+        return replace(
+            self._common(KIND, paused, ending),
             id=id,
             name=name,
             provider_name=provider,
             supported_labels=tuple(sorted(pool.labels)),
             priority=pool.priority,
+        )
+
+    def _common(self, kind: str, paused: bool, ending: bool) -> PoolComponent:
+        return PoolComponent(
+            hostname=self._host,
+            state="stopped" if ending else "running",
+            kind=kind,
+            version=version("nodepool-ocb"),
+            model_api=MODEL_API,
             paused=paused,
         )
 
@@ -83,16 +93,17 @@ class PoolComponents:
         known = self._registered.get(key)
         if known is not None and known.record == record:
             return
+        folder = paths.components(record.kind)
         try:
             if known is None:
-                path = self._session.create_next(f"{paths.components(KIND)}/{self._host}", record, ephemeral=True)
+                path = self._session.create_next(f"{folder}/{self._host}", record, ephemeral=True)
                 self._registered[key] = _Registered(path, record, 0)
             else:
                 self._session.commit([Set(known.path, record, known.version)])
                 self._registered[key] = known._replace(record=record, version=known.version + 1)
         except Stale:
             self.check()
-            raise Unavailable(f"{paths.components(KIND)} was changed while we wrote it") from None
+            raise Unavailable(f"{folder} was changed while we wrote it") from None
 
     def _drop(self, key: PoolKey) -> None:
         known = self._registered.pop(key)
