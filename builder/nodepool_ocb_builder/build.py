@@ -280,7 +280,7 @@ class Building:
         build = view.build(str(self.id)) if view else None
         if view is None or build is None or build.record.state is BuildState.DELETE:
             raise TakenOver("its record was deleted")
-        newer = {other.record.state for other in view.builds if other.id > build.id}
+        newer = {other.record.state for other in view.builds if other.age > build.age}
         if BuildState.READY in newer or (self._lock is None and BuildState.BUILDING in newer):
             raise TakenOver("another builder began a newer one")
         if self._lock is None:
@@ -289,7 +289,7 @@ class Building:
         if build.record.state is not BuildState.BUILDING:  # others thought that we had died
             record = build_after(build.record, BuildEvent.RESUME, context.session.now(), reason=None)
             self._version = self._commit(Set(paths.build(view.name, build.id), record, build.version))
-            build = BuildView(build.id, record, self._version, build.uploads)
+            build = replace(build, record=record, version=self._version)
         self._version = build.version
         return view, build
 

@@ -104,6 +104,8 @@ class Builder:
             self.trouble = trouble
         builders = {build.record.builder_id for view in self.cache.images.values() for build in view.ready()}
         context.gone = self._company.look(context.session, builders, context.settings.gone_seconds)
+        if context.session.tree.foreign and context.session.children(paths.components(ClientKind.BUILDER)):
+            context.gone = frozenset()  # a builder of Nodepool runs, and its registration does not tell its id
         self.registration.compare(self._company.said(context.builder_id))
         if (images := peers.settings(context)) != self.registration.record.images:  # a program came or went
             self.registration.change(images=images)

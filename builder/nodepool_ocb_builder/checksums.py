@@ -52,6 +52,11 @@ def verify(file: Path) -> None:
         raise Invalid([f"{problem}; the file is damaged: build the image again" for problem in problems])
 
 
+def noted(file: Path) -> Sums:
+    """The checksums beside a file, with its size. Raises as ``verify`` does."""
+    return Sums(md5=_read(beside(file, "md5")), sha256=_read(beside(file, "sha256")), size=file.stat().st_size)
+
+
 def compute(file: Path) -> Sums:
     """Read a file once; raises Invalid where it is lost, and OSError."""
     md5, sha256, size = hashlib.md5(usedforsecurity=False), hashlib.sha256(), 0

@@ -88,7 +88,7 @@ class ImageDirectory:
         if file.exists() and (known := files.text(file, ID_BYTES).strip()):
             return known
         made = str(uuid.uuid4())
-        write_whole(file, made + "\n")
+        write_whole(file, made)  # without a line feed: Nodepool takes the whole file for the id
         return made
 
     def belong(self, cluster: str) -> None:

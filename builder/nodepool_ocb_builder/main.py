@@ -17,6 +17,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.extensions import titled
 from nodepool_ocb.http.logs import LogPage
 from nodepool_ocb.model.rights import ClientKind
+from nodepool_ocb.store import nodepool11
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.builder import Builder
@@ -45,7 +46,10 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
     folder = Path(wants.images_dir)
     directory = ImageDirectory(folder, Path(wants.build_log_dir) if wants.build_log_dir else folder / LOGS)
     session = Session(
-        settings.zookeeper, on_lost=lambda: builder.turns.wake.set(), on_connected=lambda: builder.turns.wake.set()
+        settings.zookeeper,
+        on_lost=lambda: builder.turns.wake.set(),
+        on_connected=lambda: builder.turns.wake.set(),
+        tree=nodepool11.tree(settings.layout),
     )
     context = Context(session, directory, settings.builder, wants, tools, uploaders(wants))
     builder = Builder(context, of_this_process(slots=settings.builder.build_workers, left_out=titled(left_out)))

@@ -152,7 +152,12 @@ class Uploading:
         return paths.upload(self.image, self.build, self.provider, upload)
 
     def _item(self, due: DueUpload, stamp: Stamp) -> Item:
-        context, sums = self.context, due.build.record.checksums.get(due.format, {})
+        context, record = self.context, due.build.record
+        sums = record.checksums.get(due.format) or checksums.noted(self._file(due))  # Nodepool's record has none
+        meta = record.metadata
+        if context.session.tree.foreign:  # its other builders and launchers must know the object, too
+            image = context.diskimages.get(self.image)
+            meta = {**(meta or (image.metadata if image else {})), **stamp.nodepools}
         return Item(
             file=self._file(due),
             format=due.format,
@@ -161,7 +166,7 @@ class Uploading:
             md5=str(sums.get("md5", "")),
             sha256=str(sums.get("sha256", "")),
             size=int(sums.get("size", 0)),
-            meta={**due.build.record.metadata, **self._meta},  # the provider's own counts for more
+            meta={**meta, **self._meta},  # the provider's own counts for more
             stop=context.stopping,
             timeout_seconds=self._configured.image_upload_timeout_seconds,
         )
@@ -241,7 +246,8 @@ def elsewhere(context: Context, image: str, due: DueUpload) -> str | None:
     made the file, and may have it.
 
     None if it is here, or was made here. Two directories have one id if one is a copy, and the copy lacks later builds. So
-    only a build that left a trace in this directory, on this host, can have lost its file.
+    only a build that left a trace in this directory, on this host, can have lost its file. In Nodepool's tree no absent file
+    is lost: Nodepool removes files after their upload without a note in the record.
     """
     name = named(image, due.build.id)
     file, host = context.directory.file(name, due.format), due.build.record.builder
@@ -249,6 +255,8 @@ def elsewhere(context: Context, image: str, due: DueUpload) -> str | None:
         return None
     if not context.directory.here:
         return _not_here(context.directory)
+    if context.session.tree.foreign:
+        return f"{file} is not here; to send the image there, have it built again: nodepool-ocb image build {image}"
     if host == context.host and context.directory.knows(name):
         return None
     return (

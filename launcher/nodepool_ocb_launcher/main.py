@@ -14,6 +14,7 @@ from nodepool_ocb.daemon.registration import of_this_process
 from nodepool_ocb.extensions import titled
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.providers import launching
+from nodepool_ocb.store import nodepool11
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_launcher.configuration import (
     check,
@@ -43,7 +44,10 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
     if read.zookeeper is not None and settings.zookeeper == config.ZooKeeperSettings() and not asked.zookeeper:
         settings = replace(settings, zookeeper=read.zookeeper)  # a nodepool.yaml alone is enough
     session = Session(
-        settings.zookeeper, on_lost=lambda: launcher.lost(), on_connected=lambda: launcher.turns.wake.set()
+        settings.zookeeper,
+        on_lost=lambda: launcher.lost(),
+        on_connected=lambda: launcher.turns.wake.set(),
+        tree=nodepool11.tree(settings.layout),
     )
     context = LauncherContext(session, settings, wants, opened(settings, wants), lambda: launcher.turns.wake.set())
     daemon = of_this_process(

@@ -45,6 +45,7 @@ class BuildView(msgspec.Struct, frozen=True):
     version: int
     uploads: tuple[UploadView, ...] = ()
     unread: frozenset[str] = frozenset()  # the providers with an upload that cannot be decoded: it stays, and the build
+    moment: float = 0.0  # the time of its state, where the order of ids is not that of builds (Nodepool's tree)
 
     @property
     def bare(self) -> bool:
@@ -57,6 +58,11 @@ class BuildView(msgspec.Struct, frozen=True):
         return not self.unread and all(
             each.record.state is UploadState.DELETE and not each.locked for each in self.uploads
         )
+
+    @property
+    def age(self) -> tuple[float, str]:
+        """Its place in the order of builds: an older one comes first."""
+        return self.moment, self.id
 
     def has(self, formats: Iterable[str]) -> bool:
         """Whether it was made in all of these formats."""
@@ -87,7 +93,7 @@ class Paused(msgspec.Struct, frozen=True):
 
 
 class ImageView(msgspec.Struct, frozen=True):
-    """An image as it was read, its builds in order of their ids; ``holder`` has the lock on its builds."""
+    """An image as it was read, its builds in their order, the oldest first; ``holder`` has the lock on its builds."""
 
     name: str
     builds: tuple[BuildView, ...] = ()
@@ -207,7 +213,7 @@ def failures(image: ImageView) -> tuple[BuildView, ...]:
     return tuple(
         build
         for build in image.builds
-        if build.record.state is BuildState.FAILED and (newest is None or build.id > newest.id)
+        if build.record.state is BuildState.FAILED and (newest is None or build.age > newest.age)
     )
 
 
@@ -282,7 +288,7 @@ def due_uploads(
 def _sendable(image: ImageView, build: BuildView, provider: str, format: str, builder_id: str) -> bool:
     """Whether this builder has the file, and nothing newer is there."""
     ours = build.record.builder_id == builder_id and format not in build.record.removed
-    newer = any(other.id > build.id and other.at(provider) for other in image.builds)
+    newer = any(other.age > build.age and other.at(provider) for other in image.builds)
     return ours and not newer and provider not in build.unread
 
 

@@ -95,7 +95,7 @@ def _instead(image: ImageView, build: BuildView, tidier: Tidier) -> BuildView | 
         return None
     if build.record.builder_id in tidier.gone | {tidier.builder_id}:
         return ready[0]
-    newer = [each for each in ready if each.id > build.id and each.has(build.record.formats)]
+    newer = [each for each in ready if each.age > build.age and each.has(build.record.formats)]
     return newer[0] if len(newer) >= keep else None
 
 

@@ -73,10 +73,14 @@ class Performer:
 
         Raises Unavailable, Denied, Invalid, or NoCluster unless it is ``founding``.
         """
-        from nodepool_ocb.store import clusters
+        from nodepool_ocb.store import clusters, nodepool11
         from nodepool_ocb.store.journal import Journaled
 
-        made = Journaled(self.settings().zookeeper, self._entry, noted=self.journal.written, on_connected=on_connected)
+        settings = self.settings()
+        tree = nodepool11.tree(settings.layout)
+        made = Journaled(
+            settings.zookeeper, self._entry, noted=self.journal.written, on_connected=on_connected, tree=tree
+        )
         made.start(timeout_seconds, refused_seconds=REFUSED_SECONDS)
         try:
             if not founding:

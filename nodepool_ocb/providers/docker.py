@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,7 +73,7 @@ class Docker:
                 image = _inspected(engine, external_id)
         except errors() as error:
             return self._refused(error)
-        foreign = not_ours(external_id, self._name, _stamp_on(image), item.stamp)
+        foreign = not_ours(external_id, self._name, _labels_on(image), item.stamp)
         if foreign is not None:
             return foreign
         layers = image["RootFS"].get("Layers", [])
@@ -84,7 +84,7 @@ class Docker:
     def delete(self, external_id: str, stamp: Stamp) -> Refused | None:
         try:
             with self._engine() as engine:
-                foreign = not_ours(external_id, self._name, _stamp_on(_inspected(engine, external_id)), stamp)
+                foreign = not_ours(external_id, self._name, _labels_on(_inspected(engine, external_id)), stamp)
                 if foreign is not None:
                     return foreign
                 users = engine.containers.list(all=True, filters={"ancestor": external_id}, ignore_removed=True)
@@ -169,8 +169,9 @@ def _remove(engine: DockerClient, external_id: str) -> None:
         engine.api.remove_image(tag)
 
 
-def _stamp_on(image: Json) -> Stamp | None:
-    return Stamp.of(image["Config"]["Labels"] or {})
+def _labels_on(image: Json) -> Mapping[str, object]:
+    labels: Mapping[str, object] = image["Config"]["Labels"] or {}
+    return labels
 
 
 def _tag(stamp: Stamp) -> str:

@@ -131,7 +131,8 @@ class Local:
     def close(self) -> None: ...
 
     def _not_ours(self, external_id: str, stamp: Stamp) -> Refused | None:
-        return not_ours(external_id, self._name, _stamp_of(self._directory / f"{external_id}.json"), stamp)
+        side = _side(self._directory / f"{external_id}.json")
+        return not_ours(external_id, self._name, {**side.meta, **side.stamp} if side else {}, stamp)
 
     def _stamp(self, external_id: str, item: Item) -> Refused | None:
         """Write the stamp, whole or not at all; None when it is ours."""

@@ -80,7 +80,7 @@ class OpenStack:
         image = self._asked(lambda cloud: cloud.image.get_image(external_id))
         if isinstance(image, Refused):
             return image
-        foreign = not_ours(external_id, self._name, Stamp.of(image.properties or {}), item.stamp)
+        foreign = not_ours(external_id, self._name, image.properties or {}, item.stamp)
         if foreign is not None:
             return foreign
         what = f"image {external_id} of provider {self._name}"
@@ -101,7 +101,7 @@ class OpenStack:
             image = _found(cloud, external_id)
             if image is None:
                 return None
-            foreign = not_ours(external_id, self._name, Stamp.of(image.properties or {}), stamp)
+            foreign = not_ours(external_id, self._name, image.properties or {}, stamp)
             if foreign is None:
                 cloud.image.delete_image(external_id, ignore_missing=True)
             return foreign

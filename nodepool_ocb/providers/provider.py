@@ -81,10 +81,11 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         return Kept(external_id=external_id, external_name=external_name, stamp=stamp, since=since)
 
 
-def not_ours(external_id: str, provider: str, found: Stamp | None, expected: Stamp) -> Refused | None:
-    """Why an object that bears the stamp ``found`` is not to be touched for ``expected``; None where they are the same."""
-    if found == expected:
+def not_ours(external_id: str, provider: str, labels: Mapping[str, object], expected: Stamp) -> Refused | None:
+    """Why an object with these labels is not to be touched for ``expected``; None if it bears that stamp."""
+    if expected.fits(labels):
         return None
+    found = Stamp.of(labels)
     whose = f"that of {found.external_name} of cluster {found.cluster}" if found else "none"
     return Refused(
         f"image {external_id} of provider {provider} is not {expected.external_name}: the stamp on it is {whose};"

@@ -16,6 +16,8 @@ import msgspec
 from nodepool_ocb.images.rules import UploadView
 
 STAMP: Final = "nodepool_ocb_"  # the prefix of the labels: nodepool_ocb_cluster, _provider, ...
+NODEPOOL: Final = "nodepool_"  # the prefix of Nodepool's labels: nodepool_provider_name, _build_id, _upload_id
+UNKNOWN_KEY: Final = "nodepool"  # of an attempt of Nodepool, or one with a key that Nodepool dropped from the record
 READABLE_CHARACTERS: Final = 180  # of a name, before its key: file systems and clouds take 255 bytes
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.+~@-]")
@@ -43,6 +45,26 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     def labels(self) -> dict[str, str]:
         """The stamp as labels, as it is written on the object."""
         return {STAMP + field: getattr(self, field) for field in self.__struct_fields__}
+
+    @property
+    def nodepools(self) -> dict[str, str]:
+        """The labels by which Nodepool knows the object of an upload in its tree."""
+        names = {"provider_name": self.provider, "build_id": self.build, "upload_id": self.upload}
+        return {NODEPOOL + name: value for name, value in names.items()}
+
+    def fits(self, labels: Mapping[str, object]) -> bool:
+        """Whether an object with these labels is of this upload; of this attempt, too, if the stamp has its key.
+
+        >>> stamp = Stamp(cluster="c", provider="west", image="jammy", build="5f", upload="0000000000", key=UNKNOWN_KEY)
+        >>> stamp.fits(stamp.nodepools), stamp.fits({**stamp.nodepools, "nodepool_build_id": "60"}), stamp.fits({})
+        (True, False, False)
+        """
+        found = Stamp.of(labels)
+        if self.key != UNKNOWN_KEY:
+            return found == self
+        if found is not None:
+            return msgspec.structs.replace(found, key=UNKNOWN_KEY) == self
+        return all(labels.get(name) == value for name, value in self.nodepools.items())
 
     def belongs_to(self, cluster: str, provider: str) -> bool:
         """Whether it is for this cluster and this provider to look after the object."""

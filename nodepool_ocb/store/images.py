@@ -5,13 +5,13 @@ record that is empty or cannot be decoded is left out of a view. It stands in ``
 path; it stops nothing else, and it is not deleted. The exceptions are the flags that request a build or pause an image:
 they count with any content.
 
-Records of Nodepool 11 are left out in the same way. Their builds have other ids, and formats that are text: it is not
-known whether a Nodepool still works on them.
+In the native layout, records of Nodepool 11 are left out in the same way. Their builds have other ids, and formats that are
+text: it is not known whether a Nodepool still works on them. In Nodepool's own tree, builds are in the order of the times of
+their states, as for Nodepool.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, TypeVar
@@ -31,7 +31,6 @@ from nodepool_ocb.store.locks import holders
 
 T = TypeVar("T", bound=Record)
 
-_ID: Final = re.compile(r"[0-9]{10}")
 _LOCK: Final = "lock"  # stands among ids
 
 _Key: TypeAlias = tuple[str, str]  # image and build
@@ -97,7 +96,10 @@ class _ImageReader:
             record = self._record(Build, znode)
             if record is not None and znode is not None:
                 of_build = tuple(uploads[image, id]), frozenset(unread[image, id])
-                views[image].append(BuildView(id, record, znode.version, *of_build))
+                moment = record.state_time if session.tree.foreign else 0.0
+                views[image].append(BuildView(id, record, znode.version, *of_build, moment))
+        for each in views.values():
+            each.sort(key=lambda build: build.age)
         return views
 
     def _uploads(self, builds: list[_Key]) -> tuple[dict[_Key, list[UploadView]], dict[_Key, set[str]]]:
@@ -117,7 +119,7 @@ class _ImageReader:
         views: dict[_Key, list[UploadView]] = defaultdict(list)
         unread: dict[_Key, set[str]] = defaultdict(set)
         for (image, build, provider), names in zip(carried, listed, strict=True):
-            if _foreign(names):
+            if self._foreign(names):
                 unread[image, build].add(provider)
         for ((image, build, provider), id), znode in zip(found, records, strict=True):
             record = self._record(Upload, znode)
@@ -130,10 +132,14 @@ class _ImageReader:
 
     def _ids(self, folder: str, listed: list[str] | None) -> list[str]:
         """Those of the names that are ids, in order."""
-        for name in _foreign(listed):
+        for name in self._foreign(listed):
             path = f"{folder}/{name}"
             self.quarantined[path] = f"{path}: this is no id of ten digits, so not ours; it is left alone"
-        return sorted(name for name in listed or () if _ID.fullmatch(name))
+        return sorted(name for name in listed or () if self._session.tree.ids.fullmatch(name))
+
+    def _foreign(self, listed: list[str] | None) -> list[str]:
+        """The names among ids that are no ids."""
+        return [name for name in listed or () if name != _LOCK and not self._session.tree.ids.fullmatch(name)]
 
     def _record(self, kind: type[T], znode: Znode | None) -> T | None:
         if znode is None:
@@ -158,11 +164,6 @@ class _ImageReader:
             return None
         record = self._record(Pause, znode) if znode.data else None
         return Paused(record or Pause(at=znode.mtime), znode.version)
-
-
-def _foreign(listed: list[str] | None) -> list[str]:
-    """The names among ids that are no ids."""
-    return [name for name in listed or () if name != _LOCK and not _ID.fullmatch(name)]
 
 
 def _image_of(path: str) -> str:

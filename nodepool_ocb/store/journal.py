@@ -21,6 +21,7 @@ from nodepool_ocb.model.records import Append, Change, Set
 from nodepool_ocb.store.client import access, codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session, Stats
+from nodepool_ocb.store.client.tree import NATIVE, ImageTree
 from nodepool_ocb.store.subtree import discard
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ class Journaled(Session):
         *,
         noted: Callable[[], None] = lambda: None,
         on_connected: Callable[[], None] | None = None,
+        tree: ImageTree = NATIVE,
     ) -> None:
         """``noted`` is called when an entry is written."""
-        super().__init__(settings, on_connected=on_connected)
+        super().__init__(settings, on_connected=on_connected, tree=tree)
         self._note, self._noted = note, noted
         self.noting = access.may(settings, paths.JOURNAL_ENTRIES, "c")
 

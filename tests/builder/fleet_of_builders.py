@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, Literal
 
 import yaml
 
@@ -20,7 +20,7 @@ from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildRequest, BuildState, UploadState
 from nodepool_ocb.model.records import Create, Daemon, Json, Set
-from nodepool_ocb.store import clusters, images
+from nodepool_ocb.store import clusters, images, nodepool11
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.processes import BUILDER, CutDaemon
@@ -71,10 +71,12 @@ class Builder(CutDaemon):
 class BuilderFleet:
     """Builders ``b0``, ``b1``, ... and the directories that their uploads go to; ``session`` is the test's own."""
 
-    def __init__(self, server: Server | Ensemble, chroot: str, folder: Path) -> None:
-        self.server, self.folder, self.chroot = server, folder, chroot
+    def __init__(
+        self, server: Server | Ensemble, chroot: str, folder: Path, layout: Literal["native", "nodepool"] = "native"
+    ) -> None:
+        self.server, self.folder, self.chroot, self._layout = server, folder, chroot, layout
         self.builders: list[Builder] = []
-        self.session = Session(self.settings(30.0))
+        self.session = Session(self.settings(30.0), tree=nodepool11.tree(layout))
         self.history_file = folder / "history"
         self.fail = folder / "fail"  # while it exists, builds fail
 
@@ -142,7 +144,8 @@ class BuilderFleet:
         zookeeper = self.settings_of_builders(session_seconds)
         quick = {"retry_seconds": 0.2, "drain_seconds": 1.0, "cleanup_seconds": 1.0, "sweep_seconds": 5.0,
                  "free_bytes": 0, "orphan_grace_seconds": 1.0}  # fmt: skip
-        builder = Builder(self.server.ports, zookeeper, folder, {"builder": quick | settings}, launcher)
+        sections = {"builder": quick | settings, "layout": self._layout}
+        builder = Builder(self.server.ports, zookeeper, folder, sections, launcher)
         self.builders.append(builder)
         apart = {"build-log-dir": str(builder.logs)} if logs_apart else {}
         self.configure(builder, *diskimages, providers=providers, **apart)

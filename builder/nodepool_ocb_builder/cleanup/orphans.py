@@ -3,6 +3,8 @@
 The absence of a record proves little: it may be about to be written, and an ensemble that was restored from a backup lacks
 the newest ones. So the time counts from the first look of this process that found a file without a record, by its own
 monotonic clock, and not by the file's own times. It begins again with each start.
+
+In Nodepool's tree no file is removed so: a directory that was Nodepool's may hold files that a person put there.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class Orphans:
             known = working | _named(
                 images.read(context.session, images.names(context.session), unread_now), unread_now
             )
-        self._remove_what_is_old(context.directory.orphans(known))
+        if not context.session.tree.foreign:
+            self._remove_what_is_old(context.directory.orphans(known))
         for path in context.directory.prune_logs(known, context.nodepool.build_log_retention):
             log.info("%s is an old log: removed", path)
 

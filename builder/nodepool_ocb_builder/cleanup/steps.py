@@ -1,13 +1,15 @@
 """The steps of tidying that the rules name: records marked, uploads and builds removed.
 
-Records go last: while one exists, the next look knows the rest to remove.
+Records go last: while one exists, the next look knows the rest to remove. In Nodepool's tree, a record is marked and deleted
+under the lock of its own, ``lock`` below the record: Nodepool's builder does the same.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,8 +22,9 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Upload, UploadState
 from nodepool_ocb.model.records import Check, Delete, Set
 from nodepool_ocb.providers.provider import Refused
-from nodepool_ocb.providers.stamp import stamp_of
+from nodepool_ocb.providers.stamp import UNKNOWN_KEY, Stamp, stamp_of
 from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.locks import Lock
 from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder.context import Context
@@ -29,7 +32,8 @@ from nodepool_ocb_builder.image_directory import named
 
 log = logging.getLogger(__name__)
 
-_BARE: Final = re.compile(r"/provider(/[^/]+(/images(/lock)?)?)?")  # the rest below a build when its uploads are gone
+#: The rest below a build when its uploads are gone, and below an upload.
+_BARE: Final = re.compile(r"/provider(/[^/]+(/images(/lock)?)?)?|/lock")
 
 
 def do(context: Context, image: str, step: Step) -> None:
@@ -55,7 +59,9 @@ def _mark_build(context: Context, image: str, step: MarkBuild) -> None:
     record = build_after(build.record, step.event, context.session.now(), reason=step.reason)
     log.info("%s: %s -> %s: %s", named(image, build.id), build.record.state, record.state, step.reason)
     unless = [Check(paths.build(image, instead.id), instead.version)] if instead else []
-    context.session.commit([*unless, Set(paths.build(image, build.id), record, build.version)])
+    path = paths.build(image, build.id)
+    with _locked(context, path, f"mark {named(image, build.id)}"):
+        context.session.commit([*unless, Set(path, record, build.version)])
 
 
 def _mark_upload(context: Context, image: str, step: MarkUpload) -> None:
@@ -64,7 +70,24 @@ def _mark_upload(context: Context, image: str, step: MarkUpload) -> None:
     record = upload_after(upload.record, step.event, context.session.now(), reason=step.reason)
     log.info("%s: %s -> %s: %s", name, upload.record.state, record.state, step.reason)
     unless = [Check(_path(image, instead), instead.version)] if instead else []
-    context.session.commit([*unless, Set(_path(image, upload), record, upload.version)])
+    path = _path(image, upload)
+    with _locked(context, path, f"mark {name}"):
+        context.session.commit([*unless, Set(path, record, upload.version)])
+
+
+@contextmanager
+def _locked(context: Context, path: str, purpose: str) -> Iterator[Lock | None]:
+    """Hold the lock of one record in Nodepool's tree; None in the native layout. Raises Stale if another client holds it."""
+    if not context.session.tree.foreign:
+        yield None
+        return
+    lock = context.locks.take(f"{path}/lock", context.holder(purpose))
+    if lock is None:
+        raise Stale(f"another client has locked {path}: nothing was written; read it again and decide anew", path)
+    try:
+        yield lock
+    finally:
+        context.locks.release(lock)
 
 
 def _path(image: str, upload: UploadView) -> str:
@@ -94,7 +117,7 @@ def _remove_locked(context: Context, image: str, upload: UploadView) -> None:
     uploader = context.uploaders.get(upload.provider)
     if record.external_id is not None:
         refused = (
-            uploader.delete(record.external_id, stamp_of(image, replace(upload, record=record)))
+            uploader.delete(record.external_id, _stamp(context, image, replace(upload, record=record)))
             if uploader
             else Refused("this builder has no such provider")
         )
@@ -102,7 +125,16 @@ def _remove_locked(context: Context, image: str, upload: UploadView) -> None:
             log.warning("%s-%s stays at %s: %s", image, upload.build, upload.provider, refused.reason)
             return
     log.info("%s-%s is deleted at %s", image, upload.build, upload.provider)
-    context.session.commit([Delete(path, znode.version)])
+    with _locked(context, path, f"delete {image}-{upload.build} at {upload.provider}") as own:
+        context.session.commit(_bare_removal(context, path, znode.version, own))
+
+
+def _stamp(context: Context, image: str, upload: UploadView) -> Stamp:
+    """The stamp of an upload's object. In Nodepool's tree the record may lack the key of the attempt."""
+    stamp = stamp_of(image, upload)
+    if stamp.key or not context.session.tree.foreign:
+        return stamp
+    return replace(stamp, cluster=context.cluster, key=UNKNOWN_KEY)
 
 
 def _as_decided(context: Context, image: str, build: BuildView) -> BuildView | None:
@@ -122,7 +154,9 @@ def _remove_build(context: Context, image: str, build: BuildView) -> None:
     if faults:
         log.warning("%s stays: %s", name, "; ".join(faults))
         return
-    context.session.commit(_bare_removal(context, paths.build(image, build.id), build.version))
+    path = paths.build(image, build.id)
+    with _locked(context, path, f"delete {name}") as own:
+        context.session.commit(_bare_removal(context, path, build.version, own))
     log.info("%s is deleted (%s)", name, build.record.state)
 
 
@@ -139,14 +173,14 @@ def _remove_files(context: Context, image: str, build: BuildView) -> None:
     log.info("%s: its files are removed; its record waits for its uploads to be deleted", name)
 
 
-def _bare_removal(context: Context, path: str, version: int) -> list[Delete]:
-    """The deletions of a build at this version and of the empty znodes below it.
+def _bare_removal(context: Context, path: str, version: int, own: Lock | None) -> list[Delete]:
+    """The deletions of a record at this version and of the empty znodes below it, our contender of its lock among them.
 
     Raises Stale if one is not empty: an upload began meanwhile, or its lock is held.
     """
     below = [change for change in removal(context.session, path) if change.path != path]
     for change in below:
-        if _BARE.fullmatch(change.path.removeprefix(path)) is None:
+        if _BARE.fullmatch(change.path.removeprefix(path)) is None and (own is None or change.path != own.contender):
             raise Stale(f"{change.path} came meanwhile: nothing was deleted", change.path)
     return [*below, Delete(path, version)]
 

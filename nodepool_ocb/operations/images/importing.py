@@ -28,8 +28,8 @@ _Creations: TypeAlias = Generator[Step, Any, list[Create]]
 class ImageImport(Operation[Explained], frozen=True, kw_only=True):
     """Write the records of exported images, each image in one transaction.
 
-    Raises Invalid with every fault of an image. Raises Conflict for an image that exists, unless the document has all its
-    records and they are equal: then the missing records are written.
+    Raises Invalid with every fault of an image, and in Nodepool's tree. Raises Conflict for an image that exists, unless the
+    document has all its records and they are equal: then the missing records are written.
     """
 
     noun = "image"
@@ -41,6 +41,8 @@ class ImageImport(Operation[Explained], frozen=True, kw_only=True):
     images: dict[str, Exported]
 
     def decide(self, situation: Situation) -> Steps[Explained]:
+        if situation.settings.layout == "nodepool":  # to raise a number, it would create znodes at the depth of records
+            raise Invalid("image import: the records are in Nodepool's tree; first: nodepool import-image-data FILE")
         known = yield from finding.load()
         wanted: dict[str, list[Create]] = {}
         for name, exported in self.images.items():

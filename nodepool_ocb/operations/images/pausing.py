@@ -25,6 +25,7 @@ class ImageIsPaused(Explained, frozen=True, kw_only=True):
 class ImagePause(Operation[ImageIsPaused], frozen=True, kw_only=True):
     """Let no build of an image begin; a pause that exists is replaced. Raises EndPassed, or NotFound.
 
+    In Nodepool's tree a pause has no end: Nodepool would not see it. Raises Invalid there.
     A build that is under way continues, and uploads too.
     """
 
@@ -43,6 +44,11 @@ class ImagePause(Operation[ImageIsPaused], frozen=True, kw_only=True):
         end = situation.end(self.until, self.seconds)
         if end is not None and end <= situation.now:
             raise EndPassed(f"{shown(end)} is in the past; give a time in the future")
+        if end is not None and situation.settings.layout == "nodepool":
+            raise Invalid(
+                "a pause in Nodepool's tree has no end; pause without an end, and end it later with:"
+                f" nodepool-ocb image unpause {self.image}"
+            )
         found = finding.image_of((yield from finding.load()), self.image).pause
         record = Pause(by=situation.by, reason=self.reason, at=situation.now, until=end)
         path = paths.pause(self.image)

@@ -119,7 +119,7 @@ def _walk(reader: Reader) -> Walk:
     from nodepool_ocb.store import acls
     from nodepool_ocb.store.client import access
 
-    return acls.Walk(reader.session, access.Acls(reader.performer.settings().zookeeper))
+    return acls.Walk(reader.session, access.Acls(reader.performer.settings().zookeeper, reader.session.tree))
 
 
 def _found(walk: Walk, differences: Iterable[AclDifference]) -> FoundRights:

@@ -14,6 +14,7 @@ from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client import frames
 from nodepool_ocb.store.client import tls as tls_files
 from nodepool_ocb.store.client.frames import AclGrant
+from nodepool_ocb.store.client.tree import NATIVE, ImageTree
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import ZooKeeperSettings
@@ -44,14 +45,20 @@ def _loopback(host: str) -> bool:
         return host == "localhost"
 
 
+_EVERYONE: Final = AclGrant(sum(_BITS.values()), "world", "anyone")
+_OPEN: Final = "open"  # no row of the table
+
+
 class Acls:
     """The ACL of every znode: from ``rights.TABLE`` where each kind has a user, else the same for all znodes.
 
     Without such users, the creator of a znode has all rights, or everyone has them. If a username is configured, the
     grant names that user: the scheme ``auth`` would also grant rights to other holders of the same certificate.
+    In a tree of another product, everyone has all rights where that product works.
     """
 
-    def __init__(self, settings: ZooKeeperSettings) -> None:
+    def __init__(self, settings: ZooKeeperSettings, tree: ImageTree = NATIVE) -> None:
+        self._tree = tree
         self._users = settings.names()
         creator = settings.acl == "creator" if settings.acl else settings.username is not None
         maker = ("auth", "") if settings.username is None else ("sasl", settings.username)
@@ -67,6 +74,8 @@ class Acls:
 
     def of(self, path: str) -> tuple[AclGrant, ...]:
         """The grants for the znode at ``path``, without the chroot; one user may stand for several kinds."""
+        if self._tree.open(path):
+            return (_EVERYONE,)
         if not self._users:
             return (self._same,)
         row, granted = rights.row(path), dict.fromkeys(self._users.values(), 0)
@@ -77,6 +86,7 @@ class Acls:
     def packed(self, path: str) -> bytes:
         """The same as ZooKeeper takes it."""
         row = rights.row(path).path if self._users else ""
+        row = _OPEN if self._tree.open(path) else row
         if row not in self._known:
             self._known[row] = frames.access(self.of(path))
         return self._known[row]

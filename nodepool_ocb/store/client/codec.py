@@ -205,6 +205,11 @@ def _bare(hint: Any) -> set[Any]:
     return {bare for each in get_args(hint) for bare in _bare(each)} or {hint}
 
 
+def fields(kind: type[Record]) -> tuple[str, ...]:
+    """The keys of a kind of records, in the order in which they are written."""
+    return tuple(name for name in kind.__struct_encode_fields__ if name != "unknown")
+
+
 @functools.cache
 def _known(kind: type[Record]) -> frozenset[str]:
     return frozenset(kind.__struct_encode_fields__) - {"unknown"} | {"schema", "tx"}

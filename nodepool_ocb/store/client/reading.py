@@ -16,6 +16,7 @@ from nodepool_ocb.errors import Denied, OcbError, OutcomeUnknown, Stale, Unavail
 from nodepool_ocb.store.client import diagnosis, frames, transaction
 from nodepool_ocb.store.client.answers import NotSent, PendingAnswer
 from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.tree import ImageTree
 from nodepool_ocb.store.client.wire import Client
 
 T = TypeVar("T")
@@ -27,11 +28,13 @@ WINDOW: Final = 8  # requests under way at once
 class SessionReads:
     """The reads of a session. Every method raises Unavailable or Denied.
 
-    ``patience_seconds`` bounds the wait for one answer; kazoo gives up long before, unless it fails itself.
+    ``patience_seconds`` bounds the wait for one answer; kazoo gives up long before, unless it fails itself. ``tree`` is the
+    layout of the images.
     """
 
-    def __init__(self, client: Client, hosts: str, patience_seconds: float) -> None:
+    def __init__(self, client: Client, hosts: str, patience_seconds: float, tree: ImageTree) -> None:
         self._client = client
+        self.tree = tree
         self._hosts = hosts
         self._patience = patience_seconds
 
@@ -58,7 +61,10 @@ class SessionReads:
         """As ``get_many``, one after the other while more are under way: nothing has to hold them all."""
         rest = iter(paths)
         batches = iter(lambda: list(islice(rest, BATCH)), [])
-        return chain.from_iterable(self._pipeline(batches, frames.read_data, frames.unpack_data))
+        found = chain.from_iterable(self._pipeline(batches, frames.read_data, frames.unpack_data))
+        if not self.tree.foreign:
+            return found
+        return (None if znode is None else self.tree.read(znode) for znode in found)
 
     def children(self, path: str) -> list[str] | None:
         """The names below ``path``, None where it does not exist."""
@@ -67,7 +73,15 @@ class SessionReads:
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """The names below each of ``paths``, in requests of hundreds."""
         batches = (paths[start : start + BATCH] for start in range(0, len(paths), BATCH))
-        return list(chain.from_iterable(self._pipeline(batches, frames.read_children, frames.unpack_children)))
+        found = list(chain.from_iterable(self._pipeline(batches, frames.read_children, frames.unpack_children)))
+        if self.tree.foreign:
+            found = [names and self._native(path, names) for path, names in zip(paths, found, strict=True)]
+        return found
+
+    def _native(self, path: str, names: list[str]) -> list[str]:
+        """The native names of the children of a native path."""
+        stored = self.tree.stored(path)
+        return [self.tree.native(f"{stored}/{name}").rpartition("/")[2] for name in names]
 
     def sync(self) -> None:
         """Return when our server has seen every write that was acknowledged before this call, anywhere."""
@@ -104,7 +118,7 @@ class SessionReads:
         flying: deque[tuple[Sequence[str], PendingAnswer]] = deque()
         for batch in chain(batches, repeat((), WINDOW)):
             if batch:
-                flying.append((batch, self._send(request(batch, chroot))))
+                flying.append((batch, self._send(request([*map(self.tree.stored, batch)], chroot))))
             if flying and (len(flying) >= WINDOW or not batch):
                 sent, answer = flying.popleft()
                 try:

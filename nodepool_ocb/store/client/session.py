@@ -33,6 +33,7 @@ from nodepool_ocb.store.client.frames import Znode as Znode
 from nodepool_ocb.store.client.frames import ZnodeStat as ZnodeStat
 from nodepool_ocb.store.client.outcome import SentTransaction, TransactionFate
 from nodepool_ocb.store.client.reading import SessionReads
+from nodepool_ocb.store.client.tree import NATIVE, ImageTree
 from nodepool_ocb.store.client.wire import Client, Wake
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Session(SessionReads):
         *,
         on_lost: Callable[[], None] | None = None,
         on_connected: Callable[[], None] | None = None,
+        tree: ImageTree = NATIVE,
     ) -> None:
         access.refuse_plain_text(settings)
         self._on_lost = on_lost
@@ -68,7 +70,7 @@ class Session(SessionReads):
         self._up = threading.Event()
         self._closed = threading.Event()
         self._clock = clock.Clock()
-        self._acls = access.Acls(settings)
+        self._acls = access.Acls(settings, tree)
         self._clock_path = access.clock(settings)
         self._former: set[int] = set()  # ids of all sessions that this one had, that of now included
         self.ambiguous = 0
@@ -84,7 +86,7 @@ class Session(SessionReads):
             **access.options(settings),
         )
         client.add_listener(self._listen)
-        super().__init__(client, settings.hosts, patience_seconds=settings.session_timeout_seconds * 2 + 5)
+        super().__init__(client, settings.hosts, settings.session_timeout_seconds * 2 + 5, tree)
 
     # -- life --
 
@@ -245,7 +247,7 @@ class Session(SessionReads):
         self._client.submit(packed.request, Completion(lambda value: done(self._result(sending, value, sent))))
 
     def _pack(self, changes: Sequence[Change]) -> tuple[transaction.Packed, SentTransaction]:
-        packed = transaction.pack(changes, self._client.chroot, self._acls.packed)
+        packed = transaction.pack(changes, self._client.chroot, self._acls.packed, self.tree)
         self.largest_bytes = max(self.largest_bytes, packed.size)
         self.largest_changes = max(self.largest_changes, len(changes))
         return packed, SentTransaction(changes, packed.data, self.last_zxid)
@@ -291,7 +293,7 @@ class Session(SessionReads):
     def ensure(self, *paths: str) -> None:
         """Create empty persistent znodes, with their parents and the chroot, where they are absent."""
         chroot: str = self._client.chroot
-        wanted = dict.fromkeys(prefix for path in paths for prefix in _prefixes(chroot + path))
+        wanted = dict.fromkeys(prefix for path in paths for prefix in _prefixes(chroot + self.tree.stored(path)))
         looks = [(path, self._send(frames.read_data([path], ""))) for path in wanted]
         absent = [path for path, answer in looks if not self._there(path, answer)]
         made = [(path, self._send(self._bare(path, chroot))) for path in absent]
@@ -324,10 +326,11 @@ class Session(SessionReads):
         made = Create(prefix, data)
         before = self.last_zxid
         wrote = transaction.pack([made], "", self._acls.packed).data[0]
-        request = frames.create_next(self._client.chroot + prefix, wrote, self._acls.packed(prefix), ephemeral)
+        stored, sent = self._client.chroot + self.tree.stored(prefix), self.tree.written(prefix, wrote)
+        request = frames.create_next(stored, sent, self._acls.packed(prefix), ephemeral)
         value = self._send(request).get(self._patience)
         if isinstance(value, frames.Reply):
-            return frames.unpack_path(value).removeprefix(self._client.chroot)
+            return self.tree.native(frames.unpack_path(value).removeprefix(self._client.chroot))
         error = self._translated(value, prefix, "create")
         if not isinstance(error, OutcomeUnknown):
             raise error
@@ -363,8 +366,8 @@ class Session(SessionReads):
         The watch is armed again after every reconnect. Changes in between are not reported: read them when
         ``on_connected`` is called.
         """
-        root = self._client.chroot + path
-        self._client.watchers[root] = wake
+        root, native = self._client.chroot + self.tree.stored(path), self.tree.native
+        self._client.watchers[root] = lambda kind, changed: wake(kind, native(changed))
         self._reply(self._send(frames.add_watch(root)))
 
     # -- on the connection's thread --

@@ -15,6 +15,7 @@ from nodepool_ocb.errors import Denied, OcbError, Stale, TooLarge, Unavailable
 from nodepool_ocb.model.limits import BLOB_BYTES, ENTRY_BYTES, RECORD_BYTES, TRANSACTION_BYTES, TRANSACTION_CHANGES
 from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Raise, Record, Set
 from nodepool_ocb.store.client import codec, frames, outcome
+from nodepool_ocb.store.client.tree import NATIVE, ImageTree
 
 ANY_VERSION: Final = -1  # for gates: a writer may raise one after any other writer
 
@@ -41,8 +42,10 @@ class Packed(NamedTuple):
     size: int  # bytes of all members
 
 
-def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes]) -> Packed:
+def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes], tree: ImageTree = NATIVE) -> Packed:
     """``acl`` gives the ACL that a path's znode is made with. Raises Invalid for data that is too large, too long or not JSON.
+
+    The data of the result are native; those of the request are the tree's.
 
     Appended data comes on top of the limits: it is never the reason why a transaction is too large. So does the signature.
     """
@@ -56,7 +59,10 @@ def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes]) ->
     data = [
         codec.signed(each, own) if outcome.signed(change) else each for change, each in zip(changes, bare, strict=True)
     ]
-    members = [_member(change, chroot + change.path, wrote, acl) for change, wrote in zip(changes, data, strict=True)]
+    members = [
+        _member(change, chroot + tree.stored(change.path), tree.written(change.path, wrote), acl)
+        for change, wrote in zip(changes, data, strict=True)
+    ]
     size = sum(
         len(member) - len(wrote) + len(each)
         for change, member, wrote, each in zip(changes, members, data, bare, strict=True)
