@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb import providers
+from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.errors import Unavailable
+from nodepool_ocb.jigs.jig import Order, Succeeded
+from nodepool_ocb.jigs.script import ScriptJig
+from nodepool_ocb.model.records import Node, Role
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool
 from nodepool_ocb.pool.views import ProviderQuota
 from nodepool_ocb.providers import launching
@@ -108,6 +113,29 @@ def test_a_container_is_launched_reached_found_listed_and_deleted(harbour: Harbo
     assert harbour.provider.find(order.stamp) is None
     assert harbour.provider.look(machine.external_id) is None
     assert harbour.listed() == []
+
+
+def test_a_role_runs_in_a_container_that_is_a_node(harbour: Harbour) -> None:
+    machine = made(harbour.provider.create(harbour.order(username="root")))
+    harbour.await_sshd(machine)
+    keys = host_keys(machine.address or "", machine.port or 0, 10.0)
+    assert isinstance(keys, tuple)
+    node = Node(addresses=(f"{machine.address}:{machine.port}",), host_keys=keys)
+    jig = ScriptJig(Settings(ssh=SshSettings(key_files=(str(harbour.key),))))
+    role = Role(barclamp="b", jig="script", script="hostname; write_attribute example/done yes")
+    order = Order(
+        node="n1.example.com",
+        record=node,
+        role="r",
+        definition=role,
+        generation=1,
+        epoch=1,
+        run="run-1",
+        timeout_seconds=60.0,
+    )
+    outcome = jig.run(order, threading.Event())
+    assert isinstance(outcome, Succeeded), outcome
+    assert outcome.written == {"example": {"done": "yes"}}
 
 
 def test_a_container_of_an_upload_of_the_driver_of_images_runs(harbour: Harbour, tmp_path: Path) -> None:
