@@ -51,7 +51,7 @@ FILES: Final = {
     "etc/group": "root:x:0:\nnogroup:x:65534:\nzuul:x:1000:\n",
     "etc/shadow": "root:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\nzuul:*:19000:0:99999:7:::\n",
     "etc/ssh/sshd_config": "UsePAM no\n",
-    "etc/ssh/ssh_host_ed25519_key.pub": "ssh-ed25519 the-key-of-the-image\n",
+    "etc/ssh/ssh_host_ed25519_key": "the key of the image, which all containers would share\n",
 }
 FOLDERS: Final = ("root", "home/zuul", "tmp", "run", "var/empty", "proc", "dev", "sys")
 

@@ -84,7 +84,10 @@ class Harbour:
             str(key or self.key),
         ]
         ssh += ["-p", str(machine.port), f"{user}@{machine.address}", command]
-        return subprocess.run(ssh, check=True, capture_output=True, text=True, timeout=60).stdout
+        done = subprocess.run(ssh, check=False, capture_output=True, text=True, timeout=60)
+        print(done.stderr)  # pytest shows it where the test fails
+        done.check_returncode()
+        return done.stdout
 
     def await_sshd(self, machine: Machine) -> None:
         self.until(lambda: isinstance(host_keys(machine.address or "", machine.port or 22, 5.0), tuple))
