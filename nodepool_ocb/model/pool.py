@@ -51,11 +51,11 @@ class NodeRequest(Record, frozen=True, kw_only=True, omit_defaults=False, tag=1)
     node_types: tuple[str, ...] = ()  # labels, in the order of the requester; one label may stand several times
     nodes: tuple[str, ...] = ()  # ids of nodes, in the order of node_types; empty before it is fulfilled
     declined_by: tuple[str, ...] = ()  # ids of the pools that cannot serve it
-    reuse: bool | None = None  # False: no node that was ready before; None counts as True
+    reuse: bool | None = True  # False: no node that was ready before; null counts as True here, as False in Nodepool
     requestor: str | None = None
     requestor_data: Json = None  # of the requester; stored unchanged
     provider: str | None = None  # the only provider that may serve it
-    relative_priority: int | None = None  # lower goes first, among requests of one priority; None counts as 0
+    relative_priority: int | None = 0  # lower goes first, among requests of one priority; null counts as 0
     event_id: str | None = None
     created_time: Moment | None = None
     tenant_name: str | None = None

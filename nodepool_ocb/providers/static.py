@@ -130,7 +130,9 @@ class StaticMachines:
         return next((each for each in named if order.label.name in each.labels), None)
 
     def _of(self, external_id: str) -> StaticMachine | None:
-        return self._machines.get(external_id.rpartition("#")[0])
+        """The machine of an id of ours, or of Nodepool's, which is the machine's name."""
+        found = self._machines.get(external_id.rpartition("#")[0])
+        return found or next((each for each in self._machines.values() if each.name == external_id), None)
 
     # -- machines --
 

@@ -39,7 +39,7 @@ def test_a_returned_node_is_deleted() -> None:
     assert steps(CLOUD, node("5", "small", state=PoolNodeState.USED)) == ["delete 5"]
 
 
-@pytest.mark.parametrize("state", set(PoolNodeState) - {PoolNodeState.READY})
+@pytest.mark.parametrize("state", sorted(set(PoolNodeState) - {PoolNodeState.READY}))
 def test_a_locked_node_is_left_to_the_holder_of_its_lock(state: PoolNodeState) -> None:
     assert steps(CLOUD, node("5", "small", state=state, state_time=OLD, locked=True)) == []
 

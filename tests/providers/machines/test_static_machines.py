@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -324,3 +325,10 @@ def test_faults_of_machines_are_named_with_their_path() -> None:
 
 def test_a_slot_is_one_instance() -> None:
     assert launching.resources(LaunchProvider(name="p", driver="static"), LABEL) == {"instances": 1}
+
+
+def test_a_node_that_nodepool_registered_is_checked_by_the_name_of_its_machine(farm: Farm) -> None:
+    given = machine(farm)
+    with closing(opened(static_provider(given))) as provider:
+        assert provider.check(given.name, (host_key(farm),)) is None
+        assert provider.check("another.example.com", ()) is not None
