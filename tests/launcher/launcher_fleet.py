@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -113,8 +114,9 @@ class LauncherFleet:
         folder = self.folder / "clouds" / cloud / "machines"
         found = []
         for file in sorted(folder.glob("*")) if folder.exists() else []:
-            if not file.name.startswith("."):
-                found.append(json.loads(file.read_text()))
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                if not file.name.startswith("."):
+                    found.append(json.loads(file.read_text()))
         return found
 
     def calls(self, cloud: str) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import paths
 from nodepool_ocb.pool import upkeep
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolConfiguration, PoolLabel, PoolLabelPolicy, ProviderPool
 from tests.launcher.killed_launchers import KilledLauncher, killing
@@ -17,21 +18,23 @@ from tests.launcher.launcher_fleet import LauncherFleet
 GROUPS: Final = 4  # of moments: each test has every fourth
 
 
-def configuration(folder: Path) -> PoolConfiguration:
+def configuration(folder: Path, annealed: bool) -> PoolConfiguration:
     label = PoolLabel(name="small")
     pool = ProviderPool(name="main", provider="north", labels={"small": label})
     options = {"fake-cloud": {"directory": str(folder)}}
     north = LaunchProvider(name="north", driver="fake", pools={"main": pool}, options=options)
-    return PoolConfiguration(labels={"small": PoolLabelPolicy(name="small")}, providers={"north": north})
+    return PoolConfiguration(
+        labels={"small": PoolLabelPolicy(name="small", annealed=annealed)}, providers={"north": north}
+    )
 
 
 class KillStory:
     """A request from its creation to the deletion of its node, while the first launcher dies at a moment."""
 
-    def __init__(self, launchers: LauncherFleet, folder: Path, moment: int) -> None:
+    def __init__(self, launchers: LauncherFleet, folder: Path, moment: int, annealed: bool) -> None:
         self.fleet, self.moment = launchers, moment
         self.settings = ZooKeeperSettings(hosts=launchers.server.hosts + launchers.chroot)
-        self.configuration = configuration(folder)
+        self.configuration = configuration(folder, annealed)
         self.launchers: list[KilledLauncher] = []
 
     def machines(self) -> int:
@@ -71,17 +74,19 @@ class KillStory:
         self.fleet.give_back(request, locks)
         self.until(lambda: not self.fleet.nodes(), "the node is deleted")
         assert self.machines() == 0
+        assert not self.fleet.session.children(paths.NODES), "nor a node of /ocb"
 
 
+@pytest.mark.parametrize("annealed", [False, True])
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_a_launcher_killed_at_any_moment_leaves_one_machine_or_none(
-    launchers: LauncherFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int
+    launchers: LauncherFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int, annealed: bool
 ) -> None:
     monkeypatch.setattr(upkeep, "GRACE_SECONDS", 0.2)
     folder = tmp_path / "clouds" / "north"
     folder.mkdir(parents=True)
     for moment in range(group + 1, 200, GROUPS):
-        if not KillStory(launchers, folder, moment).run():
+        if not KillStory(launchers, folder, moment, annealed).run():
             assert moment > 10, "the story has many moments"
             return
     pytest.fail("the story never ends")

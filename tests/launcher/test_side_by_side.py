@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import socket
+
 import pytest
 
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.pool import PoolComponent, PoolNodeState
+from nodepool_ocb.model.records import Create, DaemonPause, Delete
 from nodepool_ocb.store import daemons
 from nodepool_ocb.store.client import codec
 from tests.launcher.launcher_fleet import LauncherFleet
@@ -112,3 +117,31 @@ def test_a_failed_launch_is_tried_again_and_leaves_no_machine(launchers: Launche
     launchers.launcher(cloud).start()
     launchers.fulfilled(launchers.request("small"), 60.0)
     launchers.until(lambda: len(launchers.machines("north")) == 1, "the machine of the first try is deleted")
+
+
+def test_a_paused_launcher_begins_nothing_until_it_is_resumed(launchers: LauncherFleet) -> None:
+    launchers.launcher(launchers.cloud("north")).start()
+    path = paths.daemon_pause("launcher", socket.gethostname())
+    launchers.session.ensure(paths.daemon_pauses("launcher"))
+    pause = Maintenance(reason="a change of the network", by="ann", since=launchers.session.now())
+    launchers.session.commit([Create(path, DaemonPause(pause=pause))])
+    launchers.until(lambda: components(launchers)[0].paused, "its pools are paused")
+    request = launchers.request("small")
+    (daemon,) = daemons.read(launchers.session, "launcher").values()
+    assert daemon is not None
+    assert daemon.paused is not None
+    launchers.session.commit([Delete(path, 0)])
+    launchers.fulfilled(request)
+    assert launchers.calls("north").count("create") == 1
+
+
+def test_a_machine_that_no_record_names_is_deleted_and_others_stay(launchers: LauncherFleet) -> None:
+    launchers.launcher(launchers.cloud("north"), leak_seconds=1.0).start()
+    launchers.fulfilled(launchers.request("small"))
+    (kept,) = launchers.machines("north")
+    folder = launchers.folder / "clouds" / "north" / "machines"
+    for name, part in (("lost", {"key": "other"}), ("foreign", {"cluster": "other"})):
+        machine = {**kept["machine"], "external_id": name, "stamp": {**kept["machine"]["stamp"], **part}}
+        (folder / f"{name}.json").write_text(json.dumps({**kept, "machine": machine}))
+    launchers.until(lambda: not (folder / "lost.json").exists(), "the leak is deleted", 120.0)
+    assert len(launchers.machines("north")) == 2
