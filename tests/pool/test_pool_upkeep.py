@@ -287,3 +287,8 @@ def test_two_machines_of_one_name_differ_by_port() -> None:
 
 def test_no_slot_is_entered_while_the_provider_fails() -> None:
     assert steps(LAB, faults={"cloud": "no answer"}) == []
+
+
+@pytest.mark.parametrize("state", [PoolNodeState.READY, PoolNodeState.USED, PoolNodeState.DELETING])
+def test_only_a_launch_has_the_deadline_of_launches(state: PoolNodeState) -> None:
+    assert steps(CLOUD, launch(state, state_time=NOW - 1e6, locked=True, ours=True)) == []
