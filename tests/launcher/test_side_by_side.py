@@ -145,3 +145,22 @@ def test_a_machine_that_no_record_names_is_deleted_and_others_stay(launchers: La
         (folder / f"{name}.json").write_text(json.dumps({**kept, "machine": machine}))
     launchers.until(lambda: not (folder / "lost.json").exists(), "the leak is deleted", 120.0)
     assert len(launchers.machines("north")) == 2
+
+
+def test_the_machine_of_a_launcher_that_lost_its_session_during_a_creation_goes_to_another(
+    launchers: LauncherFleet,
+) -> None:
+    cloud = launchers.cloud("north")
+    launchers.faults("north", {"call": "create", "do": "hang", "at": [1], "when": "after", "seconds": 60})
+    first = launchers.launcher(cloud).start()
+    request = launchers.request("small")
+    launchers.until(lambda: launchers.machines("north"), "the machine exists, and its creation does not end")
+    first.proxy.cut()
+    launchers.launcher(cloud).start()
+    (node,) = launchers.fulfilled(request, 60.0)
+    first.proxy.heal()
+    launchers.until(lambda: len(components(launchers)) == 2, "it is back")
+    (machine,) = launchers.machines("north")
+    assert node.external_id == machine["machine"]["external_id"]
+    assert launchers.calls("north").count("create") == 1
+    launchers.until(lambda: first.metric("nodepool_ocb_work_failures_total") == 0.0, "no work of it failed")
