@@ -12,11 +12,13 @@ from typing import Final
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.images import Build
 from nodepool_ocb.store import kinds, rollouts
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.reading import SessionReads
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.client.tree import NATIVE, ImageTree
 from nodepool_ocb.store.tasks import runs
 from nodepool_ocb.store.world.paths import Kind, misnamed, parse
 
@@ -41,7 +43,7 @@ def kind(path: str) -> Kind | str | None:
     return None if row is None else row.record or ATTRIBUTES
 
 
-def problem(znode: Znode) -> str | None:
+def problem(znode: Znode, tree: ImageTree = NATIVE) -> str | None:
     """Why the record in this znode cannot be read; None if it can, or if no reader expects a record there."""
     row, at = kinds.at(znode.path), parse(znode.path)
     wrong = misnamed(at) if at is not None else None
@@ -56,6 +58,8 @@ def problem(znode: Znode) -> str | None:
             codec.decode(row.record, znode)
     except Invalid as invalid:
         return str(invalid).removeprefix(f"{znode.path}: ")
+    if row.record is Build and tree.ids.fullmatch(znode.path.rpartition("/")[2]):
+        return None
     return kinds.misnumbered(znode.path)
 
 
@@ -98,7 +102,7 @@ def unread(session: SessionReads, above: Sequence[str] = EVERYTHING) -> dict[str
     found: dict[str, str] = {}
     level = list(above)
     while level:
-        found |= _faults(session.stream(path for path in level if kind(path) is not None))
+        found |= _faults(session.stream(path for path in level if kind(path) is not None), session.tree)
         level = _named(session, level)
     return found
 
@@ -136,10 +140,10 @@ def _named(session: SessionReads, folders: list[str]) -> list[str]:
     return [f"{folder}/{name}" for folder, names in zip(folders, listed, strict=True) for name in sorted(names or ())]
 
 
-def _faults(znodes: Iterable[Znode | None]) -> dict[str, str]:
+def _faults(znodes: Iterable[Znode | None], tree: ImageTree = NATIVE) -> dict[str, str]:
     def reasons() -> Iterator[tuple[str, str]]:
         for znode in znodes:
-            wrong = problem(znode) if znode is not None else None
+            wrong = problem(znode, tree) if znode is not None else None
             if znode is not None and wrong is not None:
                 yield znode.path, wrong
 

@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.pool.ready_images import ready_images
-from nodepool_ocb.store import images
+from nodepool_ocb.store import images, quarantine
 from nodepool_ocb.store.client import frames
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.glance import Glance
@@ -134,6 +134,7 @@ def test_a_build_of_nodepool_is_adopted_sent_and_not_built_again(
     builder.begin()
     builders.until(lambda: builders.uploads("jammy", UploadState.READY), "Nodepool's build is uploaded")
     assert builder.id == "b7c1"
+    assert quarantine.unread(builders.session) == {}
     assert builders.uploads("jammy") == [(HEX, "cloud")]
     (upload,) = builders.provided("cloud")
     assert (builders.folder / "providers/cloud" / upload).read_text() == "old"

@@ -54,7 +54,7 @@ class ReadZnode(Lookup["FoundZnode | None"], frozen=True):
             return None
         kind = quarantine.kind(self.path)
         name = kind if isinstance(kind, str) or kind is None else kind.__name__
-        return FoundZnode(znode, name, quarantine.problem(znode))
+        return FoundZnode(znode, name, quarantine.problem(znode, reader.session.tree))
 
 
 class ReadBrokenExecutions(Lookup[Mapping[str, str]], frozen=True):
