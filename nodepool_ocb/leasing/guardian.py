@@ -152,11 +152,15 @@ class Guardian:
     def _end(self, now: float) -> None:
         if self._ending is None:
             self._ending = now
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, signal.SIGTERM)
+            self._signal(signal.SIGTERM)
             pids = descendants(os.getpid())
             send(pids, signal.SIGTERM)
             send(pids, signal.SIGCONT)  # a stopped process takes no other signal
+
+    def _signal(self, number: int) -> None:
+        """Send a signal to the group of the command."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, number)
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -166,7 +170,7 @@ class Guardian:
                     return
                 if os.WIFSTOPPED(status):
                     if os.WSTOPSIG(status) == signal.SIGTSTP:  # from the keyboard: no shell could continue it
-                        send([pid], signal.SIGCONT)
+                        self._signal(signal.SIGCONT)
                 elif pid == self._pid:
                     code = os.waitstatus_to_exitcode(status)
                     self._code = code if code >= 0 else 128 - code
@@ -183,8 +187,7 @@ class Guardian:
             if "until" in line:
                 self._until = max(self._until, float(line["until"]))
             if "signal" in line:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._pid, int(line["signal"]))
+                self._signal(int(line["signal"]))
             ending = ending or bool(line.get("end"))
         return ending or self._control.fileno() < 0
 

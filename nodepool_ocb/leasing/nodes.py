@@ -20,7 +20,7 @@ from nodepool_ocb.model.records import Json
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 _LOGIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\$?")
-_HOST_KEY: Final = re.compile(r"([a-z0-9][a-z0-9@.-]{2,63} [A-Za-z0-9+/]{16,16384}={0,3})(?: .*)?")
+_HOST_KEY: Final = re.compile(r"([a-z0-9][a-z0-9@.-]{2,63} [A-Za-z0-9+/]{4,16384}={0,3})(?: .*)?")
 _SSH_PORT: Final = 22
 
 
