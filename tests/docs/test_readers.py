@@ -29,6 +29,8 @@ OWN: Final = {
     "nodepool_ocb/jigs/tasks/push.py": "pipes of its own",
     "nodepool_ocb/jigs/tasks/task.py": "programs of the package",
     "nodepool_ocb/leasing/guardian.py": "the kernel's figures; it starts without packages",
+    "nodepool_ocb/providers/containers/body.py": "programs of the package",
+    "nodepool_ocb/providers/fake/cloud.py": "the lock and the log of its own folder, which it writes",
     "nodepool_ocb/providers/local.py": "images, which it writes",
     "nodepool_ocb/providers/transfer.py": "an image that was built, which has no bound",
     "nodepool_ocb/secrecy/keyring.py": "the key file, which it writes",
