@@ -16,6 +16,15 @@ class OcbError(Exception):
     exit_code = 1
 
 
+def reason_of(error: BaseException) -> str:
+    """The text of an exception; if its class is not one of this project, that stands first.
+
+    >>> reason_of(ValueError("no luck")), reason_of(OcbError("no key is known"))
+    ('ValueError: no luck', 'no key is known')
+    """
+    return str(error) if isinstance(error, OcbError) else f"{type(error).__name__}: {error}"
+
+
 #: Faults of one document that are said, and letters of each: a small document can have a hundred thousand.
 SAID: Final = 200
 LETTERS: Final = 2000

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, get_
 
 import msgspec
 
+from nodepool_ocb.errors import OcbError
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -114,6 +116,8 @@ def in_a_line(error: BaseException) -> str:
         text = " ".join(str(error).split())
     except Exception:
         text = ""
+    if text and isinstance(error, OcbError):
+        return text[:LONGEST_REASON]
     return f"{type(error).__name__}: {text[:LONGEST_REASON]}" if text else type(error).__name__
 
 

@@ -398,9 +398,9 @@ A command is a noun and a verb: `nodepool-ocb NOUN VERB`. Below is the `--help` 
 
 ## Options from the environment
 
-If the command line does not have an option, a variable of the environment may give it. The name of the variable is
-`NODEPOOL_OCB_`, noun, verb and the option's long name, in capitals, with `_` between them and for `-`.
-`NODEPOOL_OCB_NODE_CREATE_TAG` is `--tag` of `node create`. The manual page of each command lists its variables.
+If the command line does not have an option, a variable of the environment may give it. The name is
+`NODEPOOL_OCB_NOUN_VERB_OPTION`: in capitals, and each `-` is written `_`.
+For example, `NODEPOOL_OCB_NODE_CREATE_TAG` is `--tag` of `node create`. The manual page of each command lists its variables.
 
 - `1`, `true`, `yes` or `on` set an option that takes no value.
 - Blanks separate the values of an option that may be repeated; colons separate files.

@@ -12,7 +12,7 @@ from scene_machines import COUNT
 DEPLOYMENT: Final = "site"
 STRATEGY: Final = ROOT / "tools/site/strategy.yaml"
 
-#: name → rack and tag; the seed's, on a dozen machines
+#: name → rack and tag; those of Airship's example, on a dozen machines
 NODES: Final = {
     "ntp01": ("rack03", "time"),
     **{f"control0{number}": ("rack03", "control") for number in (1, 2, 3)},

@@ -27,7 +27,7 @@ from typing import Final
 from nodepool_ocb.daemon import systemd
 from nodepool_ocb.daemon.changed import ChangedFiles
 from nodepool_ocb.daemon.reloading import Reload
-from nodepool_ocb.errors import Denied, NameTaken, NoCluster
+from nodepool_ocb.errors import Denied, NameTaken, NoCluster, reason_of
 from nodepool_ocb.http.page import Page
 from nodepool_ocb.http.server import Door, Trouble
 from nodepool_ocb.telemetry import metrics
@@ -194,10 +194,10 @@ class _Loop:
         metrics.TURN_FAILURES.inc()
         self._failures += 1
         wait = min(2.0 ** (self._failures - 1), LONGEST_BACKOFF_SECONDS)
-        self.trouble = f"the newest turn failed: {type(error).__name__}: {error}"
+        self.trouble = f"the newest turn failed: {reason_of(error)}"
         failed(log, error, "the turn failed (%d in a row); the next is in %.0f s", self._failures, wait)
         if self._failures >= FAILING_TURNS:
-            reason = f"its turns fail: {type(error).__name__}: {error}"[:LONGEST_REASON]
+            reason = f"its turns fail: {reason_of(error)}"[:LONGEST_REASON]
             self._tell(self._failing or reason)  # the first one: each is written for all to read
         self._rest(wait, self._stop)  # not by wake: the cause of the failure may wake it all the time
 

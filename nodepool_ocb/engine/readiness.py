@@ -1,6 +1,6 @@
 """The reasons that keep a noderole from starting: one function, for the annealer before a claim and for ``explain``.
 
-They are the seed's four conditions (000, "The NodeRole state machine") and the further ones of this product. The annealer
+They are OpenCrowbar's four conditions (seed 000, "The NodeRole state machine") and the further ones of this product. The annealer
 asks only whether there is one. A person sees all of them, the most important first.
 """
 

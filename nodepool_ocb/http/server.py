@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Invalid, reason_of
 from nodepool_ocb.http.connections import Connections, Request
 from nodepool_ocb.http.page import Page, PageResponse
 from nodepool_ocb.model import ranges
@@ -169,7 +169,7 @@ class _Server(ThreadingHTTPServer):
         """A client that left in the middle is no news."""
         error = sys.exc_info()[1]
         if error is not None and not isinstance(error, OSError):
-            self.connections.refused(f"{type(error).__name__}: {error}", error)
+            self.connections.refused(reason_of(error), error)
 
 
 def _server(host: str, port: int) -> Callable[[Callable[..., BaseHTTPRequestHandler]], ThreadingHTTPServer]:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.engine.drift import HONOURED
+from nodepool_ocb.errors import reason_of
 from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Order, Outcome, Unknown, Unreachable
 from nodepool_ocb.jigs.output import Output
 from nodepool_ocb.jigs.ssh import protocol
@@ -176,7 +177,7 @@ class Errand:
                     "%s on %s: this host failed at it: %s", self._order.role, self._order.node, error, exc_info=trace
                 )
             own = isinstance(error, OwnFault)
-            said = str(error) if own else f"{type(error).__name__}: {error}"
+            said = str(error) if own else reason_of(error)
             return Unknown(said, begun=self.sent, reaching=own)
 
     def _given_up(self) -> bool:

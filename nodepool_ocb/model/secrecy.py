@@ -112,11 +112,17 @@ def _check(value: Json, known: Collection[str]) -> None:
         _check(each, known)
 
 
-def named(value: Json) -> bool:
-    """Whether anything in it could be taken for a secret's value."""
-    if isinstance(value, Mapping):
-        return KEY in value or any(map(named, value.values()))
-    return isinstance(value, list | tuple) and any(map(named, value))
+def named(value: Json, place: str = "") -> str | None:
+    """The place of the first mapping with ``KEY``, which could be taken for a secret; None if there is none.
+
+    >>> named({"db": {"password": {"$secret": "env:A"}}}), named({"$secret": 1}), named({"db": 1})
+    ('db/password', '', None)
+    """
+    if isinstance(value, Mapping) and KEY in value:
+        return place
+    parts = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    found = (named(each, f"{place}/{key}" if place else str(key)) for key, each in parts)
+    return next((each for each in found if each is not None), None)
 
 
 def found(value: Json, place: str = "") -> Iterator[tuple[str, str]]:

@@ -84,7 +84,10 @@ def _cause(
 ) -> tuple[str, str]:
     if nodes is not None and nodes.missing and nodes.tries.due > now:
         wait = nodes.tries.due - now
-        return "BACKOFF", f"attempt {nodes.tries.next} to launch a node follows in {wait:.0f} s: {nodes.tries.reason}"
+        return (
+            "BACKOFF",
+            f"attempt {nodes.tries.next} to launch a node is in {wait:.0f} s; the last one: {nodes.tries.reason}",
+        )
     if plan is None and nodes is not None:
         ready = sum(1 for each in nodes.chosen if each and each.record.state is PoolNodeState.READY)
         busy = [

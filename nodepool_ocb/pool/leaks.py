@@ -38,7 +38,7 @@ class LeakSightings(msgspec.Struct, frozen=True, kw_only=True):
 def leaked(
     machines: Iterable[MachineMark], nodes: Iterable[PoolNodeView], cluster: str, provider: str
 ) -> list[MachineMark]:
-    """The machines of a listing that no record stands for."""
+    """The machines of a listing that have no record."""
     kept: Collection[tuple[str, str]] = {
         (node.id, facts.key) for node in nodes if (facts := launch_facts(node.record)) is not None and facts.key
     }

@@ -35,7 +35,7 @@ class MachineIndex:
         """Why a node no longer agrees with the file; None if it does."""
         place = self.place(node)
         if place is None:
-            return "the file has its machine no longer"
+            return "nodepool.yaml does not have its machine any more"
         machine = self.machines[place]
         if node.record.slot is not None and node.record.slot >= machine.slots:
             return f"max-parallel-jobs of its machine is {machine.slots}"

@@ -101,7 +101,7 @@ class Upkeep:
         if launch_facts(node.record) is None:
             self._delete(node, "its launcher is gone, and was not one of this product")
         elif not known:
-            self._delete(node, "its launcher is gone, and its pool has the label no longer")
+            self._delete(node, "its launcher is gone, and its pool does not have the label any more")
         elif self._orphan(node):
             self._delete(node, "its launcher and its request are gone")
         elif self._owns(node):

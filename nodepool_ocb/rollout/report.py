@@ -1,4 +1,4 @@
-"""The report of a rollout, as the seed prints it, and every node by its state, those that were not started too."""
+"""The report of a rollout, in the form of Airship, and every node by its state, also those that were not started."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _outcomes(rollout: Rollout, record: GroupRecord) -> list[str]:
 
 
 def finish(rollout: Rollout) -> str:
-    """How it ended, in the seed's words; or that it has not."""
+    """The line about the end of a rollout, in the words of Airship's design; or that it has not ended."""
     head = rollout.head
     flawed = any(record.state is GroupState.FAILED for record in rollout.groups.values())
     # nodes in no group are no failures of it

@@ -18,7 +18,7 @@ NAME: Final = "deployment-strategy"  # of the document that is taken where a fil
 class Reaction(StrEnum):
     """The reaction when a critical group fails."""
 
-    CONTINUE = "continue"  # the others go on, and the rollout fails at its end: the seed's rule
+    CONTINUE = "continue"  # the others go on, and the rollout fails at its end: Airship's rule
     STOP = "stop"  # no further group begins; those at work finish
     CANCEL = "cancel"  # nothing more is sent, and noderoles that have not begun are taken back
 
@@ -26,7 +26,7 @@ class Reaction(StrEnum):
 class OnTimeout(StrEnum):
     """The reaction when a phase of a group runs out of time."""
 
-    FAIL = "fail"  # it fails: the seed's rule
+    FAIL = "fail"  # it fails: Airship's rule
     EVALUATE = "evaluate"  # its criteria are evaluated; its nodes that are unknown count as failed
 
 
@@ -112,7 +112,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     maximum_failed_percent: Percent | None = None
 
 
-#: The seed's; the times are those of Airship's deployment configuration.
+#: Airship's phases; the times are those of Airship's deployment configuration.
 PHASES: Final = (Phase(name="prepare", timeout_seconds=1800.0), Phase(name="deploy", timeout_seconds=3600.0))
 
 

@@ -106,9 +106,11 @@ class Secrets:
         ``before``: the present wall; its secrets with unchanged values stay as they are. Raises Sealed without a key, and
         for a reference to a secret: a machine would get any secret that it names.
         """
-        if secrecy.named(wall):
+        if (place := secrecy.named(wall)) is not None:
             raise Sealed(
-                f"only people may write references to secrets ({secrecy.KEY}); a run must return a value", own=False
+                f"the role's script returned a reference to a secret in attribute {opened.mask.text(place or secrecy.KEY)}, which"
+                " only people may set; change the script to return the value",
+                own=False,
             )
         if not places and not opened.mask:
             return dict(wall)

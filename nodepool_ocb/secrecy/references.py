@@ -26,6 +26,10 @@ from nodepool_ocb.secrecy.errors import Sealed
 
 MOST_BYTES: Final = 1 << 20
 TIMEOUT_SECONDS: Final = 10.0
+_UNSET: Final = (
+    "{} is not set in the annealer's configuration; set it in nodepool-ocb.yaml there, then: systemctl reload"
+    " nodepool-ocb-annealer"
+)
 
 
 def kinds(settings: SecretsSettings) -> tuple[str, ...]:
@@ -55,9 +59,7 @@ def resolve(settings: SecretsSettings, text: str) -> Json:
 
 def _file(settings: SecretsSettings, name: str) -> str:
     if settings.directory is None:
-        raise Sealed(
-            "secrets.directory is not set in the annealer's configuration; set it, and reload the annealer", own=True
-        )
+        raise Sealed(_UNSET.format("secrets.directory"), own=True)
     try:
         path = secret_files(settings).resolve(name)
     except Outside as outside:
@@ -73,7 +75,8 @@ def _file(settings: SecretsSettings, name: str) -> str:
 def _variable(name: str) -> str:
     if (value := os.environ.get(name)) is None:
         raise Sealed(
-            f"the variable {name} is not set where this annealer was started; set it there, and restart the annealer",
+            f"the variable {name} is not set where this annealer was started; set it there, then: systemctl restart"
+            " nodepool-ocb-annealer",
             own=True,
         )
     return value
@@ -82,9 +85,7 @@ def _variable(name: str) -> str:
 def _vault(settings: VaultSettings | None, path: str, key: str) -> Json:
     """One key of a secret of the mount ``settings.mount``, in its newest version."""
     if settings is None:
-        raise Sealed(
-            "secrets.vault is not set in the annealer's configuration; set it, and reload the annealer", own=True
-        )
+        raise Sealed(_UNSET.format("secrets.vault"), own=True)
     url = f"{settings.address.rstrip('/')}/v1/{settings.mount}/data/{urllib.parse.quote(path)}"
     asked = urllib.request.Request(url, headers={"X-Vault-Token": _token(settings)})
     try:

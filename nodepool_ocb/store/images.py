@@ -134,7 +134,7 @@ class _ImageReader:
         """Those of the names that are ids, in order."""
         for name in self._foreign(listed):
             path = f"{folder}/{name}"
-            self.quarantined[path] = f"{path}: this is no id of ten digits, so not ours; it is left alone"
+            self.quarantined[path] = f"{path}: its name is not ten digits; it is left alone"
         return sorted(name for name in listed or () if self._session.tree.ids.fullmatch(name))
 
     def _foreign(self, listed: list[str] | None) -> list[str]:

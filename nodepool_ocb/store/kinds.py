@@ -89,11 +89,11 @@ def misnumbered(path: str) -> str | None:
     """Why the last name of a path is no id of the records that belong there; None if it may be one.
 
     >>> misnumbered("/nodepool/requests/100-0000000007"), misnumbered("/nodepool/nodes/x")
-    (None, 'this is no id of ten digits')
+    (None, 'its name is not ten digits')
     """
     row, name = at(path), path.rpartition("/")[2]
     if row is None or not row.numbered:
         return None
     if row.prefixed:
-        return None if _PREFIXED_ID.fullmatch(name) else 'this is no id: a priority, "-" and ten digits'
-    return None if _ID.fullmatch(name) else "this is no id of ten digits"
+        return None if _PREFIXED_ID.fullmatch(name) else 'its name is not a priority, "-" and ten digits'
+    return None if _ID.fullmatch(name) else "its name is not ten digits"

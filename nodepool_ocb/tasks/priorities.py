@@ -1,4 +1,4 @@
-"""The tasks of a node in a run, with priorities that give their order, as in the seed's "Data model impact".
+"""The tasks of a node in a run, with priorities that give their order, as in the section "Data model impact" of Fuel's design.
 
 If the plan orders two tasks of a node, the later one has the higher priority. Tasks of one priority are not ordered. The order
 is that of the whole plan, through stages and other nodes, too. Pure, in time linear in the plan.

@@ -46,7 +46,7 @@ class Policy(StrEnum):
 class Language(StrEnum):
     """The language of a condition."""
 
-    API = "api"  # the seed's: ``api.role_in_deployment('ceph-osd')``, in jinja2's syntax
+    API = "api"  # of Fuel's design of data-driven tasks: ``api.role_in_deployment('ceph-osd')``, in jinja2's syntax
     SETTINGS = "settings"  # Fuel's: ``settings:storage.objects_ceph.value == true``
     YAQL = "yaql"  # ``{yaql_exp: ...}``
 

@@ -77,7 +77,10 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class Plain(logging.Formatter):
-    """``2026-01-31T12:00:00.123Z WARNING annealer: message node=n1.example.com``"""
+    """A record as a line for people: ``2026-01-31T12:00:00.123Z WARNING annealer: message node=n1.example.com``.
+
+    For systemd's journal it has a priority in place of the time and the level: ``<4>annealer: message node=n1.example.com``.
+    """
 
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
@@ -100,7 +103,10 @@ class Plain(logging.Formatter):
 
 
 class Lines(logging.Formatter):
-    """One JSON object a line: ``at`` (seconds since the epoch), ``level``, ``logger``, ``message``; fields."""
+    """A record as a line for programs: a JSON object.
+
+    It has ``at`` (seconds since the epoch), ``level``, ``logger``, ``message``, and the fields of the record.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The object, with ``exception`` where there is a traceback."""

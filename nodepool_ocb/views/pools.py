@@ -138,7 +138,7 @@ class PoolDocument(View, frozen=True, kw_only=True):
 
 
 class MachineLeakRow(View, frozen=True, kw_only=True):
-    """A machine at a provider that no record stands for."""
+    """A machine at a provider that has no record."""
 
     name: str  # the argument of ``lease leaks --delete``
     provider: str

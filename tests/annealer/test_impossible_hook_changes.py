@@ -17,9 +17,7 @@ class Watched(Role):
 """
 
 
-@pytest.mark.parametrize(
-    ("value", "said"), [("object()", "on_active: Invalid: "), ("'x' * 600_000", "on_active: TooLarge: ")]
-)
+@pytest.mark.parametrize(("value", "said"), [("object()", "on_active: "), ("'x' * 600_000", "on_active: ")])
 def test_a_noderole_whose_hook_wants_what_cannot_be_written_is_in_error(fleet: Fleet, value: str, said: str) -> None:
     fleet.add_role("watched", Role(barclamp="fleet", jig="noop", hooks=("on_active",)))
     noderole = fleet.bind("watched", fleet.nodes[0])

@@ -95,7 +95,7 @@ def test_a_wall_whose_secrets_stay_the_same_is_not_another(secrets: Secrets, ope
 
 @pytest.mark.parametrize("value", [{"$secret": "file:/etc/shadow"}, {"$secret": 1}, [{"$secret": "env:A", "b": 1}]])
 def test_a_machine_is_given_no_secret_that_it_names_itself(secrets: Secrets, value: Json) -> None:
-    with pytest.raises(Sealed, match="only people may write references to secrets"):
+    with pytest.raises(Sealed, match="which only people may set"):
         secrets.sealed({"mine": value}, {}, (), Opened())
 
 

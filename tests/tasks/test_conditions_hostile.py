@@ -55,7 +55,7 @@ SETTINGS: Final = (
     "\\x74rue",
     "1" * 2000,
 )
-#: Refused as they are read, in the seed's language.
+#: Refused as they are read, in the language of `api`.
 API: Final = (
     "api.__class__.__mro__[1].__subclasses__()",
     "api.cluster_status.__class__",

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine.world import Vertex
-from nodepool_ocb.errors import Denied, Invalid, OcbError, Spoiled, Stale, Unavailable
+from nodepool_ocb.errors import Denied, Invalid, OcbError, Spoiled, Stale, Unavailable, reason_of
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change, Deployment, DeploymentRole, Node, NodeRole
 from nodepool_ocb.store.world.changeset import ChangeSet
@@ -154,7 +154,7 @@ class Hooking:
                 self._send(asked, rest, again_seconds, impossible)
             elif isinstance(refused, Invalid) and impossible is not None:
                 log.warning("%s: %s", asked, refused)
-                impossible(f"{type(refused).__name__}: {refused}")
+                impossible(str(refused))
             else:
                 self._ended(asked, again_seconds if refused else 0.0)
 
@@ -170,7 +170,7 @@ class Hooking:
                 return job.write(done)
             except Exception as error:
                 log.exception("%s", asked)
-                done = Done([], f"{type(error).__name__}: {error}", {})
+                done = Done([], reason_of(error), {})
         return []
 
     def _ended(self, asked: Timer, again_seconds: float) -> None:
@@ -208,4 +208,4 @@ def _run(asked: Timer, job: Job) -> Ran:
         return Ran(None, MENDED_SECONDS, wrong)
     except Exception as error:
         log.exception("%s", asked)
-        return Ran(Done([], f"{type(error).__name__}: {error}", {}))
+        return Ran(Done([], reason_of(error), {}))

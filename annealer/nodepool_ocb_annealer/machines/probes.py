@@ -24,7 +24,7 @@ from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine import maintenance, marks
 from nodepool_ocb.engine.liveness import died, pinned, revived
 from nodepool_ocb.engine.world import NodeView
-from nodepool_ocb.errors import OcbError
+from nodepool_ocb.errors import OcbError, reason_of
 from nodepool_ocb.jigs.ssh.faults import NO_THREAD
 from nodepool_ocb.jigs.ssh.probe import Alive, NoKey, OwnFault, Prober, Unreachable
 from nodepool_ocb.model.records import Node
@@ -266,7 +266,7 @@ def _ask(prober: Prober, fqdn: str, node: Node, anew: bool) -> Alive | Unreachab
         return Unfit(str(failed), lacking=False)
     except Exception as error:
         log.exception("the probe of %s raised", fqdn)
-        return Unfit(f"{type(error).__name__}: {error}", lacking=False)
+        return Unfit(reason_of(error), lacking=False)
 
 
 def _reached_by(node: Node) -> tuple[object, ...]:

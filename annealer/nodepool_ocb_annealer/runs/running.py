@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.engine import claim, inputs
 from nodepool_ocb.engine.run import RunEvent
-from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable
+from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable, reason_of
 from nodepool_ocb.http import logs
 from nodepool_ocb.jigs.jig import (
     Checker,
@@ -129,7 +129,7 @@ class JigRunner:
             if _of_host(odd):
                 raise
             log.warning("%s: its run cannot be prepared", attempt.name, exc_info=odd)
-            return SlotAnswer(RunEvent.SEALED, Unknown(f"its run cannot be prepared: {_said(odd)}", begun=False))
+            return SlotAnswer(RunEvent.SEALED, Unknown(f"its run cannot be prepared: {reason_of(odd)}", begun=False))
         return self._ordered(attempt, blobs, sent, progress)
 
     def _ordered(
@@ -169,7 +169,7 @@ class JigRunner:
                 try:
                     results = attributes.results(attempt.grant, blobs, sent, self._secrets, outcome)
                 except Exception as wrong:  # it is the answer that makes no sense
-                    said = f"its returned attributes cannot be kept: {type(wrong).__name__}: {wrong}"
+                    said = f"its returned attributes cannot be kept: {reason_of(wrong)}"
                     return SlotAnswer(
                         RunEvent.ENDED, Failed(said, outcome.exit_code, outcome.tail, None, outcome.log), ended
                     )
@@ -246,7 +246,7 @@ def _left(attempt: Attempt) -> SlotAnswer | None:
 def _fault(attempt: Attempt, error: BaseException, begun: bool) -> SlotAnswer:
     own = isinstance(error, OwnFault)
     log.warning("%s: this host failed at it: %s", attempt.name, error, exc_info=None if own else error)
-    said = str(error) if own else _said(error)
+    said = str(error) if own else reason_of(error)
     return SlotAnswer(RunEvent.FAULT, Unknown(said, begun, reaching=own), begun=begun, recorded=not _of_host(error))
 
 
@@ -254,7 +254,3 @@ def _of_host(error: BaseException) -> bool:
     """Whether no record can have caused it: a resource of this host is lacking."""
     no_thread = type(error) is RuntimeError and "thread" in str(error)
     return isinstance(error, OSError | MemoryError | ImportError | OwnFault) or no_thread
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -10,7 +10,7 @@ from nodepool_ocb.cli.history.history import line, moment
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.performing import perform, performer
-from nodepool_ocb.cli.kit.selecting import selector_option
+from nodepool_ocb.cli.kit.selecting import history_selector_option
 from nodepool_ocb.operations.history.events import Event, events
 from nodepool_ocb.operations.history.reading import EventsChoose
 from nodepool_ocb.views.history.happenings import StateEvent
@@ -22,7 +22,7 @@ from nodepool_ocb.views.times import shown as local
 @click.option("-f", "--follow", is_flag=True, help="Go on with new entries, until Ctrl-C.")
 @click.option("--after", type=int, metavar="NUMBER", help="Begin with the entries above this number, of those kept.")
 @click.option("--since", metavar="TIME|DURATION", help="Begin with the entries since then: a local time, or 2h.")
-@selector_option
+@history_selector_option
 def command(names: Sequence[str], follow: bool, after: int | None, since: str | None, selector: str | None) -> None:
     """Entries of the journal as they come, and with --follow also changes of states; -o json has one object a line.
 

@@ -10,7 +10,7 @@ import click
 from nodepool_ocb.cli.kit import output, times, walking
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.cli.kit.selecting import selector_option
+from nodepool_ocb.cli.kit.selecting import history_selector_option
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.model.journal import DAEMON_VERBS
 from nodepool_ocb.operations.history.reading import HistoryRead
@@ -29,7 +29,7 @@ COLUMNS: Final = ("when", "who", "verb", "what", "reason")
     metavar="TIME|DURATION",
     help="Not before this: 2026-01-31T18:00 of local time, or 2h for the last two hours.",
 )
-@selector_option
+@history_selector_option
 @click.option("--by", metavar="LOGIN", help="Of this person: LOGIN or LOGIN@HOST.")
 @click.option("--verb", metavar="VERB", help='Of this command: "node", or "node set".')
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"The newest N; a table has {LINES} at most.")

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 import click
 
 from nodepool_ocb.cli.kit import completion
 from nodepool_ocb.operations import selection
 
+F = TypeVar("F", bound=Callable[..., Any])
 STDIN: Final = "-"
 NODES: Final = "names of nodes"
 NODEROLES: Final = "ROLE@FQDN"
@@ -22,13 +23,21 @@ MOST_LETTERS: Final = 16 * 1024 * 1024  # of a list on stdin
 
 nodes_argument = click.argument("fqdns", nargs=-1, metavar="[FQDN...|-]", shell_complete=completion.nodes)
 noderoles_argument = click.argument("names", nargs=-1, metavar="[ROLE@FQDN...|-]", shell_complete=completion.noderoles)
-selector_option = click.option(
-    "-l",
-    "--selector",
-    metavar="EXPR",
-    shell_complete=completion.selectors,
-    help="Those that it means, as 'tag:web role:ntp state:ERROR': docs/selectors.md.",
-)
+
+
+def _selector_option(objects: str, example: str) -> Callable[[F], F]:
+    return click.option(
+        "-l",
+        "--selector",
+        metavar="EXPR",
+        shell_complete=completion.selectors,
+        help=f"The {objects} that match a selector, such as '{example}'; see docs/selectors.md.",
+    )
+
+
+selector_option = _selector_option("noderoles", "tag:web role:ntp state:ERROR")
+node_selector_option = _selector_option("nodes", "tag:web rack:r6")
+history_selector_option = _selector_option("nodes and noderoles", "tag:web role:ntp")
 
 
 def names_given(given: Sequence[str], selector: str | None, what: str) -> tuple[str, ...]:

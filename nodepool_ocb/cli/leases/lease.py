@@ -70,9 +70,9 @@ def show(lease: str) -> None:
     type=times.duration,
     metavar="DURATION",
     default="1h",
-    help="Then launchers delete the nodes. The default is 1h.",
+    help="The length of the lease; after it, launchers delete the nodes. The default is 1h.",
 )
-@click.option("--comment", metavar="TEXT", help="Noted on the nodes, behind your name.")
+@click.option("--comment", metavar="TEXT", help="A note on the nodes, after your name.")
 @dry_run_option
 def take(request: str, seconds: float, comment: str | None, dry_run: bool) -> None:
     """Take the nodes of a fulfilled request for a while, all or none. Return them with `lease return`.
@@ -102,9 +102,13 @@ def return_(leases: Sequence[str], dry_run: bool) -> None:
 
 @command.command(operation=LeaseHold)
 @nodes_argument
-@click.option("--comment", metavar="TEXT", help="Why; it stands on the node, behind your name.")
+@click.option("--comment", metavar="TEXT", help="The reason; it is noted on the nodes, after your name.")
 @click.option(
-    "--for", "seconds", type=times.duration, metavar="DURATION", help="As 90m, 2h30m or 1d; then it is deleted."
+    "--for",
+    "seconds",
+    type=times.duration,
+    metavar="DURATION",
+    help="The length of the hold, such as 90m or 1d; after it, launchers delete the nodes.",
 )
 @dry_run_option
 def hold(leases: Sequence[str], comment: str | None, seconds: float | None, dry_run: bool) -> None:
@@ -125,12 +129,12 @@ def release(leases: Sequence[str], dry_run: bool) -> None:
 
 @command.command(operation=(LeaseLeaks, LeaseLeaksDelete))
 @click.argument("provider", metavar="[PROVIDER]", required=False, shell_complete=completion.pool_providers)
-@click.option("--delete", "external_id", metavar="EXTERNAL-ID", help="Delete this one at PROVIDER.")
+@click.option("--delete", "external_id", metavar="EXTERNAL-ID", help="Delete the machine with this id at PROVIDER.")
 @click.option("--cluster", help="The cluster that its stamp must name, by id; the default is this one.")
 @yes_option
 @dry_run_option
 def leaks(provider: str | None, external_id: str | None, cluster: str | None, yes: bool, dry_run: bool) -> None:
-    """Machines at providers that no record stands for: of this cluster, or of another one.
+    """Machines at providers that have no record: of this cluster, or of another one.
 
     This host asks the providers in the nodepool.yaml of its launcher. Launchers delete the leaks of this cluster. Those of other
     clusters stay until a person deletes them: --delete, with --cluster.

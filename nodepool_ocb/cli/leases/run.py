@@ -45,7 +45,11 @@ class LeaseRunVerb(Verb):
     help="The longest time of the lease, as 90m or 1d; a warning comes before its end. The default is 1h.",
 )
 @click.option(
-    "--wait-timeout", "wait_seconds", type=times.duration, metavar="DURATION", help="Wait no longer for the nodes."
+    "--wait-timeout",
+    "wait_seconds",
+    type=times.duration,
+    metavar="DURATION",
+    help="The longest wait for the nodes; the default is no limit.",
 )
 @click.option(
     "--identity",

@@ -9,7 +9,7 @@ import click
 from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.cli.kit.selecting import nodes_argument, nodes_given, selector_option
+from nodepool_ocb.cli.kit.selecting import node_selector_option, nodes_argument, nodes_given
 from nodepool_ocb.cli.maintenance.options import maintenance_options, refuse_both, say
 from nodepool_ocb.operations.nodes.changing import NodeRelease
 from nodepool_ocb.operations.nodes.holding import NodeHold, NodesHeld
@@ -17,7 +17,7 @@ from nodepool_ocb.operations.nodes.holding import NodeHold, NodesHeld
 
 @click.command(cls=Verb, operation=NodeHold)
 @nodes_argument
-@selector_option
+@node_selector_option
 @maintenance_options
 @click.option("--force", is_flag=True, help="Cancel the runs there; without, they go on to their end.")
 @dry_run_option
@@ -48,7 +48,7 @@ def _say_how_it_ends(answer: NodesHeld) -> None:
 
 @click.command(cls=Verb, operation=NodeRelease)
 @nodes_argument
-@selector_option
+@node_selector_option
 @dry_run_option
 def release(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """Let annealers work on nodes again that were held, and probe them."""

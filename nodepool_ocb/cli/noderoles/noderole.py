@@ -143,7 +143,7 @@ def commit(
 @selector_option
 @dry_run_option
 def propose(names: Sequence[str], selector: str | None, dry_run: bool) -> None:
-    """Take noderoles back, to change them; the noderoles below them wait."""
+    """Set noderoles back to PROPOSED, to change them; noderoles that require them wait."""
     operation = NoderolePropose(noderoles=noderoles_given(names, selector), selector=selector)
     performed = perform(operation, dry_run=dry_run)
     reporting.performed(performed)

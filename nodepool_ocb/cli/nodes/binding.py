@@ -9,7 +9,7 @@ import click
 from nodepool_ocb.cli.kit import completion, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.cli.kit.selecting import divided, nodes_given, selector_option
+from nodepool_ocb.cli.kit.selecting import divided, node_selector_option, nodes_given
 from nodepool_ocb.operations.nodes.binding import NodeBind
 
 
@@ -20,7 +20,7 @@ from nodepool_ocb.operations.nodes.binding import NodeBind
     metavar="[FQDN...|-] [ROLE]",
     shell_complete=completion.before(completion.nodes, completion.roles),
 )
-@selector_option
+@node_selector_option
 @click.option("--role", "roles", multiple=True, shell_complete=completion.roles, help="Instead of ROLE; any number.")
 @click.option("--deployment", shell_complete=completion.deployments, help="The default is each node's own.")
 @click.option("--parent", "parents", multiple=True, metavar="ROLE@FQDN", shell_complete=completion.noderoles)

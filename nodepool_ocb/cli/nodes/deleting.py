@@ -9,13 +9,13 @@ import click
 from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.cli.kit.selecting import nodes_argument, nodes_given, selector_option
+from nodepool_ocb.cli.kit.selecting import node_selector_option, nodes_argument, nodes_given
 from nodepool_ocb.operations.nodes.deleting import NodeDelete
 
 
 @click.command(cls=Verb, operation=NodeDelete)
 @nodes_argument
-@selector_option
+@node_selector_option
 @yes_option
 @dry_run_option
 def delete(fqdns: Sequence[str], selector: str | None, yes: bool, dry_run: bool) -> None:

@@ -9,7 +9,7 @@ import click
 from nodepool_ocb.cli.kit import reporting, times
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.cli.kit.selecting import nodes_argument, nodes_given, selector_option
+from nodepool_ocb.cli.kit.selecting import node_selector_option, nodes_argument, nodes_given
 from nodepool_ocb.operations.nodes.changing import NodeAlive, NodeDead
 
 as_machine_option = click.option(
@@ -19,7 +19,7 @@ as_machine_option = click.option(
 
 @click.command(cls=Verb, operation=NodeDead)
 @nodes_argument
-@selector_option
+@node_selector_option
 @click.option("--reason", help="Why; `node show` and `noderole explain` have it.")
 @click.option("--until", type=times.moment, metavar="TIME", help="As 2026-01-31T18:00, or with Z behind it for UTC.")
 @click.option("--for", "hold_seconds", type=times.duration, metavar="DURATION", help="As 90m, 2h30m or 1d.")
@@ -55,7 +55,7 @@ def dead(
 
 @click.command(cls=Verb, operation=NodeAlive)
 @nodes_argument
-@selector_option
+@node_selector_option
 @as_machine_option
 @dry_run_option
 def alive(fqdns: Sequence[str], selector: str | None, as_machine: bool, dry_run: bool) -> None:

@@ -9,7 +9,7 @@ import click
 from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, wait_options
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.cli.kit.selecting import divided, nodes_argument, nodes_given, selector_option
+from nodepool_ocb.cli.kit.selecting import divided, node_selector_option, nodes_argument, nodes_given
 from nodepool_ocb.cli.maintenance import node as maintenance
 from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.cli.noderoles.force import force_option
@@ -41,7 +41,7 @@ command.add_command(importing.import_)
 @click.option("--deployment", shell_complete=completion.deployments)
 @click.option("--tag", "tags", multiple=True, shell_complete=completion.tags, help="Only nodes with all of these tags.")
 @click.option("--label", "labels", multiple=True, metavar="K=V", shell_complete=completion.labels)
-@selector_option
+@node_selector_option
 def list_(deployment: str | None, tags: Sequence[str], labels: Sequence[str], selector: str | None) -> None:
     """Every node, with its worst noderole's state."""
     operation = NodeList(deployment=deployment, tags=tuple(tags), labels=assigning.labels(labels), selector=selector)
@@ -65,7 +65,7 @@ def show(fqdn: str) -> None:
     metavar="[FQDN...|-] KEY=VALUE...",
     shell_complete=completion.before(completion.nodes, completion.node_fields),
 )
-@selector_option
+@node_selector_option
 @dry_run_option
 def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """Change nodes: alive=, available=, bootenv=, tags=A,B, addresses=HOST[:PORT],..., host_keys=KEY (none: the next is
@@ -89,7 +89,7 @@ def _change(operation: NodeChange, dry_run: bool) -> None:
     metavar="[FQDN...|-] DEPLOYMENT",
     shell_complete=completion.before(completion.nodes, completion.deployments),
 )
-@selector_option
+@node_selector_option
 @dry_run_option
 def move(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """Move nodes to another deployment: later binds go there; the present noderoles stay in their deployments."""
@@ -99,7 +99,7 @@ def move(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
 
 @command.command(operation=NodeAvailable)
 @nodes_argument
-@selector_option
+@node_selector_option
 @dry_run_option
 def available(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """Let annealers work on nodes."""
@@ -108,7 +108,7 @@ def available(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> None
 
 @command.command(operation=NodeUnavailable)
 @nodes_argument
-@selector_option
+@node_selector_option
 @dry_run_option
 def unavailable(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """Keep annealers away from nodes; their noderoles stay as they are."""
@@ -117,7 +117,7 @@ def unavailable(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> No
 
 @command.command(operation=NodeCommit)
 @nodes_argument
-@selector_option
+@node_selector_option
 @force_option
 @wait_options
 @dry_run_option

@@ -20,7 +20,7 @@ def command() -> None:
 def list_() -> None:
     """Every pool that a launcher has registered, or that has nodes.
 
-    REQUESTS counts those that wait for a label of the pool.
+    REQUESTS is the number of requests that wait for a label of the pool.
     """
     rows = perform(PoolList()).answer
     output.things(rows, ("name", "state", "labels", "launchers", "nodes", "requests"))
@@ -50,7 +50,7 @@ def show(pool: str) -> None:
 def erase(provider: str, yes: bool, dry_run: bool) -> None:
     """Delete the records of all nodes of a provider that is gone for good, without a request to it.
 
-    The machines there stay, and are named: delete them there by hand. Refused while a running launcher has the provider. The
-    records of its uploads go by `image erase`.
+    The machines there stay, and are named: delete them there by hand. Refused while a running launcher has the provider. `image
+    erase` deletes the records of its uploads.
     """
     reporting.performed(perform(PoolErase(provider=provider), dry_run=dry_run, yes=yes))

@@ -22,7 +22,7 @@ SHOWN: Final = ("pools", "launched", "node_types", "declined_by", "state_time", 
 
 @click.group(cls=Noun)
 def command() -> None:
-    """Requests for nodes: ask for nodes of labels, and the reason why a request waits."""
+    """Requests for nodes: create, list and delete them, and see why one waits."""
 
 
 request_argument = click.argument("request", metavar="REQUEST", shell_complete=completion.requests)

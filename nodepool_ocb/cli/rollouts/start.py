@@ -10,7 +10,7 @@ import click
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option
 from nodepool_ocb.cli.kit.performing import perform, usage
-from nodepool_ocb.cli.kit.selecting import selector_option
+from nodepool_ocb.cli.kit.selecting import node_selector_option
 from nodepool_ocb.cli.rollouts import rolling, strategy, watch
 from nodepool_ocb.cli.tasks.options import facts_file_option
 from nodepool_ocb.operations.rollouts import strategies
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @strategy.one_deployment_option
 @strategy.name_option
-@selector_option
+@node_selector_option
 @click.option(
     "--changed", is_flag=True,
     help="Run outdated noderoles again in place: ACTIVE ones with inputs that changed since their newest run.",

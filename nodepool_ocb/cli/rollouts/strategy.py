@@ -10,7 +10,7 @@ import click
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.cli.kit.selecting import selector_option
+from nodepool_ocb.cli.kit.selecting import node_selector_option
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.operations.rollouts import selecting, strategies
 from nodepool_ocb.operations.rollouts.selecting import RolloutSelect
@@ -62,7 +62,7 @@ def check(files: Sequence[str], name: str | None) -> None:
 @files_argument
 @one_deployment_option
 @name_option
-@selector_option
+@node_selector_option
 def plan(files: Sequence[str], deployment: str | None, name: str | None, selector: str | None) -> None:
     """Show which nodes each group of a strategy has, and in which order; nothing is begun.
 
@@ -99,7 +99,7 @@ def say_virtual(planned: PlannedRollout) -> None:
 @click.command(cls=Verb, operation=RolloutSelect)
 @click.argument("selectors", nargs=-1, metavar="[SELECTOR]...")
 @deployment_option
-@selector_option
+@node_selector_option
 def select(selectors: Sequence[str], deployment: str, selector: str | None) -> None:
     """Say which nodes selectors mean: any of them, each written as in a strategy; all nodes without one. -l narrows these.
 

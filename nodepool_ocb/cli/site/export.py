@@ -14,7 +14,7 @@ from nodepool_ocb.operations.site.exporting import ExportSite
 
 @click.command(cls=Verb, operation=ExportSite)
 @selecting.nodes_argument
-@selecting.selector_option
+@selecting.node_selector_option
 @click.option("--deployment", shell_complete=completion.deployments, help="Only nodes of it, and of those below it.")
 @click.option("--no-roles", is_flag=True, help="Without the definitions of roles: their barclamps are elsewhere.")
 def command(fqdns: Sequence[str], selector: str | None, deployment: str | None, no_roles: bool) -> None:

@@ -9,7 +9,7 @@ import click
 
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.performing import usage
-from nodepool_ocb.cli.kit.selecting import selector_option
+from nodepool_ocb.cli.kit.selecting import node_selector_option
 from nodepool_ocb.errors import bounded
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def part_options(command: F) -> F:
         _list("--tasks", "These tasks alone; TASK/1,3-5 on some nodes alone."),
     ):
         command = each(command)
-    return nodes_option(selector_option(command))
+    return nodes_option(node_selector_option(command))
 
 
 def run_options(command: F) -> F:

@@ -69,7 +69,7 @@ class UploadLeaksDelete(Operation[LeakDeleted], frozen=True, kw_only=True):
         leaks = {kept.external_id: kept.stamp for _, kept in found}
         if self.external_id not in leaks:
             see = f"nodepool-ocb upload leaks {self.provider}"
-            raise NotFound(f"{self.external_id} is at {self.provider} no leak; see: {see}")
+            raise NotFound(f"{self.external_id} at provider {self.provider} is not a leak; see: {see}")
         stamp = leaks[self.external_id]
         yield from self._refuse(stamp, self.cluster or ours)
         name = f"{self.external_id} at {self.provider}"

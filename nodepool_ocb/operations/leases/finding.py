@@ -14,7 +14,7 @@ def node_of(view: PoolView, id: str) -> PoolNodeView:
     found = view.nodes.get(id.zfill(10) if id.isdecimal() else id)
     if found is None:
         if not view.nodes:
-            raise NotFound(f"lease {id} does not exist, and no other node of a pool; see: nodepool-ocb pool list")
+            raise NotFound(f"node {id} does not exist, and the pools have no other node; see: nodepool-ocb pool list")
         raise unknown("lease", id, view.nodes)
     return found
 

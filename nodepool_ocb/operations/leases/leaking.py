@@ -1,4 +1,4 @@
-"""``lease leaks``: machines at providers that no record stands for, listed and deleted.
+"""``lease leaks``: machines at providers that have no record, listed and deleted.
 
 The performer's host asks the providers in its launchers' file. The records are read after the providers have answered.
 """
@@ -23,7 +23,7 @@ _READS = (ReadCluster, ListStampedMachines, ReadPool)
 
 
 class LeaseLeaks(Operation[list[MachineLeakRow]], frozen=True, kw_only=True):
-    """The machines that no record stands for: of this cluster, and of others. Raises NotFound, or Unavailable."""
+    """The machines that have no record: of this cluster, and of others. Raises NotFound, or Unavailable."""
 
     noun = "lease"
     verb = "leaks"
@@ -45,7 +45,7 @@ class MachineLeakDeleted(Explained, frozen=True, kw_only=True):
 
 
 class LeaseLeaksDelete(Operation[MachineLeakDeleted], frozen=True, kw_only=True):
-    """Delete a machine that no record stands for, at its provider.
+    """Delete a machine that has no record, at its provider.
 
     Raises NotFound, or Conflict if its stamp names another cluster than ``cluster``.
     """
@@ -66,11 +66,11 @@ class LeaseLeaksDelete(Operation[MachineLeakDeleted], frozen=True, kw_only=True)
         machine = found.get(self.external_id)
         if machine is None:
             see = f"nodepool-ocb lease leaks {self.provider}"
-            raise NotFound(f"{self.external_id} is at {self.provider} no leak; see: {see}")
+            raise NotFound(f"machine {self.external_id} at provider {self.provider} is not a leak; see: {see}")
         expected = self.cluster or ours
         if (machine.cluster, machine.provider) != (expected, self.provider):
             raise Conflict(
-                f"{self.external_id} is of provider {machine.provider} of cluster {machine.cluster}, and not of"
+                f"the stamp of {self.external_id} names provider {machine.provider} of cluster {machine.cluster}, and not"
                 f" {self.provider} of {expected}; if that cluster is gone for good, name it with --cluster"
             )
         name = f"{self.external_id} at {self.provider}"

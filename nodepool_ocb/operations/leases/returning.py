@@ -111,7 +111,7 @@ class LeaseHold(LeaseChange, frozen=True, kw_only=True):
 
     def check(self) -> None:
         if self.seconds is not None and self.seconds <= 0:
-            raise Invalid(f"a hold of {self.seconds:g} seconds is over at once; give a longer one")
+            raise Invalid(f"a hold of {self.seconds:g} seconds is over at once; give, for example, --for 2h")
 
     def fields(self, situation: Situation) -> Mapping[str, Any]:
         by = f"{situation.by}@{situation.call.host}"

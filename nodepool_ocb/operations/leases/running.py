@@ -51,7 +51,7 @@ class LeaseRun(NodesWanted[LeaseEnded], frozen=True, kw_only=True):
 
     def decide(self, situation: Situation) -> Steps[LeaseEnded]:
         if len(self.node_types) > MOST_NODES:
-            raise Invalid(f"{len(self.node_types)} nodes: a lease has at most {MOST_NODES}; divide it")
+            raise Invalid(f"{len(self.node_types)} nodes: a lease has at most {MOST_NODES}; give a smaller --count")
         if self.seconds <= 0:
             raise Invalid(f"a lease of {self.seconds:g} seconds is over at once; give a longer --timeout")
         found = yield from finding.load()

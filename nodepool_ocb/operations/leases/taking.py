@@ -44,7 +44,7 @@ class LeaseTake(Operation[LeaseTaken], frozen=True, kw_only=True):
 
     def decide(self, situation: Situation) -> Steps[LeaseTaken]:
         if self.seconds <= 0:
-            raise Invalid(f"a lease of {self.seconds:g} seconds is over at once; give a longer one")
+            raise Invalid(f"a lease of {self.seconds:g} seconds is over at once; give, for example, --for 2h")
         found = yield from finding.load()
         ids = tuple(node.id for node in fulfilled(found, finding.request_of(found.view, self.request)))
         locks = yield from LockPoolNodes(ids, f"takes {self.request}")

@@ -92,7 +92,7 @@ class NoderoleCommit(Operation[Committed], frozen=True, kw_only=True):
 
 
 class NoderolePropose(NoderoleAct, frozen=True, kw_only=True):
-    """Take noderoles back, to change them; their children wait."""
+    """Set noderoles back to PROPOSED, to change them; noderoles that require them wait."""
 
     verb = "propose"
 
@@ -107,7 +107,7 @@ class NoderolePropose(NoderoleAct, frozen=True, kw_only=True):
         again = selection.noderoles_again(after, names, resolved=self.selector is not None)
         sentences: list[str] = []
         for deployment in sorted({vertex.record.deployment for vertex in again}):
-            effect = "a node fails if its noderoles are taken back while they are sent"
+            effect = "a node fails if its noderoles are set back to PROPOSED while they are sent"
             found = yield from reservations.warnings(after, deployment, effect)
             sentences += found
         return NoderolesChosen(chosen=names, after=tuple(sentences))

@@ -1,4 +1,4 @@
-"""``pool erase``: the records of the nodes of a provider go, and the provider is asked nothing."""
+"""``pool erase``: deletes the records of a provider's nodes, without a request to the provider."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class PoolErase(Operation[Explained], frozen=True, kw_only=True):
         locks = yield from LockPoolNodes(tuple(asked), self.title())
         left = self._of((yield from load()).view)
         if any(asked.get(node.id) != node.version for node in left):
-            raise Conflict(f"the nodes of {self.provider} were changed meanwhile; look at them again")
+            raise Conflict(
+                f"the nodes of {self.provider} were changed meanwhile; see: nodepool-ocb lease list --provider {self.provider}"
+            )
         units: list[list[Change]] = []
         for node in left:
             lock = [locks[node.id].end] if node.id in locks else []
@@ -63,7 +65,7 @@ class PoolErase(Operation[Explained], frozen=True, kw_only=True):
         found = [node for _, node in sorted(view.nodes.items()) if node.record.provider == self.provider]
         if not found:
             known = {node.record.provider for node in view.nodes.values() if node.record.provider}
-            hint = did_you_mean(self.provider, known) or "; its uploads go by: nodepool-ocb image erase PROVIDER"
+            hint = did_you_mean(self.provider, known) or "; for its uploads: nodepool-ocb image erase PROVIDER"
             raise NotFound(f"no node is of provider {self.provider}{hint}")
         return found
 

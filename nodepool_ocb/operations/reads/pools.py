@@ -149,7 +149,7 @@ class LockPoolNodes(Lookup[Mapping[str, TakenLock]], frozen=True):
             if holder is not None or not reader.performer.call.dry_run:
                 for other in taken.values():
                     locks.release(other)
-                raise Conflict(f"node {id} is locked{_by(holder)}; try again when it is free")
+                raise Conflict(f"node {id} is locked{_by(holder)}; wait until it is free: nodepool-ocb lease show {id}")
         return {id: TakenLock(lock.check, lock.end) for id, lock in taken.items()}
 
 

@@ -40,9 +40,9 @@ class NodesWanted(Operation[T], frozen=True, kw_only=True):
         if not self.labels:
             raise Invalid("a request needs a label; give --label LABEL")
         if self.count < 1 or self.count * len(self.labels) > MOST_NODES:
-            raise Invalid(f"{self.count} nodes of each label: a request is for 1 to {MOST_NODES} nodes; divide it")
+            raise Invalid(f"{self.count} nodes of each label: a request is for 1 to {MOST_NODES} nodes; create several")
         if not 0 <= self.priority <= 999:
-            raise Invalid(f"priority {self.priority}: it must be from 0 to 999")
+            raise Invalid(f"priority {self.priority} is not from 0 to 999; give, for example, --priority 100")
         for label in self.labels:
             if not label.strip() or len(label) > LONGEST_LABEL:
                 raise Invalid(f"{label!r} can be no label; see: nodepool-ocb pool list")
@@ -87,7 +87,7 @@ class RequestCreate(NodesWanted[RequestAsked], frozen=True, kw_only=True):
     def decide(self, situation: Situation) -> Steps[RequestAsked]:
         record = self.record(situation, expires=situation.now + self.seconds)
         if self.seconds <= 0:
-            raise Invalid(f"an end in {self.seconds:g} seconds is in the past; give a later one")
+            raise Invalid(f"an end in {self.seconds:g} seconds is in the past; give, for example, --expires 1d")
         found = yield from finding.load()
         yield from Announcement(tuple(hindrances(found.view, self.labels)))
         request = None

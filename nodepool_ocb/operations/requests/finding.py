@@ -28,7 +28,9 @@ def load_at_first() -> Steps[FoundPool]:
 
 
 def _warnings(found: FoundPool) -> Iterator[str]:
-    return (f"warning: {path} is left out: {reason}" for path, reason in found.unread.items())
+    for path, reason in found.unread.items():
+        said = reason.removeprefix(f"{path}: ")
+        yield f"warning: {path} is left out: {said}; see: nodepool-ocb record show {path}"
 
 
 def request_of(view: PoolView, id: str) -> RequestView:

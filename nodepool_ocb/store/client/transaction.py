@@ -70,10 +70,15 @@ def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes], tr
     )
     if size > TRANSACTION_BYTES:
         raise TooLarge(
-            f"{changes[0].path} and {len(changes) - 1} other changes: {size} bytes are more than one"
-            f" transaction may hold ({TRANSACTION_BYTES}); change less at once"
+            f"{_these(changes)}: {size} bytes are more than one transaction may hold ({TRANSACTION_BYTES});"
+            " change less at once"
         )
     return Packed(frames.multi(members), data, size)
+
+
+def _these(changes: Sequence[Change]) -> str:
+    others = len(changes) - 1
+    return changes[0].path + (f" and {others} other change{'s' if others > 1 else ''}" if others else "")
 
 
 def owners(changes: Sequence[Change], session: int) -> list[int]:

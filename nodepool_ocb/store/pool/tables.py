@@ -99,7 +99,7 @@ class PoolTable(ABC, Generic[V]):
                 view = self._decoded(name, znode)
             except Invalid as wrong:
                 self._drop(name)
-                self.quarantined[znode.path] = f"{wrong}; it is left alone"
+                self.quarantined[znode.path] = str(wrong)
                 return
         self._mzxids[name] = znode.mzxid
         self.views[name] = self._locked(view, holder)

@@ -12,7 +12,7 @@ from nodepool_ocb.tasks.compiling.placement import ANCHORS, Placement
 from nodepool_ocb.tasks.plan import Bears
 from nodepool_ocb.tasks.tasklist import Task, TaskKind
 
-DEPLOYED = "deploy"  # the stage at the end of the seed's listings: a task before it alone is not yet before deployment
+DEPLOYED = "deploy"  # the stage at the end of the listings in Fuel's design: a task before it alone is not yet before deployment
 #: Between which stages the tasks of an old plugin's ``stage`` are: the first that a list has of each side.
 BETWEEN = {
     "pre_deployment": (("pre_deployment_start",), ("pre_deployment_end", "pre_deployment", "deploy_start", "deploy")),

@@ -1,4 +1,4 @@
-"""The seed's expressions over ``api``, in the syntax of jinja2's expressions.
+"""The expressions over ``api`` of Fuel's design, in the syntax of jinja2's expressions.
 
 jinja2's parser makes a tree of an expression. That tree is not run but walked, and a node that is not listed here is refused.
 
@@ -40,6 +40,11 @@ WORDS: Final = (
     "True",
     "False",
     "None",
+)
+#: Arguments of a method → the next step for a wrong call.
+_BRACKETS: Final = (
+    "is called with brackets; write api.{0}()",
+    "needs the name of a role; write, for example, api.{0}('controller')",
 )
 SIGNS: Final = ("(", ")", "[", "]", ",", ".", "==", "!=", "<", "<=", ">", ">=")
 COMPARISONS: Final = {
@@ -173,9 +178,9 @@ def _fact(node: nodes.Getattr | nodes.Call) -> FactReference:
     if isinstance(node, nodes.Getattr) and name in ATTRIBUTES:
         return FactReference(f"api.{name}", (name,))
     if name in METHODS:
-        raise Invalid(f"api.{name} is a question; write api.{name}({repr('controller') if METHODS[name] else ''})")
+        raise Invalid(f"api.{name} {_BRACKETS[METHODS[name]].format(name)}")
     if name in ATTRIBUTES:
-        raise Invalid(f"api.{name} is no question; write it without ()")
+        raise Invalid(f"api.{name} is a value, not a call; write it without ()")
     raise Invalid(f"api.{name} is not known; known are {_known()}")
 
 
@@ -183,6 +188,6 @@ def _call(name: str, node: nodes.Call) -> FactReference:
     arguments = [each.value for each in node.args if isinstance(each, nodes.Const) and isinstance(each.value, str)]
     others = node.kwargs or node.dyn_args or node.dyn_kwargs or len(arguments) != len(node.args)
     if others or len(arguments) != METHODS[name]:
-        wanted = "the name of one role, in quotes" if METHODS[name] else "nothing"
-        raise Invalid(f"api.{name}(...) takes {wanted}; correct the call")
+        wanted = _BRACKETS[1].format(name) if METHODS[name] else f"takes no arguments; write api.{name}()"
+        raise Invalid(f"api.{name} {wanted}")
     return FactReference(f"api.{name}({', '.join(map(repr, arguments))})", (name, *arguments))

@@ -9,6 +9,7 @@ from nodepool_ocb.errors import Invalid
 MOST_BYTES: Final = 1024  # of an expression
 MOST_WORDS: Final = 200  # names, numbers, texts, operators and brackets together
 MOST_NESTED: Final = 20  # brackets in brackets
+_SHORTEN: Final = "shorten it, or write one task for each part of an `or`"
 
 
 def at(position: int, sentence: str) -> Invalid:
@@ -31,16 +32,19 @@ def check_size(text: str, most_bytes: int = MOST_BYTES) -> None:
     if not text.strip():
         raise Invalid("the condition is empty; write an expression, or leave it out")
     if len(text.encode("utf-8", "surrogatepass")) > most_bytes:
-        raise Invalid(f"a condition has at most {most_bytes} bytes, and this one has more; divide the task")
+        raise Invalid(f"a condition has at most {most_bytes} bytes, and this one has more; {_SHORTEN}")
 
 
 def check_words(count: int, position: int) -> None:
     """Raises Invalid for an expression with too many words."""
     if count > MOST_WORDS:
-        raise at(position, f"a condition has at most {MOST_WORDS} words, and this one has more; divide the task")
+        raise at(position, f"a condition has at most {MOST_WORDS} words, and this one has more; {_SHORTEN}")
 
 
 def check_nesting(depth: int, position: int) -> None:
     """Raises Invalid if brackets are nested too deep."""
     if depth > MOST_NESTED:
-        raise at(position, f"brackets are nested at most {MOST_NESTED} deep; write it flatter")
+        raise at(
+            position,
+            f"brackets are nested at most {MOST_NESTED} deep; {_SHORTEN}",
+        )

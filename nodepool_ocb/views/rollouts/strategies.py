@@ -96,7 +96,7 @@ def criteria(group: Group) -> str | None:
 def unmet(plan: RolloutPlan) -> list[str]:
     """A sentence for each criterion that cannot be met by the nodes that a group has.
 
-    A group without nodes gets no sentence: it fails when its turn comes, as the seed says.
+    A group without nodes gets no sentence: it fails when its turn comes, as in Airship's design.
     """
     return [f"group {group}: {text}" for group, texts in plan.unmet.items() for text in texts if plan.members[group]]
 

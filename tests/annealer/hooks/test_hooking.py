@@ -141,7 +141,7 @@ def test_a_wish_that_no_record_can_hold_fails_the_noderole_with_that_reason(desk
     desk.refusals[1] = Invalid("it is larger than a record may be")
     desk.run()
     assert desk.sent == [str(TIMER)] * 2
-    assert state(desk) == (State.ERROR, "on_todo: Invalid: it is larger than a record may be", ())
+    assert state(desk) == (State.ERROR, "on_todo: it is larger than a record may be", ())
     assert not codec.attributes(desk.session.get(paths.system(ROLE, "n1")))
 
 
