@@ -97,9 +97,13 @@ class Upkeep:
         if not self._wakes.passed(node.record.state_time + GRACE_SECONDS):
             return
         pool = self._configuration.pool(*pool_of(node))
+        machines = self._machines.get(pool_of(node))
+        wrong = machines.misfit(node) if machines is not None else None
         known = pool is not None and (static(pool) or set(node.labels) <= pool.labels.keys())
         if launch_facts(node.record) is None:
             self._delete(node, "its launcher is gone, and was not one of this product")
+        elif wrong is not None:
+            self._delete(node, f"its launcher is gone, and {wrong}")
         elif not known:
             self._delete(node, "its launcher is gone, and its pool does not have the label any more")
         elif self._orphan(node):

@@ -273,6 +273,14 @@ def test_an_idle_slot_with_other_labels_is_deleted_and_a_used_one_stays() -> Non
     assert steps(LAB, slot("5"), slot("6", "y", state=PoolNodeState.IN_USE, locked=True)) == []
 
 
+@pytest.mark.parametrize("labels", [("x",), ("former",)])
+def test_a_slot_that_the_file_has_no_longer_is_not_launched_further(labels: tuple[str, ...]) -> None:
+    hostname = "box" if labels == ("former",) else "gone"
+    begun = {"state": PoolNodeState.BUILDING, "state_time": OLD, "driver_data": FACTS, "hostname": hostname}
+    assert "delete 6" in steps(LAB, slot("5"), slot("6", *labels, **begun))
+    assert steps(LAB, slot("5"), slot("6", **begun | {"hostname": "box"})) == ["adopt 6"]
+
+
 def test_a_record_without_a_slot_takes_the_first_free_one() -> None:
     assert steps(LAB, slot("5", slot=None)) == ["launch cloud/lab x on box/1"]
 
