@@ -18,7 +18,7 @@ from nodepool_ocb.pool.views import PoolView
 from nodepool_ocb.views import pools as shown
 from nodepool_ocb.views.changes import ChangeRow
 
-MOST_NODES: Final = 1000  # of one request
+MOST_NODES: Final = 400  # of one request: one transaction hands all of them out
 LONGEST_LABEL: Final = 200
 
 T = TypeVar("T")

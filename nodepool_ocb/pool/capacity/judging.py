@@ -12,7 +12,7 @@ from nodepool_ocb.pool.instructions import PoolVerdict
 from nodepool_ocb.pool.membership import Membership, PoolKey
 from nodepool_ocb.pool.views import PoolView, ReadyImage, RequestView
 
-MOST_NODES = 1000  # of one request
+MOST_NODES = 400  # of one request: one transaction hands all of them out
 IMAGE_SECONDS = 3600.0  # a request waits so long for a missing image
 FAULT_SECONDS = 3600.0  # a request waits so long for a provider that fails
 

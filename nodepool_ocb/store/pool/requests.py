@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from nodepool_ocb.errors import OutcomeUnknown, Stale
-from nodepool_ocb.model import paths
+from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.pool import RequestState
 from nodepool_ocb.model.records import Change, Check, Delete, LockOwner, Set
 from nodepool_ocb.pool.states import PoolNodeEvent, RequestEvent, pool_node_after, request_after
@@ -47,9 +47,13 @@ class RequestWriter:
         return True
 
     def allocate(self, request: RequestView, nodes: Sequence[PoolNodeView]) -> None:
-        """Allocate all of these ready nodes to a request that we hold, or none of them."""
+        """Allocate these ready nodes to a request that we hold: in as few transactions as bear the records.
+
+        After an exception the nodes of earlier transactions are allocated: the next decision goes on with them.
+        """
         lock = self._lock(request)
-        changes: list[Change] = [lock.check, Check(paths.request(request.id), request.version)]
+        beside: list[Change] = [lock.check, Check(paths.request(request.id), request.version)]
+        changes: list[Change] = []
         for node in nodes:
             if not node.free:
                 raise Stale(f"node {node.id} is not free any more; decide anew", paths.pool_node(node.id))
@@ -62,7 +66,8 @@ class RequestWriter:
                 requestor=request.record.requestor,
             )
             changes.append(Set(paths.pool_node(node.id), record, node.version))
-        self._session.commit(changes)
+        for part in limits.parts(limits.singly(changes), beside):
+            self._session.commit([*beside, *part])
 
     def fulfil(self, request: RequestView, nodes: Sequence[PoolNodeView]) -> None:
         """Hand out these nodes, in the order of ``node_types``, and release the lock: if all have these versions."""

@@ -69,7 +69,7 @@ def test_labels_without_a_pool_and_missing_launchers_are_named(ocb: Ocb, launche
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--count 600 --label a --label b", "1 to 1000 nodes"),
+        ("--count 600 --label a --label b", "1 to 400 nodes"),
         ("--label a --expires 0s", "is in the past"),
     ],
 )

@@ -13,6 +13,7 @@ from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
 from nodepool_ocb.model.records import Delete, LockOwner, Set
+from nodepool_ocb.pool.capacity.judging import MOST_NODES
 from nodepool_ocb.pool.views import PoolNodeView, PoolView, RequestView
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import HeldLocks, contenders
@@ -136,6 +137,17 @@ def test_nodes_are_allocated_together_and_handed_out_in_order(launcher: Launcher
     after = launcher.request(request.id)
     assert (after.record.state, after.record.nodes, after.locked_by) == (RequestState.FULFILLED, (second, first), None)
     assert not launcher.held.all()
+
+
+def test_the_largest_request_is_allocated_and_handed_out(launcher: Launcher) -> None:
+    keys = tuple(f"ssh-rsa {number}{'A' * 700}" for number in range(3))
+    ids = [add_node(launcher.session, host_keys=keys) for _ in range(MOST_NODES)]
+    request = add_request(launcher.session, node_types=("a",) * MOST_NODES)
+    launcher.requests.claim(launcher.request(request))
+    launcher.requests.allocate(launcher.request(request), [launcher.look().nodes[each] for each in ids])
+    view = launcher.look()
+    launcher.requests.fulfil(view.requests[request], [view.nodes[each] for each in ids])
+    assert launcher.request(request).record.nodes == tuple(ids)
 
 
 def test_no_node_is_allocated_if_one_of_them_changed(launcher: Launcher) -> None:
