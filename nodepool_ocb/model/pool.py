@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
-from nodepool_ocb.model.ranges import Count, Moment, Times
+from nodepool_ocb.model.ranges import Count, Moment, Rank, Span, Times
 from nodepool_ocb.model.records import Json, Record
 
 
@@ -55,7 +55,7 @@ class NodeRequest(Record, frozen=True, kw_only=True, omit_defaults=False, tag=1)
     requestor: str | None = None
     requestor_data: Json = None  # of the requester; stored unchanged
     provider: str | None = None  # the only provider that may serve it
-    relative_priority: int | None = 0  # lower goes first, among requests of one priority; null counts as 0
+    relative_priority: Rank | None = 0  # lower goes first, among requests of one priority; null counts as 0
     event_id: str | None = None
     created_time: Moment | None = None
     tenant_name: str | None = None
@@ -92,11 +92,11 @@ class PoolNode(Record, frozen=True, kw_only=True, omit_defaults=False, tag=1):
     comment: str | None = None
     user_data: Json = None
     hold_job: str | None = None
-    hold_expiration: float | str | None = None  # seconds in the state hold
+    hold_expiration: Span | str | None = None  # seconds in the state hold
     username: str | None = None
     host_keys: tuple[str, ...] | None = None  # "ssh-ed25519 AAAA..."
     resources: Mapping[str, Json] | None = None  # cores, ram, volumes, volume-gb, instances
-    slot: int | None = None  # of a static machine
+    slot: Times | None = None  # of a static machine
     attributes: Mapping[str, Json] | None = None  # node-attributes of its pool
     python_path: str | None = None
     tenant_name: str | None = None
@@ -125,12 +125,12 @@ class PoolComponent(Record, frozen=True, kw_only=True, omit_defaults=False, tag=
     state: str = "stopped"  # initializing, running, paused, stopped
     kind: str = ""  # builder, launcher, pool
     version: str | None = None
-    model_api: int = 0
+    model_api: Count = 0
     id: str | None = None  # of a pool: in declined_by and launcher of other records
     name: str | None = None
     provider_name: str | None = None
     supported_labels: tuple[str, ...] = ()
-    priority: int = 100
+    priority: Rank = 100
     paused: bool = False
 
 

@@ -33,6 +33,9 @@ Percent = Annotated[int, Meta(ge=0, le=100)]
 ExitCode = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Some = Annotated[int, Meta(ge=1, le=10**9)]  # how many, at least one
 PhaseTime = Annotated[float, Meta(gt=0, le=PHASE_SECONDS)]  # seconds that a phase of a rollout may take
+Amount = Annotated[float, Meta(ge=0, le=1e15)]  # of a resource of a provider
+Rank = Annotated[int, Meta(ge=-(10**9), le=10**9)]  # in an order: lower goes first
+Span = Annotated[float, Meta(ge=-1e11, le=1e11)]  # seconds, as other software writes them
 Name = Annotated[str, Meta(pattern=rf"^{NAME}\Z")]  # small letters, digits, "-", "_" and ".", at most 63
 RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")]  # one word, that may be in a path
 Login = Annotated[str, Meta(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]{1,128}\Z")]  # one word

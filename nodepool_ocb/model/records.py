@@ -18,6 +18,7 @@ from nodepool_ocb.model.aliveness import Mark, Suspicion
 from nodepool_ocb.model.drift import CheckResult, Checks, Drift, PendingCheck
 from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.ranges import (
+    Amount,
     Backoff,
     Count,
     DeploymentHook,
@@ -192,8 +193,8 @@ class ImageSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class QuotaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A provider's own limits, and the usage there that is not ours, as a launcher read them."""
 
-    limits: Mapping[str, float] = {}
-    foreign: Mapping[str, float] = {}
+    limits: Mapping[str, Amount] = {}
+    foreign: Mapping[str, Amount] = {}
     read: Moment = 0.0  # when these amounts were read first
 
 

@@ -135,8 +135,8 @@ def without_versions() -> None:
     """Whatever version is there is good enough."""
     pack = transaction.pack
 
-    def lenient(changes: list[Change], chroot: str, acl: Any) -> Any:
-        return pack([_any_version(change) for change in changes], chroot, acl)
+    def lenient(changes: list[Change], *others: Any) -> Any:
+        return pack([_any_version(change) for change in changes], *others)
 
     transaction.pack = lenient  # type: ignore[assignment]
 

@@ -14,7 +14,7 @@ def context(ca: str | None, cert: str | None, key: str | None, verify: bool) -> 
 
     >>> context("/nowhere/ca.pem", None, None, True)
     Traceback (most recent call last):
-    nodepool_ocb.errors.Invalid: zookeeper.tls.ca: /nowhere/ca.pem: No such file or directory
+    nodepool_ocb.errors.Invalid: zookeeper.tls.ca: /nowhere/ca.pem: No such file or directory; check the path and the mode
     """
     for name, file in (("ca", ca), ("cert", cert), ("key", key)):
         if file is not None:
