@@ -51,6 +51,7 @@ class InstructionCarrier:
     def carry_out(self, view: PoolView, instructions: Iterable[Instruction]) -> None:
         """Carry out instructions that were decided from a view. Raises Unavailable or Denied."""
         self._view = view
+        self._checks.begin_turn()
         for each in instructions:
             try:
                 self._acts[type(each)](self, each)

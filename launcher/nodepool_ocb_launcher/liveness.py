@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from nodepool_ocb.pool.views import PoolNodeView
@@ -19,7 +19,9 @@ from nodepool_ocb_launcher.context import LauncherContext
 
 log = logging.getLogger(__name__)
 
-QUICK_SECONDS: Final = 0.05  # that a turn waits
+QUICK_SECONDS: Final = 0.05  # that a turn waits for the nodes of one request
+TURN_SECONDS: Final = 0.5  # that a turn waits for those of all requests
+SAID_SECONDS: Final = 60.0  # between two warnings about one provider
 VALID_SECONDS: Final = 5.0  # that an answer counts
 AGAIN_SECONDS: Final = 1.0  # after a refusal that says nothing of the machine
 OF_MACHINES: Final = frozenset({LaunchParty.MACHINE, LaunchParty.REQUEST})
@@ -29,12 +31,17 @@ class SlotCheck:
     """One question to one machine, on a thread of its own."""
 
     def __init__(
-        self, calls: MachineCalls, node: PoolNodeView, wake: Callable[[], None], halt: threading.Event
+        self,
+        calls: MachineCalls,
+        node: PoolNodeView,
+        wake: Callable[[], None],
+        halt: threading.Event,
+        warn: Callable[[PoolNodeView, str], None],
     ) -> None:
         self.ended = threading.Event()
         self.refused: MachineRefused | None = None
         self.at = time.monotonic()
-        self._calls, self._node, self._wake, self._halt = calls, node, wake, halt
+        self._calls, self._node, self._wake, self._halt, self._warn = calls, node, wake, halt, warn
         threading.Thread(target=self._run, name=f"check {node.id}", daemon=True).start()
 
     @property
@@ -46,7 +53,7 @@ class SlotCheck:
         record = self._node.record
         answer = self._calls.check(record.external_id or "", record.host_keys or ())
         if answer is not None and answer.party not in OF_MACHINES:
-            log.warning("node %s is not handed out now: %s", self._node.id, answer.reason)
+            self._warn(self._node, answer.reason)
             self._halt.wait(AGAIN_SECONDS)
         self.refused, self.at = answer, time.monotonic()
         self.ended.set()
@@ -59,21 +66,39 @@ class SlotChecks:
     def __init__(self, context: LauncherContext, wake: Callable[[], None]) -> None:
         self._context, self._wake = context, wake
         self._checks: dict[tuple[str, int], SlotCheck] = {}
+        self._left = TURN_SECONDS  # that this turn may still wait
+        self._said: dict[str, float] = {}  # by provider: when a warning was logged (monotonic)
+
+    def begin_turn(self) -> None:
+        """The turn may wait again."""
+        self._left = TURN_SECONDS
 
     def refusals(self, nodes: Sequence[PoolNodeView]) -> dict[str, str] | None:
         """The nodes that must not be handed out, with the reason; None while an answer is missing."""
         self._checks = {key: check for key, check in self._checks.items() if not check.old}
         asked = {node.id: self._check(calls, node) for node in nodes if (calls := self._lender(node)) is not None}
-        deadline = time.monotonic() + QUICK_SECONDS
-        for check in asked.values():
-            if not check.ended.wait(max(0.0, deadline - time.monotonic())):
-                return None
+        if not self._answered(asked.values()):
+            return None
         for node in nodes:
             self._checks.pop((node.id, node.version), None)
         refused = {id: check.refused for id, check in asked.items() if check.refused is not None}
         if any(each.party not in OF_MACHINES for each in refused.values()):
             return None
         return {id: each.reason for id, each in refused.items()}
+
+    def _answered(self, checks: Iterable[SlotCheck]) -> bool:
+        """Whether all have answered, after a short wait."""
+        began = time.monotonic()
+        deadline = began + min(QUICK_SECONDS, self._left)
+        every = all(check.ended.wait(max(0.0, deadline - time.monotonic())) for check in checks)
+        self._left = max(0.0, self._left - (time.monotonic() - began))
+        return every
+
+    def _warn(self, node: PoolNodeView, reason: str) -> None:
+        provider, now = node.record.provider or "", time.monotonic()
+        if now - self._said.get(provider, -SAID_SECONDS) >= SAID_SECONDS:
+            self._said[provider] = now
+            log.warning("node %s is not handed out now: %s", node.id, reason)
 
     def _lender(self, node: PoolNodeView) -> MachineCalls | None:
         calls = self._context.providers.get(node.record.provider or "")
@@ -82,5 +107,5 @@ class SlotChecks:
     def _check(self, calls: MachineCalls, node: PoolNodeView) -> SlotCheck:
         key = (node.id, node.version)
         if key not in self._checks:
-            self._checks[key] = SlotCheck(calls, node, self._wake, self._context.halt)
+            self._checks[key] = SlotCheck(calls, node, self._wake, self._context.halt, self._warn)
         return self._checks[key]
