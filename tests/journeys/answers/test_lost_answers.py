@@ -21,6 +21,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from tests.builder.fleet_of_builders import BuilderFleet
 from tests.cli.images.played_builder import Builder
+from tests.cli.pools.played_launcher import PlayedLauncher
 from tests.cli.rollouts.driving import Driver
 from tests.fixtures.commands import Ocb
 from tests.journeys.answers import lossy_daemon, write_sites
@@ -34,6 +35,8 @@ ELSEWHERE: Final = {
     "rollout accept": "it writes as `rollout retry` does: tests/cli/rollouts/test_rollout_verbs.py",
     "rollout promote": "it writes as `rollout retry` does: tests/cli/rollouts/test_rollout_verbs.py",
     "upload leaks": "it deletes at a provider: tests/cli/images/test_upload_leaks.py",
+    "lease leaks": "it deletes at a provider: tests/cli/pools/test_lease_leaks.py",
+    "lease run": "it waits for a launcher, beside a command that runs: tests/cli/pools/test_lease_run.py",
     "secret rotate": "it needs key files, and writes as `noderole set` does: tests/cli/test_secret.py",
 }
 
@@ -52,6 +55,7 @@ BUILDING: Final = (
 )
 
 #: What is typed, in order. A line in brackets is something that a daemon did meanwhile.
+#: REQUEST and LEASE stand for the newest request and the newest node of a pool.
 WALK: Final = [
     "init", "barclamp import extra.yml", "barclamp import chain.yml", "role delete lonely --yes",
     "barclamp delete extra --yes", "deployment create lab", "deployment create sub --parent lab",
@@ -72,6 +76,9 @@ WALK: Final = [
     "image pause jammy", "image unpause jammy", "image build jammy",
     "upload delete jammy 0000000001 cloud 0000000000 --yes --force",
     "image erase cloud --yes", "image delete jammy --build 0000000000 --yes --force", "image import images.json",
+    "request create --label small", "request delete REQUEST --yes",
+    "request create --label small", "[fulfilled]", "lease take REQUEST", "lease return LEASE",
+    "lease hold LEASE --comment look", "lease release LEASE", "lease delete LEASE --yes", "pool erase west --yes",
     "[spoiled]", "record delete /ocb/roles/spoiled --yes",
     "tasks upload tasks.yaml --deployment lab", "tasks sync --dir releases",
     f"node bind {N1} late", "rollout start --default --deployment lab", "rollout cancel lab", "[driven]",
@@ -123,10 +130,11 @@ def test_what_every_verb_is_told_of_a_lost_answer_is_so(
             if line.startswith("["):
                 continue
             ledger.about = line
+            words = shlex.split(_numbered(zk_session, line))
             with ledger.watch():
-                answer = ocb(*shlex.split(line))
+                answer = ocb(*words)
             if answer.exit_code:
-                answer = ocb(*shlex.split(line))  # another writer changed the same things on and on
+                answer = ocb(*words)  # another writer changed the same things on and on
             if answer.exit_code:
                 failed.append((line, answer.exit_code, answer.output))
     print("\n".join(table(ledger.reports)), *failed, sep="\n")
@@ -201,5 +209,16 @@ def _meanwhile(session: Session, line: str) -> None:
             builder.uploads(build, "cloud")
     if line == "[driven]":
         Driver(session).run_out()
+    if line == "[fulfilled]":
+        launcher = PlayedLauncher(session)
+        launcher.fulfils(launcher.requests()[-1], launcher.makes())
     if line == "[spoiled]":
         session.commit([Create(paths.role("spoiled"), {"schema": 1})])
+
+
+def _numbered(session: Session, line: str) -> str:
+    """The line with the ids of the newest request and the newest node of a pool."""
+    for word, folder in (("REQUEST", paths.REQUESTS), ("LEASE", paths.POOL_NODES)):
+        if word in line.split():
+            line = line.replace(word, max(session.children(folder) or [word]))
+    return line
