@@ -1,4 +1,5 @@
-"""The demo: machines become ready, alone and in groups; a task list runs in its order; images are built and uploaded.
+"""The demo: machines become ready, alone and in groups; a task list runs in its order; images are built and uploaded;
+a command runs on a leased machine.
 
 Every step is a command that a user types.
 
@@ -22,6 +23,7 @@ from typing import Any, Final
 
 from play import COMMAND, PATIENCE_SECONDS, ROOT, Failed, Play
 from scene_images import ImagesScene
+from scene_leases import LeasesScene
 from scene_machines import MachinesScene
 from scene_rollout import RolloutScene
 from scene_tasks import TasksScene
@@ -114,7 +116,7 @@ def stop() -> int:
 
 def perform(play: Play) -> None:
     """Every scene, and where to look then. Raises Failed."""
-    for scene in (MachinesScene(play), RolloutScene(play), TasksScene(play), ImagesScene(play)):
+    for scene in (MachinesScene(play), RolloutScene(play), TasksScene(play), ImagesScene(play), LeasesScene(play)):
         for act in scene.acts:
             act()
     close(play)

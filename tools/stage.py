@@ -1,4 +1,4 @@
-"""The servers of the demo: a private ZooKeeper, machines, two annealers and two builders, in one folder.
+"""The servers of the demo: a private ZooKeeper, machines, two annealers, two builders and a launcher, in one folder.
 
 ``python tools/stage.py FOLDER`` prints one line of JSON when all of it is up, and takes all of it down, the folder
 included, at SIGTERM or when its stdin closes. A line ``keep`` on stdin makes it outlive its parent.
@@ -24,10 +24,10 @@ from nodepool_ocb.model.records import Cluster
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.machines import Farm
-from nodepool_ocb.testing.processes import BUILDER, DaemonProcess
+from nodepool_ocb.testing.processes import BUILDER, LAUNCHER, DaemonProcess
 from nodepool_ocb.testing.zookeeper.server import Server, init
 
-MACHINES: Final = 26  # of which the scenes take six, twelve and eight
+MACHINES: Final = 27  # of which the scenes take six, twelve and eight, and the launcher lends the last
 ANNEALERS: Final = ("annealer-1", "annealer-2")
 BUILDERS: Final = ("builder-1", "builder-2")
 SCRIPT: Final = """
@@ -87,12 +87,15 @@ def build(folder: Path, up: ExitStack) -> dict[str, Any]:
         (folder / name).mkdir()
         (folder / name / "nodepool.yaml").write_text(yaml.safe_dump(nodepool))
         up.enter_context(DaemonProcess(zookeeper, folder / name, launcher=BUILDER))
-    config = folder / "nodepool-ocb.yaml"
-    config.write_text(yaml.safe_dump({"zookeeper": {"hosts": server.hosts}}))
     machines = [
         {"address": node.addresses[0], "user": node.user, "root": str(farm.state_dir(fqdn).parent / "root")}
         for fqdn, node in farm.records()
     ]
+    (folder / "launcher").mkdir()
+    (folder / "launcher/nodepool.yaml").write_text(yaml.safe_dump(rack(machines[-1])))
+    up.enter_context(DaemonProcess(zookeeper, folder / "launcher", {"ssh": farm.settings()}, launcher=LAUNCHER))
+    config = folder / "nodepool-ocb.yaml"
+    config.write_text(yaml.safe_dump({"zookeeper": {"hosts": server.hosts}, "ssh": farm.settings()}))
     return {
         "config": str(config),
         "zookeeper": server.hosts,
@@ -109,6 +112,14 @@ def places(folder: Path) -> dict[str, dict[str, Any]]:
     if shutil.which("docker") and not subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
         found["docker"] = {"driver": "docker", "repository": "nodepool-ocb-demo"}
     return {name: {"name": name, "format": "tar", "diskimages": carried, **keys} for name, keys in found.items()}
+
+
+def rack(machine: dict[str, Any]) -> dict[str, Any]:
+    """The nodepool.yaml of a launcher that lends one machine."""
+    host, _, port = machine["address"].rpartition(":")
+    node = {"name": host, "labels": ["lent"], "username": machine["user"], "connection-port": int(port)}
+    provider = {"name": "rack", "driver": "static", "pools": [{"name": "main", "nodes": [node]}]}
+    return {"labels": [{"name": "lent"}], "providers": [provider]}
 
 
 def remove_docker_images(zookeeper: ZooKeeperSettings) -> None:
