@@ -225,7 +225,7 @@ def parts(rollout: Rollout) -> dict[str, Record]:
 
 
 def changed(before: Rollout, after: Rollout) -> dict[str, Record]:
-    """The parts that differ; the cost depends almost only on the changes."""
+    """The records, as in ``parts``, that differ; a node that is the same object is passed over without a comparison."""
     made: dict[str, Record] = {}
     if after.nodes is not before.nodes:
         ends = list(accumulate(after.sizes))

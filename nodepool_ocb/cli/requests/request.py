@@ -36,7 +36,7 @@ request_argument = click.argument("request", metavar="REQUEST", shell_complete=c
     type=times.duration,
     metavar="DURATION",
     default="1d",
-    help="Delete the request after this, as 90m or 1d; nodes in use stay. The default is 1d.",
+    help="Delete the request after this time, such as 90m, unless its nodes are in use then. The default is 1d.",
 )
 @click.option("--wait", is_flag=True, help="Wait until the request is fulfilled, or has failed.")
 @timeout_option

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 @click.command("import", cls=Verb, operation=NodeImport)
 @click.argument("file", type=click.Path(path_type=str), metavar="FILE|-")
-@click.option("--deployment", shell_complete=completion.deployments, help="Of nodes that have no other in the file.")
-@click.option("--tag", "tags", multiple=True, help="Of nodes that have no tags of their own in a table.")
-@click.option("--domain", metavar="DOMAIN", help="Behind Ansible's names that have none.")
+@click.option(
+    "--deployment", shell_complete=completion.deployments, help="The deployment of nodes without one in the file."
+)
+@click.option("--tag", "tags", multiple=True, help="A tag of nodes that have no tags of their own in a table.")
+@click.option("--domain", metavar="DOMAIN", help="The domain to append to names of Ansible's inventory that have none.")
 @click.option("--update", is_flag=True, help="Change nodes that exist and are otherwise.")
 @dry_run_option
 def import_(

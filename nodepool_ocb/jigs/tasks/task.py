@@ -94,7 +94,10 @@ def concluded(order: Order, outcome: Outcome) -> Outcome:
 
 
 def task(order: Order) -> OrderedTask:
-    """The task of an order. Attributes that are missing count as in a run without a task list."""
+    """The task that an order asks for.
+
+    Without the attributes of a run of tasks: the role's own parameters, no noop, and the noderole's generation for the run's id.
+    """
     differing, facts, run = (_map(order.attributes, name) for name in ("task", "astute", "tasks"))
     parameters = {**order.definition.parameters, **_map(differing, "parameters")}
     own: dict[str, Fact] = {"uid": order.node, "fqdn": order.node, "CN_HOSTNAME": order.node}

@@ -105,7 +105,7 @@ class Judge:
         return [relation(each) for each in found]
 
     def amount(self, task: Task, expression: Expression) -> int:
-        """The value of its strategy's amount; 1 if that fails."""
+        """The amount in the strategy of a task, evaluated. If that fails: 1, and the fault is noted for ``check``."""
         return self._try(task, "strategy.amount", None, self._amount, task, expression) or 1
 
     def check(self) -> None:
