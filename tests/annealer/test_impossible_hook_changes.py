@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Role, State
 from tests.journeys.fleet import Fleet
 from tests.stories.test_annealer import package
@@ -17,15 +18,25 @@ class Watched(Role):
 """
 
 
-@pytest.mark.parametrize(("value", "said"), [("object()", "on_active: "), ("'x' * 600_000", "on_active: ")])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (
+            "object()",
+            "on_active: this cannot be written as JSON: Encoding objects of type object is unsupported; correct that value",
+        ),
+        (
+            "'x' * 600_000",
+            "on_active: {system}: 600011 bytes are more than it may hold (524288); make it smaller",
+        ),
+    ],
+)
 def test_a_noderole_whose_hook_wants_what_cannot_be_written_is_in_error(fleet: Fleet, value: str, said: str) -> None:
     fleet.add_role("watched", Role(barclamp="fleet", jig="noop", hooks=("on_active",)))
     noderole = fleet.bind("watched", fleet.nodes[0])
     fleet.annealer().begin(PYTHONPATH=str(package(fleet.folder / "site", NO_JSON % value)))
     fleet.until_state(noderole, State.ERROR)
-    reason = fleet.record(noderole).reason
-    assert reason is not None
-    assert reason.startswith(said)
+    assert fleet.record(noderole).reason == said.format(system=paths.system("watched", fleet.nodes[0]))
 
 
 NOWHERE = """

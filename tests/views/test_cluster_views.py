@@ -37,7 +37,7 @@ def test_a_configuration_has_a_line_for_each_key_and_says_where_there_is_no_node
         "zookeeper": "not asked (--offline)",
         "admin_domain": None,
         "annealer.slots": 3,
-        "nodepool file": "there is none; only builders need it",
+        "nodepool file": "there is none; only builders and launchers need it",
     }
     found = NodepoolNames(file="/n.yaml", diskimages=("a",), providers=(), labels=())
     whole = ConfigDocument(file="/c.yaml", zookeeper_reached=True, settings={}, nodepool=found)
