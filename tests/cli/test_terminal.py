@@ -24,12 +24,14 @@ from nodepool_ocb.cli.kit.walking import verbs
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
+from nodepool_ocb.model.pool import NodeRequest, RequestState
 from nodepool_ocb.model.records import Create, Daemon, Json, Node, Run, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry.terminal_escape import odd, visible
 from nodepool_ocb.views.view import View
 from tests.cli.images.played_builder import Builder
+from tests.cli.pools.played_launcher import PlayedLauncher
 from tests.cli.tmux_screen import needs_tmux, screen
 from tests.fixtures.commands import Ocb
 
@@ -112,6 +114,29 @@ upload list
 image erase POISON
 upload leaks
 upload delete jammy 0000000002 POISON
+request create --label POISON
+request list
+request show 100-0000000000
+request show POISON
+request delete POISON --yes
+lease list
+lease show 0000000000
+lease show POISON
+lease take POISON
+lease take 100-0000000000
+lease hold 0000000000 --comment POISON
+lease release 0000000000
+lease return POISON
+lease leaks
+lease leaks POISON
+lease delete 0000000000 --yes
+lease run --label POISON --dry-run -- POISON
+lease run --label POISON --wait-timeout 1s -- POISON
+pool list
+pool show west/POISON
+pool show POISON
+pool erase POISON --yes
+request delete 100-0000000000 --yes
 daemon list
 lock list
 secret list
@@ -223,6 +248,14 @@ def poisoned(world: Session, becomes: Callable[..., None], tmp_path: Path) -> Se
     daemon = Daemon(host=POISON, pid=1, version=POISON, started=time.time(), jigs=(POISON,))
     world.ensure(paths.daemons("annealer"))
     world.commit([Create(paths.daemon("annealer", "a\u202e"), daemon, ephemeral=True)])
+    launcher = PlayedLauncher(world)
+    launcher.registers(POISON, pool=POISON)
+    taken = launcher.makes(POISON, pool=POISON, hostname=POISON, comment=POISON, interface_ip=POISON, username=POISON)
+    asked = NodeRequest(
+        state=RequestState.REQUESTED, state_time=1.0, node_types=(POISON,), requestor=POISON, tenant_name=POISON, reason=POISON
+    )  # fmt: skip
+    world.create_next(f"{paths.REQUESTS}/100-", asked)
+    launcher.fulfils("100-0000000000", taken)
     builder = Builder(world, host=f"h{POISON}")
     texts: dict[str, Any] = {"reason": POISON, "tail": POISON, "metadata": {POISON: POISON}}
     builder.made(BuildState.FAILED, log=f"{socket.gethostname()}:{log}", **texts)

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from nodepool_ocb.cli.kit import output, times
-from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.cli.kit import output, reporting, times
+from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.requests.options import wanted_options
 from nodepool_ocb.errors import OcbError
@@ -57,6 +57,7 @@ class LeaseRunVerb(Verb):
     metavar="FILE",
     help="A private key that the nodes know, in place of a new key for this lease.",
 )
+@dry_run_option
 @click.argument("command", metavar="-- COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     labels: Sequence[str],
@@ -67,6 +68,7 @@ def run(
     seconds: float,
     wait_seconds: float | None,
     identity: str | None,
+    dry_run: bool,
     command: Sequence[str],
 ) -> None:
     """Wait for nodes, run COMMAND on this host with them, and return them.
@@ -77,6 +79,7 @@ def run(
 
     The exit code is that of COMMAND, 128 + N if signal N ended it. 125: there was no lease. 126: COMMAND cannot be executed. 127:
     COMMAND does not exist. 193: no pool can serve the request. 194: --wait-timeout. 195: --timeout. 196: the lease was lost.
+    10: --dry-run.
     """
     operation = LeaseRun(
         labels=tuple(labels),
@@ -89,7 +92,10 @@ def run(
         identity=identity,
         command=tuple(command),
     )
-    ended = perform(operation).answer
+    ended = perform(operation, dry_run=dry_run).answer
+    if ended.row is not None:
+        reporting.rows((ended.row,), dry_run)
+        return
     if ended.reason is not None:
         output.say(f"error: {ended.reason}")
     raise click.exceptions.Exit(ended.code)

@@ -7,6 +7,7 @@ from enum import IntEnum
 import msgspec
 
 from nodepool_ocb.model.pool import NodeRequest
+from nodepool_ocb.views.changes import ChangeRow
 
 
 class LeaseExit(IntEnum):
@@ -33,7 +34,8 @@ class LeaseOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a lease: the exit code, and a sentence if it is not the command's own."""
+    """The end of a lease: the exit code, and a sentence if it is not the command's own; of a dry run, the request."""
 
     code: int
     reason: str | None = None
+    row: ChangeRow | None = None  # of the request that a dry run would make; None: it was no dry run

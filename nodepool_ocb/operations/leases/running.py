@@ -36,6 +36,7 @@ class LeaseRun(NodesWanted[LeaseEnded], frozen=True, kw_only=True):
 
     The request ends with the session. The command ends with the lease: when its time is over, when the session or the process
     that performs this ends, and on a signal. Raises Invalid, Unavailable or Denied if no lease was made.
+    A dry run answers with the row of the request that it would make.
     """
 
     noun = "lease"
@@ -56,8 +57,11 @@ class LeaseRun(NodesWanted[LeaseEnded], frozen=True, kw_only=True):
             raise Invalid(f"a lease of {self.seconds:g} seconds is over at once; give a longer --timeout")
         found = yield from finding.load()
         yield from Announcement(tuple(hindrances(found.view, self.labels)))
+        record = self.record(situation)
+        if situation.call.dry_run:
+            return LeaseEnded(code=0, row=self.row(record))
         order = LeaseOrder(
-            record=self.record(situation),
+            record=record,
             priority=self.priority,
             command=self.command,
             seconds=self.seconds,

@@ -62,6 +62,11 @@ class NodesWanted(Operation[T], frozen=True, kw_only=True):
             expires=expires,
         )
 
+    def row(self, record: NodeRequest, request: str | None = None) -> ChangeRow:
+        """The row of the request, by its id; one that is not made yet has its labels as the name."""
+        name = request or ", ".join(dict.fromkeys(self.labels))
+        return ChangeRow(change="create", kind="request for nodes", name=name, state=record.state)
+
 
 class RequestAsked(Explained, frozen=True, kw_only=True):
     """The answer: the row stands in no transaction, since ZooKeeper numbers the request."""
@@ -93,9 +98,7 @@ class RequestCreate(NodesWanted[RequestAsked], frozen=True, kw_only=True):
         request = None
         if not situation.call.dry_run:
             request = yield from CreateRequest(self.priority, record)
-        name = request or ", ".join(dict.fromkeys(self.labels))
-        row = ChangeRow(change="create", kind="request for nodes", name=name, state=record.state)
-        return RequestAsked(request=request, row=row)
+        return RequestAsked(request=request, row=self.row(record, request))
 
 
 def hindrances(view: PoolView, labels: tuple[str, ...]) -> Iterator[str]:

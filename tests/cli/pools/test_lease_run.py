@@ -22,6 +22,7 @@ from nodepool_ocb.store.locks import contenders
 from nodepool_ocb.testing.machines import Farm
 from tests.cli.background_command import COMMAND
 from tests.cli.pools.played_launcher import PlayedLauncher
+from tests.fixtures.commands import Ocb
 
 Until = Callable[..., None]
 SESSION_SECONDS = 6.0
@@ -316,6 +317,38 @@ def test_records_cannot_write_into_the_files_of_ssh(leases: Leases) -> None:
     assert result.returncode == 0
     assert "ProxyCommand" not in result.stdout
     assert result.stdout.endswith(f"node-{node}\n")
+
+
+def test_a_dry_run_prints_the_request_and_neither_makes_it_nor_runs_the_command(
+    launcher: PlayedLauncher, ocb: Ocb, tmp_path: Path
+) -> None:
+    launcher.registers("small")
+    launcher.makes()
+    made = tmp_path / "made"
+    words = [
+        "lease",
+        "run",
+        "--label",
+        "small",
+        "--label",
+        "large",
+        "--dry-run",
+        "-o",
+        "json",
+        "--",
+        "touch",
+        str(made),
+    ]
+    answer = ocb(*words)
+    assert answer.exit_code == 10, answer.output
+    document = json.loads(answer.stdout)
+    assert document["dry_run"] is True
+    (row,) = document["changes"]
+    assert (row["change"], row["kind"], row["name"]) == ("create", "request for nodes", "small, large")
+    assert row["state"] == "requested"
+    assert "no running pool has label large" in answer.stderr
+    assert launcher.requests() == []
+    assert not made.exists()
 
 
 @pytest.mark.parametrize("words", [["lease", "run", "--label", "small"], ["lease", "run", "--", "true"]])
