@@ -177,7 +177,7 @@ def test_a_name_that_is_no_id_is_reported_and_left_alone(zk_session: Session, ka
     view = fresh(cache, zk_session).view()
     assert not view.requests
     assert not view.nodes
-    assert "this is no id" in cache.quarantined[path]
+    assert "its name is not" in cache.quarantined[path]
     assert quarantine.problem(zk_session.get(path)) is not None  # type: ignore[arg-type]
 
 
