@@ -7,7 +7,6 @@ sentence; the others stay in use.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,26 +15,27 @@ import msgspec
 from nodepool_ocb import extensions
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.documents.document import SECRET
-from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, Resources
 from nodepool_ocb.pool.reading import LaunchDrivers
 from nodepool_ocb.providers.calls import MachineCalls
+from nodepool_ocb.providers.drivers import DriverGroup
 from nodepool_ocb.providers.machines import MACHINE_GROUP, MachineDriver, MachineProvider, SlotLender
 from nodepool_ocb.telemetry import redaction
 
 KIND: Final = "machines"  # of extension
+_DRIVERS: Final = DriverGroup[MachineDriver](KIND, MACHINE_GROUP, MachineDriver)
 
 
 def installed() -> extensions.Found[MachineDriver]:
     """Every driver that the entry points name, by name; a driver that breaks the contract is left out."""
-    return extensions.load(KIND, MACHINE_GROUP, _unmade, MachineDriver)
+    return _DRIVERS.installed()
 
 
 def names() -> tuple[str, ...]:
     """The names of the drivers that are offered; none is loaded."""
-    return tuple(sorted(extensions.points(MACHINE_GROUP)))
+    return tuple(sorted(_DRIVERS.points()))
 
 
 def drivers() -> LaunchDrivers:
@@ -45,26 +45,15 @@ def drivers() -> LaunchDrivers:
 
 def faults(provider: LaunchProvider) -> list[str]:
     """The faults of a provider's driver and options, as sentences."""
-    points = extensions.points(MACHINE_GROUP)
-    if provider.driver not in points:
-        hint = did_you_mean(provider.driver, points)
-        return [f"no driver `{provider.driver}` launches machines here; there are {', '.join(sorted(points))}{hint}"]
-    try:
-        return list(_driver(points[provider.driver]).faults(provider))
-    except Invalid as left_out:
-        return [str(left_out)]
-    except Exception as error:  # of a package of others: its provider alone is left out
-        return [f"driver `{provider.driver}` raised {extensions.in_a_line(error)}"]
+    absent = f"no driver `{provider.driver}` launches machines here"
+    return _DRIVERS.faults(provider.driver, lambda driver: driver.faults(provider), absent)
 
 
 def resources(provider: LaunchProvider, label: PoolLabel) -> Resources:
     """The resources of one node of the label, as far as the configuration tells; one instance where the driver fails."""
-    point = extensions.points(MACHINE_GROUP).get(provider.driver)
-    if point is None:
-        return {"instances": 1}
     try:
-        found = msgspec.convert(_driver(point).resources(provider, label), dict[str, float])
-    except Exception:  # of a package of others
+        found = msgspec.convert(_DRIVERS.driver(provider.driver).resources(provider, label), dict[str, float])
+    except Exception:  # of a package of others, or it is not installed
         return {"instances": 1}
     return {"instances": 1} | found
 
@@ -81,7 +70,7 @@ def open(provider: LaunchProvider, ssh: SshSettings) -> MachineCalls:
     redaction.remember(credentials)
     made: Any
     try:
-        made = _driver(extensions.points(MACHINE_GROUP)[provider.driver])(provider, ssh)
+        made = _DRIVERS.driver(provider.driver)(provider, ssh)
         fault = next(extensions.faults(made, MachineProvider, (SlotLender,)), None)
     except Invalid:
         raise
@@ -112,15 +101,3 @@ def _password(url: str) -> str | None:
         return urlsplit(url).password
     except ValueError:
         return None
-
-
-def _unmade(driver: MachineDriver) -> MachineDriver:
-    return driver
-
-
-def _driver(point: EntryPoint) -> MachineDriver:
-    """Raises Invalid for a driver that is left out."""
-    found = extensions.one(KIND, point, _unmade, MachineDriver)
-    if isinstance(found, extensions.LeftOut):
-        raise Invalid(f"{found.sentence}; correct its package, and install it anew")
-    return found

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
 
 from nodepool_ocb import extensions
-from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.images.faults import OPENSTACK
 from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.providers.drivers import DriverGroup
 from nodepool_ocb.providers.stamp import Stamp
 
 KIND: Final = "provider"  # of extension
@@ -124,31 +123,25 @@ class Driver(Protocol):
         """A static method: the faults of the provider's options, as sentences; it contacts no other system."""
 
 
+_DRIVERS: Final = DriverGroup[Driver](KIND, GROUP, Driver)
+
+
 def installed() -> extensions.Found[Driver]:
     """Every driver that the entry points name, by name; a driver that breaks the contract is left out."""
-    return extensions.load(KIND, GROUP, _unmade, Driver)
+    return _DRIVERS.installed()
 
 
 def faults(provider: Provider) -> list[str]:
     """The faults of a provider's driver and options, as sentences."""
-    points = extensions.points(GROUP)
-    if provider.driver not in points:
-        hint = did_you_mean(provider.driver, points)
-        return [f"driver `{provider.driver}` is not installed; there are {', '.join(sorted(points))}{hint}"]
-    try:
-        return list(_driver(points[provider.driver]).faults(provider))
-    except Invalid as left_out:
-        return [str(left_out)]
-    except Exception as error:  # of a package of others: its provider alone is left out
-        return [f"driver `{provider.driver}` raised {extensions.in_a_line(error)}; correct its package"]
+    absent = f"driver `{provider.driver}` is not installed"
+    return _DRIVERS.faults(provider.driver, lambda driver: driver.faults(provider), absent)
 
 
 def takes(driver: str, options: Mapping[str, Json]) -> str | None:
     """The format that a provider takes, if its driver knows it from another source such as clouds.yaml. None if the
     driver does not know it, or is not installed. Raises Invalid if the options name something that does not exist.
     """
-    point = extensions.points(GROUP).get(driver)
-    asked = getattr(_driver(point), "takes", None) if point is not None else None
+    asked = getattr(_DRIVERS.driver(driver), "takes", None) if driver in _DRIVERS.points() else None
     try:
         return asked(options) if asked else None
     except Invalid:
@@ -172,7 +165,7 @@ def open(provider: Provider) -> Uploader:
     if found:
         raise Invalid([f"provider {provider.name}: {fault}" for fault in found])
     try:
-        made = _driver(extensions.points(GROUP)[provider.driver])(provider)
+        made = _DRIVERS.driver(provider.driver)(provider)
         fault = next(extensions.faults(made, Uploader), None)
     except Invalid:
         raise
@@ -199,15 +192,3 @@ def send(uploader: Uploader, item: Item) -> Sent | Refused:
     return Refused(
         f"the driver answered {type(answer).__name__}, which is neither Sent nor Refused; correct its package"
     )
-
-
-def _unmade(driver: Driver) -> Driver:
-    return driver
-
-
-def _driver(point: EntryPoint) -> Driver:
-    """Raises Invalid for a driver that is left out."""
-    found = extensions.one(KIND, point, _unmade, Driver)
-    if isinstance(found, extensions.LeftOut):
-        raise Invalid(f"{found.sentence}; correct its package, and install it anew")
-    return found

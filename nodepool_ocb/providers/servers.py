@@ -16,11 +16,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nodepool_ocb.config import SshSettings
-from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.errors import Invalid, Unavailable
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool, Resources
 from nodepool_ocb.pool.views import ProviderQuota
+from nodepool_ocb.providers.launchoptions import option_faults
 from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineRefused, MachineStamp
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ POOL_OPTIONS: Final[Json] = {
     },
     "additionalProperties": False,
 }
+TEMPLATES: Final = "dynamic-instance-properties"
 LABEL_OPTIONS: Final[Json] = {
     "type": "object",
     "properties": {
@@ -55,6 +56,7 @@ LABEL_OPTIONS: Final[Json] = {
         "boot-from-volume": {"type": "boolean"},
         "volume-size": {"type": "integer", "minimum": 1},
         "instance-properties": {"type": "object"},
+        TEMPLATES: {},  # refused in other words
         "userdata": {"type": "string"},
         "networks": NAMES,
         "config-drive": {"type": "boolean"},
@@ -405,19 +407,14 @@ class OpenStackServers:
 def _faults(provider: LaunchProvider) -> Iterator[str]:
     if provider.cloud is None:
         yield "key `cloud` is missing; name a cloud of clouds.yaml"
-    yield from faults_in_value(PROVIDER_OPTIONS, provider.options)
+    yield from option_faults(provider, PROVIDER_OPTIONS, POOL_OPTIONS, LABEL_OPTIONS)
     for pool in provider.pools.values():
-        path = f"pools[{pool.name}]"
-        yield from (f"{path}: {fault}" for fault in faults_in_value(POOL_OPTIONS, pool.options))
         for label in pool.labels.values():
-            below = f"{path}.labels[{label.name}]"
-            if "dynamic-instance-properties" in label.options:
+            if TEMPLATES in label.options:
                 yield (
-                    f"{below}.dynamic-instance-properties: it would fill templates with data of requesters, and is not "
-                    "obeyed; use `instance-properties`"
+                    f"pools[{pool.name}].labels[{label.name}].{TEMPLATES}: it would fill templates with data of requesters, "
+                    "and is not obeyed; use `instance-properties`"
                 )
-            known = {key: value for key, value in label.options.items() if key != "dynamic-instance-properties"}
-            yield from (f"{below}: {fault}" for fault in faults_in_value(LABEL_OPTIONS, known))
 
 
 def _metadata(own: Mapping[str, Json], order: MachineOrder) -> dict[str, str]:
