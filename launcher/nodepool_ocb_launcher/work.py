@@ -102,10 +102,7 @@ class NodeWork:
         return False
 
     def _launch(self, chain: Launch) -> bool:
-        if self._roles_changed:
-            self._roles_changed = False
-            chain.look_again()
-        self.fqdn = chain.facts.fqdn
+        self._prepare(chain)
         step = chain.step()
         if step is None:
             self.release()
@@ -121,10 +118,7 @@ class NodeWork:
         return not self.over
 
     def _delete(self, chain: Deletion) -> bool:
-        if self._roles_changed:
-            self._roles_changed = False
-            chain.look_again()
-        self.fqdn = chain.facts.fqdn
+        self._prepare(chain)
         step = chain.step()
         if step is None:
             self.release()
@@ -135,6 +129,13 @@ class NodeWork:
             chain.take(step)
             self.over = step.action is DeletionAction.DELETE_RECORD
         return not self.over
+
+    def _prepare(self, chain: Launch | Deletion) -> None:
+        """The next step sees roles that changed since the former one."""
+        if self._roles_changed:
+            self._roles_changed = False
+            chain.look_again()
+        self.fqdn = chain.facts.fqdn
 
     def _next_chain(self) -> Launch | Deletion | None:
         """The launch or the deletion, as the record and the turn say; None where this launcher can do neither."""
