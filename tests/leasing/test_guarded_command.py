@@ -208,16 +208,16 @@ def test_after_a_sleep_of_the_host_older_answers_do_not_count(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("script", "typed", "printed"),
     [
-        ("read word; echo got $word", b"hello\n", b"got hello\r\n0 0"),
+        ("echo on; read word; echo got $word", b"hello\n", b"got hello\r\n0 0"),
         ("trap 'exit 9' INT; echo on; while :; do sleep 0.1; done", b"\x03", b"9 0"),
-        ("sleep 2; echo done", b"\x1a", b"done\r\n0 0"),  # no shell could continue it, so it is not stopped
+        ("echo on; sleep 2; echo done", b"\x1a", b"done\r\n0 0"),  # no shell could continue it, so it is not stopped
     ],
     ids=["input", "interrupt", "stop"],
 )
 def test_a_command_on_a_terminal_gets_its_keys(tmp_path: Path, script: str, typed: bytes, printed: bytes) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", f"{TERMINAL}\n{CALLER}", f"echo on; {script}", str(tmp_path)],
+        [sys.executable, "-c", f"{TERMINAL}\n{CALLER}", script, str(tmp_path)],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -40,6 +40,7 @@ FIRST_EXPLAINED_SECONDS: Final = 2.0
 WARNED_SECONDS: Final = 300.0  # before the end of the lease, or a tenth of it
 RETURN_SECONDS: Final = 30.0  # for the return, while ZooKeeper does not answer
 EXPIRY_SECONDS: Final = 120  # that the key of a lease is valid longer than the lease
+LOCK_LOST: Final = "the lock of a node was lost, so COMMAND was ended"
 
 
 #: Of each node its id, the label that was asked for, and the record.
@@ -242,9 +243,11 @@ class Lending:
         for node in nodes:
             self._session.watch(paths.pool_node(node.id), self._woken)
         until = heartbeat.until(self._session.silent_seconds)
-        refused = None if until is None else command.start(until)
-        if until is None or not self._holds():
+        if until is None:
             raise LeaseOver(LeaseExit.LEASE_LOST, "the session with ZooKeeper ended before COMMAND began")
+        refused = command.start(until)
+        if not self._holds():
+            raise LeaseOver(LeaseExit.LEASE_LOST, LOCK_LOST)
         if isinstance(refused, CommandRefused):
             code = LeaseExit.NOT_FOUND if refused.missing else LeaseExit.NOT_EXECUTABLE
             raise LeaseOver(code, f"{self._order.command[0]} cannot be executed: {refused.reason}")
@@ -274,7 +277,7 @@ class Lending:
                 if number != 2 or passed_on > 1:  # an interrupt is left to the command, one time
                     command.end()
             if over is None and not self._holds():
-                over = LeaseEnded(code=LeaseExit.LEASE_LOST, reason="the lock of a node was lost, so COMMAND was ended")
+                over = LeaseEnded(code=LeaseExit.LEASE_LOST, reason=LOCK_LOST)
             elif over is None and now >= end:
                 seconds = age(self._order.seconds)
                 over = LeaseEnded(
