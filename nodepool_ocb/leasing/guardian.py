@@ -28,6 +28,7 @@ from typing import Any, Final, TypedDict
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
 TICK_SECONDS: Final = 0.05  # between two looks at processes that end
+LOOK_SECONDS: Final = 1.0  # between two looks at processes that the keyboard stopped before their exec
 STUCK_SECONDS: Final = 5.0  # after SIGKILL: a process that the kernel does not let go is left
 
 
@@ -47,20 +48,38 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def descendants(of: int) -> list[int]:
-    """The ids of all processes below a process, without those that have ended and wait to be reaped."""
-    below: dict[int, list[int]] = {}
+def processes() -> list[tuple[int, int, str]]:
+    """Id, parent and state of each process of this host, as the kernel names the state: R, S, D, T, Z..."""
+    found = []
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
                 state, parent, *_ = stat.read().rpartition(b")")[2].split()
-                below.setdefault(int(parent), []).append(0 if state == b"Z" else int(name))
+                found.append((int(name), int(parent), state.decode()))
+    return found
+
+
+def descendants(of: int) -> list[int]:
+    """The ids of all processes below a process, without those that have ended and wait to be reaped."""
+    below: dict[int, list[int]] = {}
+    for pid, parent, state in processes():
+        below.setdefault(parent, []).append(0 if state == "Z" else pid)
     found, left = [], [of]
     while left:
         children = [pid for pid in below.get(left.pop(), ()) if pid]
         found += children
         left += children
     return found
+
+
+def stopped_before_exec(found: list[tuple[int, int, str]]) -> list[int]:
+    """The stopped processes whose parents wait in vfork for their exec: such a parent cannot stop, and waits for ever.
+
+    >>> stopped_before_exec([(2, 1, "D"), (3, 2, "T"), (4, 1, "S"), (5, 4, "T")])
+    [3]
+    """
+    waiting = {pid for pid, _, state in found if state == "D"}
+    return [pid for pid, parent, state in found if state == "T" and parent in waiting]
 
 
 def send(pids: list[int], number: int) -> None:
@@ -87,6 +106,7 @@ class Guardian:
         self._until = order["until"]
         self._pid = 0
         self._terminal = os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
+        self._looked = 0.0  # when processes that stopped before their exec were looked for
 
     def run(self) -> None:
         """Start the command, and stay until it and all below it have ended."""
@@ -125,6 +145,10 @@ class Guardian:
         while True:
             self._reap()
             now = time.clock_gettime(time.CLOCK_BOOTTIME)
+            if self._terminal and now >= self._looked + LOOK_SECONDS:
+                self._looked = now
+                ours = {*descendants(os.getpid())}
+                send([pid for pid in stopped_before_exec(processes()) if pid in ours], signal.SIGCONT)
             if self._ending is None and (self._code is not None or now >= self._until):
                 self._late = self._code is None
                 self._end(now)
