@@ -42,6 +42,7 @@ class LauncherContext:
         self.records: Callable[[], tuple[Mapping[str, PoolNodeView], set[str]]] = lambda: ({}, set())
         self.roster = Roster(session, wake)
         self.images: Mapping[tuple[str, str], ReadyImage] = {}  # of the newest turn
+        self.machines: Mapping[str, int] = {}  # by provider, of the newest turn
         self.configure(settings, configuration, providers)
 
     def configure(

@@ -19,6 +19,7 @@ from nodepool_ocb.model.pool import PoolNodeState, RequestState
 from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.pool.deciding import decide
+from nodepool_ocb.pool.refusals import machines
 from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
 from nodepool_ocb.store import clusters, daemons
 from nodepool_ocb.store.pool.cache import PoolCache
@@ -133,7 +134,7 @@ class Launcher:
             self._seeded = True
             self._lives.seed(view.nodes)
         self._lives.see(view.nodes, context.session.now())
-        context.images = view.images
+        context.images, context.machines = view.images, machines(view.nodes.values())
         return view
 
     def _records(self) -> tuple[Mapping[str, PoolNodeView], set[str]]:

@@ -269,7 +269,11 @@ class Launch:
 
     def _fail(self, step: LaunchStep) -> None:
         state = PoolNodeState.HOLD if step.keep else launching.ending(step.party)
-        fields: dict[str, Any] = {"reason": step.reason, "driver_data": self._with(party=str(step.party))}
+        facts: dict[str, Any] = {"party": str(step.party)}
+        if step.party == launching.QUOTA:
+            facts["refusals"] = self.facts.refusals + 1
+            facts["beside"] = self._context.machines.get(self._parts.provider.name, 0)
+        fields: dict[str, Any] = {"reason": step.reason, "driver_data": self._with(**facts)}
         if step.keep:
             fields["comment"] = step.reason
         self._node.enter(state, **fields)

@@ -24,7 +24,7 @@ def new_fields(
     """The keys of the record; ``launcher`` is the id of the launcher."""
     machine = next((each for each in pool.machines if _named(each, step)), None)
     name = None if machine is None else machine.name
-    facts = LaunchFacts(key="", attempt=step.attempt, not_before=step.not_before, machine=name)
+    facts = LaunchFacts(key="", attempt=step.attempt, not_before=step.not_before, machine=name, refusals=step.refusals)
     fields: dict[str, Any] = {
         "provider": provider.name,
         "pool": pool.name,

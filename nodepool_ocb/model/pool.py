@@ -116,6 +116,8 @@ class LaunchFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     party: str | None = None  # of a failed launch: the party at fault, as a LaunchParty
     fqdn: str | None = None  # the node below /ocb
     machine: str | None = None  # of a static provider: the machine's name in the file
+    refusals: Times = 0  # launches that the provider refused in a row for its quota: before this one, then with it
+    beside: Times | None = None  # of a launch that was refused for a quota: the machines of the provider at that time
 
 
 class PoolComponent(Record, frozen=True, kw_only=True, omit_defaults=False, tag=1):

@@ -18,7 +18,6 @@ LONGEST_BACKOFF = 600.0
 BARE_SECONDS = 600.0  # the pool declines if the machine of a failed launch still exists then
 ABORTED_SECONDS = 10.0  # after a launch was aborted, the next one waits
 REQUEST_PARTY = "request"  # no launch of the label can succeed there
-QUOTA_PARTY = "quota"  # the provider has no room
 
 
 class LaunchTries(msgspec.Struct, frozen=True):
@@ -68,13 +67,6 @@ def bare(node: PoolNodeView) -> bool:
     """Whether no machine of a launch that ended exists any more."""
     facts = launch_facts(node.record)
     return node.record.external_id is None and (facts is None or not facts.key)
-
-
-def refused_until(node: PoolNodeView) -> float:
-    """The time before which the provider of the node launches nothing, since it refused this launch for its quota."""
-    facts = launch_facts(node.record)
-    refused = node.record.state is PoolNodeState.ABORTED and (facts is None or facts.party in (None, QUOTA_PARTY))
-    return node.record.state_time + ABORTED_SECONDS if refused else 0.0
 
 
 def backoff(attempt: int) -> float:

@@ -58,8 +58,8 @@ def decide(view: PoolView, configuration: PoolConfiguration, me: PoolLauncher, n
     stock.slots()
     if complete:
         stock.fill(planner.contended)
-    for until in ledger.refused.values():
-        wakes.passed(until)
+    for refused in ledger.refused.values():
+        wakes.passed(refused.until)
     end = patience_ends(view.requests.values(), configuration.patience_seconds, now)
     if end is not None:
         wakes.passed(end)

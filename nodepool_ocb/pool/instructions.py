@@ -39,6 +39,7 @@ class LaunchNode(msgspec.Struct, frozen=True, kw_only=True):
     username: str | None = None  # of that machine; name, user and port identify it
     port: int | None = None
     not_before: float = 0.0  # back-off
+    refusals: int = 0  # launches that the provider refused in a row for its quota
 
 
 class FulfilRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from nodepool_ocb.pool.instructions import (
     LaunchNode,
 )
 from nodepool_ocb.pool.membership import Membership, PoolKey
+from nodepool_ocb.pool.refusals import quota_refused
 from nodepool_ocb.pool.views import PoolLauncher, PoolMember, PoolNodeView, RequestView
 from nodepool_ocb.pool.wakes import Wakes
 
@@ -314,7 +315,9 @@ class Serving:
         if plan.fit is not None:
             self._carry_out(request, plan.fit, nodes.tries.next)
             for each in nodes.failed:
-                if each.record.state is not PoolNodeState.HOLD:
+                if each.record.state is not PoolNodeState.HOLD and not quota_refused(
+                    each
+                ):  # that one keeps its back-off
                     reason = f"attempt {nodes.tries.next} follows"
                     self.steps.append(DeleteNode(node=each.id, version=each.version, reason=reason))
         elif self._planner.reserved_by_other(request, nodes.pool):
@@ -326,7 +329,14 @@ class Serving:
             self.steps.append(AllocateNodes(request=request.id, version=request.version, nodes=found))
         for label in fit.launches[: self._ledger.begin(fit.key[0], len(fit.launches))]:
             self.steps.append(
-                LaunchNode(provider=fit.key[0], pool=fit.key[1], label=label, request=request.id, attempt=attempt)
+                LaunchNode(
+                    provider=fit.key[0],
+                    pool=fit.key[1],
+                    label=label,
+                    request=request.id,
+                    attempt=attempt,
+                    refusals=self._ledger.refusals(fit.key[0]),
+                )
             )
 
     def _return(self, nodes: RequestNodes, reason: str) -> None:

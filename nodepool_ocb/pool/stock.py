@@ -86,7 +86,11 @@ class Stock:
         self._ledger.charge(key, [label], None)
         self._ledger.begin(key[0], 1)
         idle[key, label] = idle.get((key, label), 0) + 1
-        self.steps.append(LaunchNode(provider=key[0], pool=key[1], label=label, attempt=known.next))
+        self.steps.append(
+            LaunchNode(
+                provider=key[0], pool=key[1], label=label, attempt=known.next, refusals=self._ledger.refusals(key[0])
+            )
+        )
         return True
 
     def _room(self, pool: ProviderPool, label: str) -> bool:
@@ -99,10 +103,7 @@ class Stock:
             or self._judge.unlaunchable(pool, [label])
         ):
             return False
-        if (
-            not self._wakes.passed(self._ledger.refused.get(pool.provider, 0.0))
-            or self._ledger.slots(pool.provider) < 1
-        ):
+        if min(self._ledger.trials(pool.provider), self._ledger.slots(pool.provider)) < 1:
             return False
         return self._ledger.lacking(self._ledger.checked_meters(pool), self._ledger.of_label(key, label)) is None
 

@@ -19,6 +19,7 @@ from nodepool_ocb.pool.configuration import PoolConfiguration
 from nodepool_ocb.pool.instructions import AdoptNode, DeleteNode, FailNode, FreeNode, Instruction
 from nodepool_ocb.pool.membership import Membership
 from nodepool_ocb.pool.ordering import WAITING
+from nodepool_ocb.pool.refusals import quota_backoff, quota_refused
 from nodepool_ocb.pool.slots import MachineIndex
 from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
 from nodepool_ocb.pool.wakes import Wakes
@@ -134,7 +135,8 @@ class Upkeep:
         if facts is None:
             due = 0.0
         elif node.record.state is PoolNodeState.ABORTED:
-            due = node.record.state_time + ABORTED_SECONDS + FAILED_SECONDS
+            end = quota_backoff(node) if quota_refused(node) else node.record.state_time + ABORTED_SECONDS
+            due = end + FAILED_SECONDS
         elif node.record.allocated_to is not None:
             due = math.inf if self._serves(node) else 0.0
         else:

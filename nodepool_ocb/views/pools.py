@@ -10,6 +10,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode, PoolNodeState, RequestState
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.pool.instructions import PoolVerdict, WaitReason
+from nodepool_ocb.pool.refusals import quota_refusals, refused_sentence
 from nodepool_ocb.pool.views import PoolMember, PoolNodeView, PoolView, RequestView
 from nodepool_ocb.views.view import View, Whole
 
@@ -133,6 +134,7 @@ class PoolDocument(View, frozen=True, kw_only=True):
     """One pool with its launchers and its nodes."""
 
     row: PoolRow
+    refused: str | None  # the back-off of the provider after it refused launches for its quota, in a sentence
     members: tuple[PoolLauncherRow, ...]
     leases: tuple[LeaseRow, ...]
 
@@ -298,8 +300,9 @@ def _pool_row(
     )
 
 
-def pool_document(row: PoolRow, view: PoolView, holders: Mapping[str, LockOwner]) -> PoolDocument:
+def pool_document(row: PoolRow, view: PoolView, holders: Mapping[str, LockOwner], now: float) -> PoolDocument:
     """One pool."""
+    refused = quota_refusals(view.nodes.values()).get(row.provider)
     key = (row.provider, row.pool)
     members = [member for member in view.members if _named(member.record) == key]
     nodes = [
@@ -307,6 +310,7 @@ def pool_document(row: PoolRow, view: PoolView, holders: Mapping[str, LockOwner]
     ]
     return PoolDocument(
         row=row,
+        refused=None if refused is None else refused_sentence(row.provider, refused, now),
         members=tuple(map(_launcher_row, members)),
         leases=tuple(lease_row(node, holders) for node in nodes),
     )

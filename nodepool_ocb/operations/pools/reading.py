@@ -36,7 +36,7 @@ class PoolShow(Operation[PoolDocument], frozen=True, kw_only=True):
 
     pool: str  # PROVIDER/POOL, or the name of the pool alone
 
-    def decide(self, situation: Situation) -> Steps[PoolDocument]:  # noqa: ARG002
+    def decide(self, situation: Situation) -> Steps[PoolDocument]:
         found = yield from load()
         rows = {row.name: row for row in shown.pool_rows(found.view)}
         fitting = [row for row in rows.values() if self.pool in (row.name, row.pool)]
@@ -44,4 +44,4 @@ class PoolShow(Operation[PoolDocument], frozen=True, kw_only=True):
             raise unknown("pool", self.pool, rows)
         if len(fitting) > 1 and self.pool not in rows:
             raise Ambiguous(f"{self.pool} may be {' or '.join(row.name for row in fitting)}; write PROVIDER/POOL")
-        return shown.pool_document(rows.get(self.pool, fitting[0]), found.view, found.holders)
+        return shown.pool_document(rows.get(self.pool, fitting[0]), found.view, found.holders, situation.now)

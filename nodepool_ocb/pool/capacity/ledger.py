@@ -13,10 +13,11 @@ from itertools import islice
 import msgspec
 
 from nodepool_ocb.model.pool import PoolNodeState
-from nodepool_ocb.pool.attempts import bare, refused_until
+from nodepool_ocb.pool.attempts import bare
 from nodepool_ocb.pool.capacity.amounts import Amounts, Meter, amounts, total
 from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool, StaticMachine
 from nodepool_ocb.pool.membership import PoolKey
+from nodepool_ocb.pool.refusals import quota_refusals
 from nodepool_ocb.pool.slots import MachineIndex
 from nodepool_ocb.pool.views import PoolNodeView, PoolView
 
@@ -48,7 +49,8 @@ class Ledger:
         self.idle: dict[PoolKey, dict[str, dict[str, PoolNodeView]]] = {}  # pool → label → id
         self.allocated: dict[str, list[PoolNodeView]] = {}  # request → its nodes
         self.launching: dict[str, int] = {}  # provider → launches under way
-        self.refused: dict[str, float] = {}  # provider → no launch before this time
+        self.refused = quota_refusals(view.nodes.values())  # by provider
+        self._ordering: dict[str, int] = {}  # provider → launches under way, without a machine so far
         self._needs: dict[tuple[str, str, str], dict[str, float]] = {}
         self._of_pools: dict[PoolKey, list[PoolNodeView]] = {}
         self._planned = 0
@@ -78,9 +80,7 @@ class Ledger:
             for label in node.labels:
                 self.idle.setdefault(key, {}).setdefault(label, {})[node.id] = node
         if record.state in LAUNCHING:
-            self.launching[key[0]] = self.launching.get(key[0], 0) + 1
-        if (until := refused_until(node)) > 0:
-            self.refused[key[0]] = max(self.refused.get(key[0], 0.0), until)
+            self._launch(key[0], 1, ordered=record.external_id is not None)
         if occupies(node):
             meters = [*self.pool_meters(key), *self.tenant_meters(None if node.free else record.tenant_name)]
             end, need = self._end(node, idle), self.of_node(node)
@@ -179,10 +179,27 @@ class Ledger:
             self._occupy(Occupant(f"plan/{self._planned}", end, need, (label,), meters))
 
     def begin(self, provider: str, launches: int) -> int:
-        """Begin at most ``launches`` under max-concurrency; gives the number that may begin."""
-        begun = int(min(launches, self.slots(provider)))
-        self.launching[provider] = self.launching.get(provider, 0) + begun
+        """Begin at most ``launches`` under max-concurrency, and after a refusal; gives the number that may begin."""
+        begun = int(min(launches, self.slots(provider), self.trials(provider)))
+        self._launch(provider, begun, ordered=False)
         return begun
+
+    def _launch(self, provider: str, launches: int, *, ordered: bool) -> None:
+        self.launching[provider] = self.launching.get(provider, 0) + launches
+        if not ordered:
+            self._ordering[provider] = self._ordering.get(provider, 0) + launches
+
+    def trials(self, provider: str) -> float:
+        """The launches that may begin after the provider refused one for its quota; 0 during the back-off."""
+        refused = self.refused.get(provider)
+        if refused is None:
+            return math.inf
+        return max(0, refused.most - self._ordering.get(provider, 0)) if refused.until <= self._now else 0
+
+    def refusals(self, provider: str) -> int:
+        """The number of launches that the provider refused in a row for its quota."""
+        refused = self.refused.get(provider)
+        return 0 if refused is None else refused.refusals
 
     def slots(self, provider: str) -> float:
         """The launches that the provider's max-concurrency still permits."""

@@ -20,6 +20,7 @@ from nodepool_ocb.pool.capacity.reserving import Reservation, Uses, reserve_pool
 from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
 from nodepool_ocb.pool.instructions import PoolVerdict
 from nodepool_ocb.pool.membership import Membership, PoolKey
+from nodepool_ocb.pool.refusals import refused_sentence
 from nodepool_ocb.pool.states import new_request
 from nodepool_ocb.pool.views import PoolNodeView, RequestView
 
@@ -186,8 +187,10 @@ class Planner:
         lasting = self._judge.unlaunchable(pool, list(launches))
         if lasting is not None:
             return lasting
-        if self._ledger.refused.get(pool.provider, 0.0) > self._now:
-            return _verdict(pool, "QUOTA", f"{pool.provider} refused a launch for its quota a moment ago")
+        if not self._ledger.trials(pool.provider):
+            return _verdict(
+                pool, "QUOTA", refused_sentence(pool.provider, self._ledger.refused[pool.provider], self._now)
+            )
         if not self._ledger.slots(pool.provider):
             return _verdict(pool, "LIMIT", f"max-concurrency of {pool.provider} is reached")
         need = self._ledger.of_labels((pool.provider, pool.name), launches)

@@ -1,0 +1,29 @@
+"""A provider that refuses launches for a quota that it does not report: few orders, and a free machine ends the wait."""
+
+from __future__ import annotations
+
+from nodepool_ocb.model.pool import PoolNodeState, launch_facts
+from tests.launcher.launcher_fleet import LauncherFleet
+
+
+def test_a_full_provider_gets_one_order_more_for_each_machine_that_goes(launchers: LauncherFleet) -> None:
+    options = {"quota": {"instances": 1}, "reported-quota": {}}
+    launchers.launcher(launchers.cloud("north", options=options)).start()
+    first = launchers.request("small")
+    launchers.fulfilled(first)
+    others = [launchers.request("small") for _ in range(4)]
+    launchers.until(lambda: launchers.nodes(PoolNodeState.ABORTED), "the provider refuses")
+    launchers.until(lambda: not launchers.nodes(PoolNodeState.INIT, PoolNodeState.BUILDING), "the launches are over")
+    orders = launchers.calls("north").count("create")
+    for node in launchers.nodes(PoolNodeState.ABORTED).values():
+        facts = launch_facts(node)
+        assert facts is not None
+        assert (facts.party, facts.refusals, facts.beside) == ("quota", 1, 1)
+    launchers.give_back(first, launchers.take(first))
+    launchers.until(lambda: any(_fulfilled(launchers, each) for each in others), "a launch is tried at once", 8.0)
+    assert launchers.calls("north").count("create") <= orders + 3
+
+
+def _fulfilled(launchers: LauncherFleet, request: str) -> bool:
+    record = launchers.read(request)
+    return record is not None and bool(record.nodes)

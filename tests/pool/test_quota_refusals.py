@@ -1,0 +1,137 @@
+"""A provider without a reported quota that refuses launches: the back-off grows, one launch tries, and room ends it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from nodepool_ocb.model.pool import PoolNodeState
+from nodepool_ocb.pool.configuration import PoolConfiguration, PoolLabelPolicy
+from nodepool_ocb.pool.deciding import decide
+from nodepool_ocb.pool.explaining import explain
+from nodepool_ocb.pool.instructions import DeleteNode, LaunchNode
+from nodepool_ocb.pool.refusals import machines
+from nodepool_ocb.pool.views import PoolNodeView, PoolView, RequestView
+from tests.pool.poolworld import NOW, configuration, decided, held, launcher, node, pool, steps, view
+
+CLOUD = configuration(pool("main", "small"))
+R1 = "100-0000000001"
+QUEUE = [held(str(number), "small") for number in range(1, 21)]
+
+
+def refused(number: str = "5", refusals: int = 1, age: float = 0.0, beside: int = 0, **fields: Any) -> PoolNodeView:
+    facts = {"key": "", "party": "quota", "refusals": refusals, "beside": beside}
+    times = {"state_time": NOW - age, "created": NOW - age - 1.0}
+    return node(number, "small", state=PoolNodeState.ABORTED, driver_data=facts, **times, **fields)
+
+
+def begun(*each: RequestView | PoolNodeView, file: PoolConfiguration = CLOUD) -> list[LaunchNode]:
+    return [step for step in decided(file, *each).steps if isinstance(step, LaunchNode)]
+
+
+def test_nothing_is_launched_during_the_back_off_and_it_doubles_with_each_refusal() -> None:
+    for refusals, seconds in ((1, 10.0), (2, 20.0), (3, 40.0), (20, 120.0)):
+        found = decided(CLOUD, *QUEUE, refused(refusals=refusals))
+        assert (found.steps, found.seconds) == ((), seconds)
+
+
+def test_one_launch_is_tried_after_the_back_off_and_it_bears_the_number_of_refusals() -> None:
+    assert [each.refusals for each in begun(*QUEUE, refused(refusals=2, age=20.0))] == [2]
+    trial = node("6", "small", state=PoolNodeState.BUILDING, allocated_to=R1, locked=True)
+    assert begun(*QUEUE, refused(refusals=2, age=20.0), trial) == []
+
+
+def test_a_request_for_several_nodes_tries_one() -> None:
+    assert len(begun(held("1", "small", "small", "small"), refused(age=10.0))) == 1
+
+
+def test_a_machine_that_is_gone_permits_one_launch_during_the_back_off() -> None:
+    busy = node("6", "small", state=PoolNodeState.IN_USE, locked=True, external_id="m6", created=NOW - 1000)
+    assert begun(*QUEUE, refused(beside=1), busy) == []
+    assert [each.refusals for each in begun(*QUEUE, refused(beside=2), busy)] == [0]
+
+
+def test_each_order_that_was_taken_permits_one_launch_more_at_a_time() -> None:
+    taken = [
+        node(number, "small", state=PoolNodeState.IN_USE, locked=True, external_id=f"m{number}", created=NOW)
+        for number in ("6", "7", "8")
+    ]
+    assert [each.refusals for each in begun(*QUEUE, refused(), *taken)] == [0] * 4
+
+
+def test_another_provider_is_not_delayed() -> None:
+    far = pool("far", "small", provider="far")
+    found = begun(*QUEUE, refused(), file=configuration(pool("main", "small"), far))
+    assert {each.provider for each in found} == {"far"}
+    assert len(found) == len(QUEUE)
+
+
+def test_min_ready_tries_one_launch_after_the_back_off() -> None:
+    file = configuration(pool("main", "small"), labels=[PoolLabelPolicy(name="small", min_ready=5)])
+    assert begun(refused(refusals=3), file=file) == []
+    assert [each.refusals for each in begun(refused(refusals=3, age=40.0), file=file)] == [3]
+
+
+def test_the_record_of_a_refusal_stays_for_its_back_off_though_the_request_goes_on() -> None:
+    assert steps(CLOUD, held("1", "small"), refused(refusals=4, age=80.0, allocated_to=R1)) == [
+        "launch cloud/main small for 1"
+    ]
+    assert steps(CLOUD, refused(refusals=4, age=139.0)) == []
+    assert steps(CLOUD, refused(refusals=4, age=140.0)) == ["delete 5"]
+
+
+def test_the_reason_of_the_wait_names_the_refusals_and_the_next_trial() -> None:
+    shown = view(CLOUD, held("1", "small"), refused(refusals=3, age=10.0))
+    found = explain(shown, CLOUD, shown.requests[R1], NOW)
+    assert (found.code, found.reason) == (
+        "QUOTA",
+        "cloud/main: cloud refused 3 launches in a row for its quota; one is tried in 30 s, or when a machine is deleted",
+    )
+
+
+def test_a_full_provider_gets_few_orders_in_an_hour_and_all_are_served_soon_after_it_has_room() -> None:
+    """A small world: 20 requests, and a provider that takes ``room`` machines and reports no quota."""
+    world = _World(room=2)
+    world.run(3600.0)
+    assert len(world.taken) == 2
+    assert len(world.orders) <= 20 + 3600 / 120 + 10  # the first burst, one for each back-off, those that grow to it
+    world.room = 100
+    world.run(130.0)
+    assert len(world.taken) == 20
+
+
+class _World:
+    """Requests, and launches that are taken or refused in the moment in which they begin."""
+
+    def __init__(self, room: int) -> None:
+        self.room, self.now = room, NOW
+        self.orders: list[float] = []
+        self.nodes: dict[str, PoolNodeView] = {}
+        self._ids = itertools.count(1)
+
+    @property
+    def taken(self) -> list[PoolNodeView]:
+        return [each for each in self.nodes.values() if each.record.external_id is not None]
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            shown: PoolView = view(CLOUD, *QUEUE, *self.nodes.values())
+            found = decide(shown, CLOUD, launcher(CLOUD), self.now)
+            for step in found.steps:
+                if isinstance(step, LaunchNode):
+                    self._order(step)
+                elif isinstance(step, DeleteNode):
+                    del self.nodes[step.node]
+            self.now += max(0.1, min(found.seconds or 60.0, 60.0))
+
+    def _order(self, step: LaunchNode) -> None:
+        self.orders.append(self.now)
+        common = {"allocated_to": step.request, "state_time": self.now, "created": self.now}
+        if len(self.taken) < self.room:
+            made = node(str(next(self._ids)), "small", external_id="m", **common)
+        else:
+            facts = {"key": "", "party": "quota", "refusals": step.refusals + 1}
+            facts["beside"] = machines(self.nodes.values()).get("cloud", 0)
+            made = node(str(next(self._ids)), "small", state=PoolNodeState.ABORTED, driver_data=facts, **common)
+        self.nodes[made.id] = made
