@@ -153,7 +153,7 @@ class Launch:
             timeout_seconds=found.provider.launch_seconds,
         )
         self._drawn = False  # from now on a machine may have this stamp
-        self._seen(step, found.calls.create(order))
+        self._seen(step, found.calls.create(order, lambda: self._node.held))
 
     def _static(self) -> str | None:
         """The machine of a static provider among those of its name: USER@NAME:PORT."""

@@ -118,11 +118,15 @@ class MachineCalls:
         """Why nothing can be launched there now, for PoolView.faults; None if something can."""
         return self._circuit.fault
 
-    def create(self, order: MachineOrder) -> Machine | MachineRefused:
+    def create(self, order: MachineOrder, may: Callable[[], bool] | None = None) -> Machine | MachineRefused:
+        """``may``: whether the order may still be given, asked after the wait for the rate of the provider."""
+
         def made() -> Machine | MachineRefused:
             return _stamped(self._driver.create(order), order.stamp)
 
         seconds = min(order.timeout_seconds, CREATE_SECONDS)
+            if may is not None and not may():
+                return MachineRefused(f"provider {self.name}: create: the lock of the node is lost", LaunchParty.HOST)
         return self._call("create", made, seconds + GRACE_SECONDS, order.stop)
 
     def find(self, stamp: MachineStamp) -> Machine | MachineRefused | None:
