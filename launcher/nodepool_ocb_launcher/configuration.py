@@ -59,7 +59,11 @@ def reloading(
 
 
 def _apply(fresh: Settings, wants: PoolConfiguration, calls: Mapping[str, MachineCalls], launcher: Launcher) -> None:
+    before = launcher.context.providers
     launcher.context.configure(fresh, wants, calls)
+    for name, replaced in before.items():
+        if calls.get(name) is not replaced:
+            replaced.retire()
     launcher.reconfigured()
 
 

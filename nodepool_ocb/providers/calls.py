@@ -7,6 +7,7 @@ provider is open: calls are refused without asking, for a time that doubles. A f
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -111,6 +112,8 @@ class MachineCalls:
         self._pace = Pace(provider.rate_seconds)
         self._circuit = Circuit(provider.name)
         self._abandoned = 0
+        self._begun = 0  # calls that have not ended, abandoned ones included
+        self._retired = False
         self._lock = threading.Lock()
 
     @property
@@ -122,11 +125,11 @@ class MachineCalls:
         """``may``: whether the order may still be given, asked after the wait for the rate of the provider."""
 
         def made() -> Machine | MachineRefused:
+            if may is not None and not may():
+                return MachineRefused(f"provider {self.name}: create: the lock of the node is lost", LaunchParty.HOST)
             return _stamped(self._driver.create(order), order.stamp)
 
         seconds = min(order.timeout_seconds, CREATE_SECONDS)
-            if may is not None and not may():
-                return MachineRefused(f"provider {self.name}: create: the lock of the node is lost", LaunchParty.HOST)
         return self._call("create", made, seconds + GRACE_SECONDS, order.stop)
 
     def find(self, stamp: MachineStamp) -> Machine | MachineRefused | None:
@@ -179,6 +182,20 @@ class MachineCalls:
         """Give back connections. The launcher's other providers are closed too, if this one hangs or raises."""
         _Call("close", self._driver.close).within(GRACE_SECONDS, None)
 
+    def retire(self) -> None:
+        """Other calls replace these: give back connections as soon as no call is under way, now and after each later one.
+
+        Works that began with these calls go on with them.
+        """
+        with self._lock:
+            self._retired, idle = True, not self._begun
+        if idle:
+            self._close_behind()
+
+    def _close_behind(self) -> None:
+        with contextlib.suppress(RuntimeError):  # no thread: the next call's end closes
+            _Call("close", self._driver.close).within(0.0, None)
+
     def _call(
         self, verb: str, ask: Callable[[], T | MachineRefused], seconds: float, stop: threading.Event | None = None
     ) -> T | MachineRefused:
@@ -209,10 +226,13 @@ class MachineCalls:
         with self._lock:
             if self._abandoned >= ABANDONED:
                 return MachineRefused(f"{what}: {self._abandoned} calls have not ended", LaunchParty.PROVIDER)
-        call = _Call(what, ask, self._ended_late)
+        call = _Call(what, ask, self._ended_late, self._ended)
+        with self._lock:
+            self._begun += 1
         try:
             ended = call.within(seconds, stop)
         except RuntimeError as error:  # no thread
+            self._ended()
             return MachineRefused(f"{what}: {error}", LaunchParty.HOST)
         with self._lock:
             abandoned = not ended and call.abandon()
@@ -228,12 +248,25 @@ class MachineCalls:
         with self._lock:
             self._abandoned -= 1
 
+    def _ended(self) -> None:
+        with self._lock:
+            self._begun -= 1
+            last = self._retired and not self._begun
+        if last:
+            self._close_behind()
+
 
 class _Call:
     """One call in a thread of its own, which ends with the process."""
 
-    def __init__(self, what: str, ask: Callable[[], Any], late: Callable[[], None] | None = None) -> None:
-        self._what, self._ask, self._late = what, ask, late
+    def __init__(
+        self,
+        what: str,
+        ask: Callable[[], Any],
+        late: Callable[[], None] | None = None,
+        done: Callable[[], None] | None = None,
+    ) -> None:
+        self._what, self._ask, self._late, self._done = what, ask, late, done
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._abandoned = False
@@ -277,6 +310,8 @@ class _Call:
             late = self._late if self._abandoned else None
         if late is not None:
             late()
+        if self._done is not None:
+            self._done()
 
 
 def _stamped(answer: object, stamp: MachineStamp) -> Machine | MachineRefused:

@@ -68,3 +68,22 @@ def test_a_frozen_machine_is_not_handed_out(launchers: LauncherFleet, farm: Farm
     (node,) = launchers.fulfilled(launchers.request("small"))
     assert node.interface_ip == farm.address(1)[0]
     farm.thaw(0)
+
+
+def test_the_connections_of_a_replaced_provider_are_closed(launchers: LauncherFleet, farm: Farm) -> None:
+    labels = [{"name": "small", "min-ready": 1}]
+    launcher = launchers.launcher(rack(farm, 0), labels=labels)
+    launcher.configure(ssh=farm.settings())
+    launcher.start()
+    tasks = Path(f"/proc/{launcher.pid}/task")
+    counts = []
+    for timeout in range(3, 9):
+        ready(launchers, 1)
+        request = launchers.request("small")
+        launchers.fulfilled(request)  # its check logs in
+        counts.append(len(list(tasks.iterdir())))
+        launchers.give_back(request, launchers.take(request))
+        launchers.configure(launcher, rack(farm, 0) | {"boot-timeout": timeout}, labels=labels)
+        launcher.reload()
+        launchers.until(lambda number=timeout - 2: launcher.said.count("reloaded") >= number, "it took over the file")
+    launchers.until(lambda: len(list(tasks.iterdir())) <= counts[0] + 2, f"threads end; there were {counts}")

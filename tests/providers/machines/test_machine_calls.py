@@ -248,3 +248,34 @@ def test_a_driver_that_makes_machines_lends_none() -> None:
 
 def test_a_provider_that_raises_or_hangs_is_closed() -> None:
     odd(raising(ValueError()))[0].close()
+
+
+def test_replaced_calls_are_closed_after_the_last_call_under_way_and_after_each_later_one(
+    until: Callable[..., None],
+) -> None:
+    begun, go_on, closed = threading.Event(), threading.Event(), []
+
+    def act() -> None:
+        begun.set()
+        go_on.wait(10.0)
+
+    provider, driver = odd(act)
+    driver.close = lambda: closed.append(1)  # type: ignore[method-assign]
+    asking = threading.Thread(target=provider.find, args=(new_stamp(),))
+    asking.start()
+    assert begun.wait(10.0)
+    provider.retire()
+    assert not closed
+    go_on.set()
+    asking.join(10.0)
+    until(lambda: len(closed) == 1)
+    provider.find(new_stamp())
+    until(lambda: len(closed) == 2)
+
+
+def test_replaced_calls_without_a_call_under_way_are_closed_at_once() -> None:
+    closed = threading.Event()
+    provider, driver = odd(lambda: None)
+    driver.close = closed.set  # type: ignore[method-assign]
+    provider.retire()
+    assert closed.wait(10.0)
