@@ -157,7 +157,11 @@ class InstructionCarrier:
         if held is None:
             return
         state = PoolNodeState.ABORTED if step.aborted else PoolNodeState.FAILED
-        held.enter(PoolNodeState.HOLD if step.keep else state, reason=step.reason)
+        try:
+            held.enter(PoolNodeState.HOLD if step.keep else state, reason=step.reason)
+        except BaseException:
+            held.release()  # without a work no turn looks at a node whose lock is ours
+            raise
         self._works.add(NodeWork(self._context, held))
 
     def _hold(self, id: str, version: int, purpose: str) -> HeldNode | None:

@@ -203,7 +203,7 @@ class Launch:
             image = context.images.get((found.provider.name, found.label.diskimage))
             if image is None:
                 reason = f"image {found.label.diskimage} has no ready upload at {found.provider.name}"
-                self._fail(LaunchStep(action=LaunchAction.FAIL, reason=reason, party=launching.QUOTA))
+                self._fail(LaunchStep(action=LaunchAction.FAIL, reason=reason, party=launching.IMAGE))
                 return
         fields: dict[str, Any] = {"hostname": name, "driver_data": self._with(key=key)}
         if image is not None:

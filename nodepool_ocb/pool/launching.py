@@ -31,6 +31,7 @@ MACHINE: Final = "machine"
 PROVIDER: Final = "provider"
 QUOTA: Final = "quota"
 REQUEST: Final = "request"
+IMAGE: Final = "image"  # no party: the image went between the decision and the launch
 
 
 class LaunchFact(StrEnum):
@@ -314,4 +315,4 @@ def ending(party: str) -> PoolNodeState:
     >>> ending("quota"), ending("machine")
     (<PoolNodeState.ABORTED: 'aborted'>, <PoolNodeState.FAILED: 'failed'>)
     """
-    return PoolNodeState.ABORTED if party in (QUOTA, HOST) else PoolNodeState.FAILED
+    return PoolNodeState.ABORTED if party in (QUOTA, HOST, IMAGE) else PoolNodeState.FAILED
