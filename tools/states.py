@@ -57,6 +57,14 @@ EXEMPT: Final[Mapping[tuple[str, str], str]] = {
         "_respell",
     ): "the state of a record in the words of Nodepool, or back",
     (
+        "nodepool_ocb/store/pool/salvage.py",
+        "salvaged",
+    ): "a node in a view, for a record that cannot be read; it is never written",
+    (
+        "nodepool_ocb/store/pool/salvage.py",
+        "_sound",
+    ): "a record to judge one value of another; it is never written",
+    (
         "annealer/nodepool_ocb_annealer/hooks/calls.py",
         "_check",
     ): "the fields of a node that a hook sets; a node has no state",

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodepool_ocb.daemon.pausing import Pausing
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.turns import Turns
@@ -28,7 +30,7 @@ from nodepool_ocb_launcher.carrying import InstructionCarrier
 from nodepool_ocb_launcher.components import PoolComponents
 from nodepool_ocb_launcher.context import LauncherContext
 from nodepool_ocb_launcher.lives import Lives
-from nodepool_ocb_launcher.upkeep import ProviderUpkeep, merged
+from nodepool_ocb_launcher.upkeep import ProviderUpkeep, merged, placed
 from nodepool_ocb_launcher.works import NodeWorks
 
 log = logging.getLogger(__name__)
@@ -130,6 +132,8 @@ class Launcher:
         faults = {name: fault for name, calls in context.providers.items() if (fault := calls.fault) is not None}
         quotas = merged(self.cache.quotas, self._upkeep.quotas)
         view = self.cache.view(quotas, faults, self._lives.medians)
+        if view.unreadable:
+            view = replace(view, unreadable=placed(view.unreadable, self._upkeep.tagged))
         if not self._seeded:
             self._seeded = True
             self._lives.seed(view.nodes)

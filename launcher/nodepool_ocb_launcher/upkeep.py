@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodepool_ocb.daemon.backoff import Backoff
 from nodepool_ocb.daemon.workers import WorkerPool
 from nodepool_ocb.errors import Unavailable
@@ -19,7 +21,7 @@ from nodepool_ocb.model.pool import PoolNodeState, RequestState
 from nodepool_ocb.model.records import QuotaReport
 from nodepool_ocb.pool.leaks import LeakSightings, MachineMark, leaked, sighted
 from nodepool_ocb.pool.membership import Membership
-from nodepool_ocb.pool.views import PoolView, ProviderQuota
+from nodepool_ocb.pool.views import PoolNodeView, PoolView, ProviderQuota
 from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.machines import Machine, MachineRefused
 from nodepool_ocb.telemetry import metrics
@@ -39,6 +41,9 @@ class ProviderUpkeep:
 
     def __init__(self, context: LauncherContext, wake: Callable[[], None], post: Post) -> None:
         self.quotas: dict[str, QuotaReport] = {}
+        self.tagged: dict[
+            str, dict[str, str]
+        ] = {}  # provider → id of a node with an unreadable record → pool of its machine
         self._context, self._post = context, post
         self._threads = WorkerPool("upkeep", WORKERS, wake)
         self._backoff = Backoff()
@@ -100,6 +105,8 @@ class ProviderUpkeep:
         """Compare a listing with the records, which are read after it. The machine of an unreadable record stays."""
         context = self._context
         nodes, unreadable = context.records()
+        stamps = [each.stamp for each in listed if each.stamp is not None and each.stamp.cluster == context.cluster]
+        self.tagged[name] = {each.node: each.pool for each in stamps if each.node in unreadable}
         marks = {mark: each for each in listed if (mark := _mark(each)).node not in unreadable}
         found = leaked(marks, nodes.values(), context.cluster, name)
         before = self._sightings.get(name, LeakSightings())
@@ -129,6 +136,17 @@ def _mark(machine: Machine) -> MachineMark:
         node=stamp.node,
         key=stamp.key,
     )
+
+
+def placed(unreadable: Mapping[str, PoolNodeView], tagged: Mapping[str, Mapping[str, str]]) -> dict[str, PoolNodeView]:
+    """The nodes with unreadable records, each of an unknown place at the provider that has a machine with its stamp."""
+    found = dict(unreadable)
+    for provider, pools in tagged.items():
+        for id, pool in pools.items():
+            if id in found and found[id].record.provider is None:
+                record = replace(found[id].record, provider=provider, pool=pool)
+                found[id] = replace(found[id], record=record)
+    return found
 
 
 def merged(known: Mapping[str, ProviderQuota], own: Mapping[str, QuotaReport]) -> dict[str, ProviderQuota]:

@@ -1,7 +1,7 @@
 """The steps for nodes that no request asked for yet: min-ready, and the slots of static machines. Pure.
 
 Of the launchers that maintain a label, the hash selects one. Unfinished launches count as ready. While a request waits for
-capacity of a provider, no node of min-ready is launched there.
+capacity of a provider, no node of min-ready is launched there. A node with a record that cannot be read counts as ready.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Stock:
         idle, failed = self._counted()
         for policy in self._configuration.labels.values():
             have = sum(count for (_, label), count in idle.items() if label == policy.name)
+            have += sum(policy.name in each.labels or not each.labels for each in self._view.unreadable.values())
             if have >= policy.min_ready or self._membership.keeper(policy.name) != self._me.session:
                 continue
             for _ in range(min(policy.min_ready - have, MOST_LAUNCHES)):

@@ -96,6 +96,9 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
 
     requests: Mapping[str, RequestView] = {}
     nodes: Mapping[str, PoolNodeView] = {}
+    unreadable: Mapping[
+        str, PoolNodeView
+    ] = {}  # nodes with a record that cannot be read: as on hold, where they are known to be
     members: tuple[PoolMember, ...] = ()
     images: Mapping[tuple[str, str], ReadyImage] = {}  # (provider, image)
     quotas: Mapping[str, ProviderQuota] = {}  # by provider

@@ -113,7 +113,7 @@ class PoolRow(View, frozen=True, kw_only=True):
     state: str  # running, paused, or gone: no running launcher has it
     labels: tuple[str, ...]
     launchers: tuple[str, ...]  # hosts
-    nodes: Mapping[str, int]  # how many are in which state
+    nodes: Mapping[str, int]  # how many are in which state; "unreadable": with a record that cannot be read
     requests: int  # that wait for one of its labels
 
 
@@ -269,6 +269,8 @@ def pool_rows(view: PoolView) -> list[PoolRow]:
     nodes: dict[tuple[str, str], list[PoolNodeView]] = {}
     for node in view.nodes.values():
         nodes.setdefault((node.record.provider or "-", node.record.pool or "-"), []).append(node)
+    for node in view.unreadable.values():
+        nodes.setdefault((node.record.provider or "-", node.record.pool or "-"), [])
     return [_pool_row(key, members.get(key, ()), nodes.get(key, ()), view) for key in sorted({*members, *nodes})]
 
 
@@ -288,6 +290,10 @@ def _pool_row(
         and not labels.isdisjoint(request.record.node_types)
         for request in view.requests.values()
     )
+    counts = Counter(str(node.record.state) for node in nodes)
+    for node in view.unreadable.values():
+        if (node.record.provider or "-", node.record.pool or "-") == key:
+            counts["unreadable"] += 1
     return PoolRow(
         name="/".join(key),
         provider=key[0],
@@ -295,7 +301,7 @@ def _pool_row(
         state="paused" if paused else "running" if states else "gone",
         labels=tuple(sorted(labels)),
         launchers=tuple(sorted({each.hostname for each in states})),
-        nodes=dict(sorted(Counter(str(node.record.state) for node in nodes).items())),
+        nodes=dict(sorted(counts.items())),
         requests=waiting,
     )
 

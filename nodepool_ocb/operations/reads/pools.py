@@ -55,6 +55,7 @@ class ReadPool(Lookup[FoundPool], frozen=True):
         view = PoolView(
             requests=dict(sorted(requests.views.items())),
             nodes=dict(sorted(nodes.views.items())),
+            unreadable=dict(sorted(nodes.unreadable.items())),
             members=tuple(_members(opened, unread)),
             images=ready_images(found),
         )

@@ -1,7 +1,8 @@
 """The usage of pools, providers, quotas and tenants, and the idle nodes: the books of one decision. Pure.
 
 A node counts from its record on, so unfinished launches count. A failed or aborted launch counts while its machine may exist.
-A free node belongs to no tenant. ``take`` and ``charge`` enter the plans of this decision, so later plans see them.
+A free node belongs to no tenant. A node with a record that cannot be read counts where it is known to be. ``take`` and
+``charge`` enter the plans of this decision, so later plans see them.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ class Ledger:
         self._planned = 0
         for node in sorted(view.nodes.values(), key=lambda each: (each.record.state_time, each.id)):
             self._enter(node)
+        self._unreadable = list(view.unreadable.values())
+        for node in self._unreadable:
+            self._enter(node)
         self.missing: dict[PoolKey, list[tuple[StaticMachine, int]]] = {}  # static pool → slots without a record
         for provider in configuration.providers.values():
             for pool in provider.pools.values():
@@ -65,7 +69,12 @@ class Ledger:
     def _enter_slots(self, pool: ProviderPool) -> None:
         """A slot without a record gets one soon: for those that wait it is as good as one that is given back now."""
         key, meter = (pool.provider, pool.name), ("pool", pool.provider, pool.name)
-        self.missing[key] = MachineIndex(pool).missing(self._of_pools.get(key, ()))
+        index = MachineIndex(pool)
+        hidden = any(
+            each.locked and (each.record.provider is None or (pool_of(each) == key and index.place(each) is None))
+            for each in self._unreadable
+        )  # a user holds a node, perhaps a slot of this pool
+        self.missing[key] = [] if hidden else index.missing(self._of_pools.get(key, ()))
         for place, (machine, _) in enumerate(self.missing[key]):
             name = f"slot/{place}"
             self.occupants[meter][name] = Occupant(name, self._now, {}, machine.labels, [meter])

@@ -190,6 +190,7 @@ class PoolCache:
             self._shown = PoolView(
                 requests=dict(self.requests.views),
                 nodes=dict(self.nodes.views),
+                unreadable=dict(self.nodes.unreadable),
                 members=self._members,
                 images=self._ready_images,
             )

@@ -22,6 +22,7 @@ from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.reading import SessionReads
 from nodepool_ocb.store.kinds import misnumbered
 from nodepool_ocb.store.locks import Lock, first_contenders, owner
+from nodepool_ocb.store.pool.salvage import salvaged
 
 V = TypeVar("V", RequestView, PoolNodeView)
 
@@ -98,6 +99,7 @@ class PoolTable(ABC, Generic[V]):
                     raise Invalid(f"{znode.path}: {misnamed}")
                 view = self._decoded(name, znode)
             except Invalid as wrong:
+                self._spoiled(name, znode, holder)
                 self._drop(name)
                 self.quarantined[znode.path] = str(wrong)
                 return
@@ -108,6 +110,9 @@ class PoolTable(ABC, Generic[V]):
             self._contenders.pop(name, None)
         else:
             self._contenders[name] = holder.path
+
+    def _spoiled(self, name: str, znode: Znode, holder: Znode | None) -> None:
+        """A record cannot be read; ``views`` has the one that was read before it."""
 
     def known(self) -> set[str]:
         """The names of all znodes there, also of those that are no records."""
@@ -146,10 +151,30 @@ class RequestTable(PoolTable[RequestView]):
 
 
 class PoolNodeTable(PoolTable[PoolNodeView]):
-    """``nodes``; a lock is below its node."""
+    """``nodes``; a lock is below its node. ``unreadable`` has the places of nodes that are in no view."""
 
     def __init__(self) -> None:
         super().__init__(paths.POOL_NODES)
+        self.unreadable: dict[str, PoolNodeView] = {}
+
+    def read(self, session: SessionReads, names: Iterable[str]) -> None:
+        """As of every table."""
+        wanted = set(names)
+        super().read(session, wanted)
+        self._forget_readable(wanted)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Drop all but these."""
+        super().keep(names)
+        self._forget_readable(self.unreadable)
+
+    def _forget_readable(self, names: Iterable[str]) -> None:
+        for name in [each for each in names if f"{self.folder}/{each}" not in self.quarantined]:
+            self.unreadable.pop(name, None)
+
+    def _spoiled(self, name: str, znode: Znode, holder: Znode | None) -> None:
+        former = self.views.get(name) or self.unreadable.get(name)
+        self.unreadable[name] = replace(salvaged(name, znode, former), locked=holder is not None)
 
     def lock(self, id: str) -> str:
         """The path of the lock of a node."""

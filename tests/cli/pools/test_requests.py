@@ -190,3 +190,12 @@ def test_with_the_file_of_launchers_each_pool_has_its_verdict(
     shown = ask("request", "show", row["name"], "--config", str(config))
     assert [(each["name"], each["code"]) for each in shown["pools"]] == [("west/main", "LIMIT")]
     assert "too few slots of small" in shown["reason"]
+
+
+def test_a_list_of_pools_names_a_node_with_an_unreadable_record(ocb: Ocb, ask: Ask, launcher: PlayedLauncher) -> None:
+    launcher.registers("small")
+    launcher.stores(f"{paths.POOL_NODES}/0000000077", {"state": "dancing", "provider": "west", "pool": "main"})
+    launcher.stores(f"{paths.POOL_NODES}/0000000078", {"state": "dancing"})
+    assert "0000000077 is left out" in ocb("pool", "list").stderr
+    rows = {row["name"]: row["nodes"] for row in ask("pool", "list")}
+    assert rows == {"west/main": {"unreadable": 1}, "-/-": {"unreadable": 1}}
