@@ -31,7 +31,6 @@ class Roster:
         self._leaving: dict[str, str] = {}  # by name: the identity of the launch
         self._causes: dict[str, str] = {}  # of these: the cause of the wait
         self._cache: Cache | None = None
-        self._asked = False  # since the last turn
 
     # -- workers --
 
@@ -40,7 +39,7 @@ class Roster:
         with self._guard:
             if self._wanted.get(asked.fqdn) == asked:
                 return self._sights.get(asked.fqdn)
-            self._wanted[asked.fqdn], self._asked = asked, True
+            self._wanted[asked.fqdn] = asked
             self._sights.pop(asked.fqdn, None)
         self._wake()
         return None
@@ -59,7 +58,7 @@ class Roster:
                     return self._causes[fqdn]
                 del self._leaving[fqdn]
                 return None
-            self._leaving[fqdn], self._asked = launch, True
+            self._leaving[fqdn] = launch
             self._causes[fqdn] = f"{fqdn} is being deleted"
             self._wanted.pop(fqdn, None)
             self._sights.pop(fqdn, None)
@@ -89,7 +88,7 @@ class Roster:
         ``needed``: a label with roles is configured. Raises Unavailable or Denied.
         """
         with self._guard:
-            wanted, leaving, self._asked = dict(self._wanted), dict(self._leaving), False
+            wanted, leaving = dict(self._wanted), dict(self._leaving)
         if self._cache is None:
             if not (needed or wanted or leaving):
                 return set()
@@ -101,7 +100,7 @@ class Roster:
         answers = self._look(world, wanted) | self._create(world, wanted, admin_domain)
         causes = self._delete(world, leaving)
         with self._guard:
-            return self._tell(answers, causes)
+            return self._tell(answers, causes, wanted, leaving)
 
     def _look(self, world: World, wanted: dict[str, Enrolment]) -> dict[str, RolesSight | str]:
         return {fqdn: _sight(world, fqdn) for fqdn, each in wanted.items() if _there(world, each)}
@@ -126,16 +125,26 @@ class Roster:
         found = enrolment.dismiss(self._session, world, leaving, by=BY)
         return dict(found.waiting)
 
-    def _tell(self, answers: dict[str, RolesSight | str], causes: dict[str, str]) -> set[str]:
-        changed = {fqdn for fqdn, each in answers.items() if fqdn in self._wanted and self._sights.get(fqdn) != each}
+    def _tell(
+        self,
+        answers: dict[str, RolesSight | str],
+        causes: dict[str, str],
+        wanted: dict[str, Enrolment],
+        leaving: dict[str, str],
+    ) -> set[str]:
+        """Note the answers to ``wanted`` and ``leaving``. A question that came since then waits for the next turn."""
+        asked = {fqdn for fqdn, each in wanted.items() if self._wanted.get(fqdn) == each}
+        changed = {fqdn for fqdn in asked & answers.keys() if self._sights.get(fqdn) != answers[fqdn]}
         self._sights.update({fqdn: answers[fqdn] for fqdn in changed})
-        for fqdn in list(self._causes):
-            if causes.get(fqdn) != self._causes[fqdn]:
-                changed.add(fqdn)
-                if fqdn in causes:
-                    self._causes[fqdn] = causes[fqdn]
-                else:
-                    del self._causes[fqdn]
+        for fqdn, launch in leaving.items():
+            known = self._causes.get(fqdn)
+            if known is None or self._leaving.get(fqdn) != launch or causes.get(fqdn) == known:
+                continue
+            changed.add(fqdn)
+            if fqdn in causes:
+                self._causes[fqdn] = causes[fqdn]
+            else:
+                del self._causes[fqdn]
         return changed
 
 

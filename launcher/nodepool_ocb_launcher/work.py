@@ -108,7 +108,7 @@ class NodeWork:
             self.release()
         elif step.action is LaunchAction.WAIT:
             self._rest(step.seconds, step.reason)
-            return self._roles_changed  # it came while this step was decided
+            return self._roles_changed or self.deletion is not None  # it came while this step was decided
         else:
             chain.take(step)
             if step.action is LaunchAction.SET_READY:

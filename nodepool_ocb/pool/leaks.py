@@ -1,14 +1,14 @@
 """Leaks: machines of this cluster at a provider, without a record that stands for them. Pure.
 
 A machine is a leak if its stamp names this cluster and this provider, and no record has the same id and the same key. The key is
-random for each attempt, so a machine of an earlier record with the same id is a leak, too. A machine of another cluster, or
-without a whole stamp, is none. A listing and the records are not read at the same moment, so a leak counts when two listings,
-some time apart, show it.
+random for each attempt, so a machine of an earlier record with the same id is a leak, too. A record with facts that cannot be
+read keeps its machine. A machine of another cluster, or without a whole stamp, is none. A listing and the records are not read
+at the same moment, so a leak counts when two listings, some time apart, show it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -39,14 +39,22 @@ def leaked(
     machines: Iterable[MachineMark], nodes: Iterable[PoolNodeView], cluster: str, provider: str
 ) -> list[MachineMark]:
     """The machines of a listing that have no record."""
-    kept: Collection[tuple[str, str]] = {
-        (node.id, facts.key) for node in nodes if (facts := launch_facts(node.record)) is not None and facts.key
-    }
-    return [
-        each
-        for each in machines
-        if each.cluster == cluster and each.provider == provider and each.key and (each.node, each.key) not in kept
-    ]
+    kept: set[tuple[str, str]] = set()
+    unknown: dict[str, str | None] = {}  # node without readable facts → the id of its machine, if it is known
+    for node in nodes:
+        facts = launch_facts(node.record)
+        if facts is None:
+            unknown[node.id] = node.record.external_id
+        elif facts.key:
+            kept.add((node.id, facts.key))
+
+    def stands(each: MachineMark) -> bool:
+        """Whether a record stands for the machine, or may do so."""
+        damaged = each.node in unknown and unknown[each.node] in (None, each.external_id)
+        return damaged or (each.node, each.key) in kept
+
+    ours = [each for each in machines if each.cluster == cluster and each.provider == provider and each.key]
+    return [each for each in ours if not stands(each)]
 
 
 def sighted(before: LeakSightings, leaks: Iterable[MachineMark], now: float) -> LeakSightings:

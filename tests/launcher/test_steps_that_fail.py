@@ -21,6 +21,7 @@ from nodepool_ocb.store.pool.nodes import HeldNode, NodeWriter
 from nodepool_ocb_launcher.carrying import InstructionCarrier
 from nodepool_ocb_launcher.context import LauncherContext
 from nodepool_ocb_launcher.launching import Launch, parts
+from nodepool_ocb_launcher.work import NodeWork
 from nodepool_ocb_launcher.works import NodeWorks
 from tests.launcher.launcher_fleet import LauncherFleet
 
@@ -77,3 +78,19 @@ def test_a_failure_that_cannot_be_written_frees_the_node(
     with pytest.raises(Unavailable):
         InstructionCarrier(context, NodeWorks(context, lambda: None), lambda: None).carry_out(cache.view(), [step])
     assert context.locks.get(paths.pool_node_lock(held.id)) is None
+
+
+def test_a_node_that_is_given_up_while_its_launch_begins_to_wait_is_deleted_at_once(
+    context: LauncherContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = _node(context)
+    work = NodeWork(context, held)
+
+    def step(_: Launch) -> LaunchStep:
+        work.delete("its label is gone")  # by the turn, on its own thread
+        return LaunchStep(action=LaunchAction.WAIT, seconds=1800.0)
+
+    monkeypatch.setattr(Launch, "step", step)
+    work.run()
+    assert context.session.get(paths.pool_node(held.id)) is None
+    assert work.over

@@ -24,6 +24,13 @@ def test_a_machine_of_another_attempt_of_the_same_id_is_one() -> None:
     assert leaked([replace(OURS, key="old")], [RECORD], "c", "cloud") == [replace(OURS, key="old")]
 
 
+@pytest.mark.parametrize("facts", [None, {"key": None}, {"key": "k1", "attempt": "third"}], ids=str)
+@pytest.mark.parametrize(("external_id", "leak"), [("m1", False), (None, False), ("m2", True)])
+def test_a_record_with_damaged_facts_keeps_its_machine(facts: object, external_id: str | None, leak: bool) -> None:
+    damaged = node("5", "small", driver_data=facts, external_id=external_id)
+    assert leaked([OURS], [damaged], "c", "cloud") == ([OURS] if leak else [])
+
+
 @pytest.mark.parametrize(
     "other", [{"cluster": "other"}, {"cluster": None}, {"provider": "another"}, {"key": ""}], ids=str
 )
