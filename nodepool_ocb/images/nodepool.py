@@ -7,6 +7,7 @@ accepted as they are written; the driver checks its own keys. A relative file na
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -158,10 +159,15 @@ def _anchored(value: Mapping[str, Json], folder: Path) -> dict[str, Json]:
         hook = section.get("post-upload-hook", "")
         return {**section, "post-upload-hook": absolute(hook)} if "/" in hook else section
 
+    def built(section: Mapping[str, Json]) -> Mapping[str, Json]:
+        program, *words = shlex.split(section.get("dib-cmd", "")) or [""]  # a program without "/" is found by PATH
+        return {**section, "dib-cmd": shlex.join([absolute(program), *words])} if "/" in program else section
+
     known: dict[str, Callable[[Json], Json]] = {
         "elements-dir": lambda names: [absolute(name) for name in names.split(":") if name],
         "images-dir": absolute,
         "build-log-dir": absolute,
+        "diskimages": lambda sections: [built(section) for section in sections or []],
         "providers": lambda sections: [hooked(section) for section in sections or []],
         "zookeeper-tls": lambda files: {name: absolute(file) for name, file in files.items()},
     }

@@ -378,5 +378,17 @@ def test_an_empty_post_upload_hook_is_none(written: Any) -> None:
     assert [each.post_upload_hook for each in written(f"providers:\n{''.join(sections)}").providers] == [None, "/x"]
 
 
+def test_a_relative_dib_cmd_counts_from_the_directory_of_the_file(written: Any, tmp_path: Path) -> None:
+    programs = ("bin/my dib", "'bin/my dib' -x", "sudo -E disk-image-create", "/opt/dib", "")
+    sections = [f'  - {{name: i{n}, elements: [vm], dib-cmd: "{program}"}}\n' for n, program in enumerate(programs)]
+    assert [each.dib_cmd for each in written(f"diskimages:\n{''.join(sections)}").diskimages] == [
+        f"{tmp_path}/bin/my dib",
+        f"'{tmp_path}/bin/my dib' -x",
+        "sudo -E disk-image-create",
+        "/opt/dib",
+        "disk-image-create",
+    ]
+
+
 def test_a_provider_that_is_made_without_options_has_none() -> None:
     assert (nodepool.Provider(name="west").options, nodepool.ProviderImage(name="jammy").options) == ({}, {})
