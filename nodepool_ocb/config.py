@@ -109,6 +109,7 @@ class BuilderSettings(ConfigSection, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()  # this builder's own: images may be pinned to builders that have one
     arch: str | None = None  # as `uname -m` says it; None: this machine's
     keep: int = 2  # ready builds of an image, with their uploads
+    rebuild_spread: float = 0.1  # the share of an image's rebuild-age that is added to it at most, drawn for each build
     failed_keep_seconds: float = 86400.0  # that failed records stay, to be read
     gone_seconds: float = 3600.0  # before an image is built anew if only a missing builder could send its build
     orphan_grace_seconds: float = 3600.0  # that a file is seen without a record before it is removed

@@ -79,6 +79,7 @@ class Context:
             carriers=self.carriers(image.name),
             gone=self.gone,
             builder_id=self.builder_id,
+            rebuild_spread=self.settings.rebuild_spread,
         )
 
     def carriers(self, image: str) -> dict[str, Carrier]:

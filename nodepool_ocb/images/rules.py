@@ -18,7 +18,7 @@ from nodepool_ocb.model.images import Build, BuildRequest, BuildState, Pause, Up
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.model.skew import believed
 
-JITTER: Final = 0.1  # of the rebuild age, at most
+SPREAD: Final = 0.1  # of the rebuild age, at most
 LONGEST_BACKOFF: Final = 60.0  # in first back-offs: an hour, where the first is a minute
 UPLOAD_ATTEMPTS: Final = 8  # the last of them two hours after the first
 
@@ -134,6 +134,7 @@ class ImagePolicy(msgspec.Struct, frozen=True):
     carriers: Mapping[str, Carrier] = {}  # the providers that are to have it
     gone: frozenset[str] = frozenset()  # the ids of builders that have not been there for long
     builder_id: str = ""  # the builder that decides
+    rebuild_spread: float = SPREAD  # the share of the rebuild age that a builder adds at most
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -201,10 +202,10 @@ def rebuild_at(image: str, build: BuildView, wanted: ImagePolicy, now: float) ->
     """When a builder replaces the build, in seconds since 1970.
 
     Part of the time is drawn from the names of builder, image and build. So the builds of many images, or of many builders, do
-    not begin at the same time.
+    not begin at the same time, unless ``rebuild_spread`` is 0.
     """
     drawn = zlib.crc32(f"{wanted.builder_id}/{image}/{build.id}".encode()) / 2**32
-    return believed(build.record.state_time, now) + wanted.rebuild_age_seconds * (1 + JITTER * drawn)
+    return believed(build.record.state_time, now) + wanted.rebuild_age_seconds * (1 + wanted.rebuild_spread * drawn)
 
 
 def failures(image: ImageView) -> tuple[BuildView, ...]:

@@ -321,6 +321,17 @@ def test_a_build_that_was_written_under_a_clock_ten_years_ahead_grows_old(builde
     builders.until(lambda: len(builders.history()) >= 2, "another is built")
 
 
+def test_a_builder_without_a_spread_rebuilds_at_the_exact_age(builders: BuilderFleet) -> None:
+    image = builders.image("jammy", rebuild_age=86400)
+    builders.builder(image, rebuild_spread=0).start()
+    (build,) = builders.until_ready("jammy")
+    view = builders.view("jammy").build(build.id)
+    assert view is not None
+    aged = replace(view.record, state_time=view.record.state_time - 86400)
+    builders.session.commit([Set(paths.build("jammy", build.id), aged, view.version)])
+    builders.until_ready("jammy", 2)
+
+
 def test_two_builders_do_not_share_a_directory(builders: BuilderFleet) -> None:
     first = builders.builder(builders.image("jammy")).start()
     second = builders.builder(builders.image("jammy"))

@@ -189,6 +189,14 @@ def test_the_rebuild_age_has_a_jitter_of_a_tenth_that_each_builder_draws_for_its
     assert isinstance(due(image, WANTED, at), Due)
 
 
+def test_without_a_spread_a_build_begins_at_the_exact_rebuild_age() -> None:
+    exact = replace(WANTED, rebuild_spread=0.0)
+    assert {rules.rebuild_at(name, build(1), exact, NOW) for name in map(str, range(50))} == {NOW + DAY}
+    half = replace(WANTED, rebuild_spread=0.5)
+    drawn = [rules.rebuild_at(name, build(1), half, NOW) for name in map(str, range(200))]
+    assert NOW + 1.4 * DAY < max(drawn) <= NOW + 1.5 * DAY
+
+
 # -- clocks that were wrong --
 
 AHEAD = -3650 * DAY  # as an age: written under a clock ten years ahead
