@@ -10,7 +10,8 @@ settings.load_profile("busy")
 
 #: What tests of several folders stand on.
 pytest_plugins = [
-    f"tests.fixtures.{name}" for name in ("builders", "commands", "corpora", "fleets", "launchers", "upstream")
+    f"tests.fixtures.{name}"
+    for name in ("builders", "commands", "corpora", "engines", "fleets", "launchers", "upstream")
 ]
 
 

@@ -8,19 +8,9 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb import providers
-from nodepool_ocb.testing.engine import Engine, why_not
+from nodepool_ocb.testing.engine import Engine
 from nodepool_ocb.testing.glance import Glance
 from tests.providers.sites import Context, Ledger, docker_provider, local_provider, openstack_provider
-
-
-@pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    """A container engine for all tests of this process."""
-    reason = why_not()
-    if reason is not None:
-        pytest.skip(f"no container engine: {reason}")
-    with Engine() as engine:
-        yield engine
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A network and an image with sshd of the container engine."""
+"""An image with sshd of the container engine, and a key."""
 
 from __future__ import annotations
 
@@ -10,14 +10,6 @@ import pytest
 
 from nodepool_ocb.testing.engine import Engine
 from tests.providers.machines.images import sshd_tar
-
-
-@pytest.fixture(scope="session")
-def network(engine: Engine) -> str:
-    """A network that this host and containers share."""
-    if shutil.which("ip") is None:
-        pytest.skip("no network for containers: ip is not installed (Debian: iproute2)")
-    return engine.add_network()
 
 
 @pytest.fixture(scope="session")

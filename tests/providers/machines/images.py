@@ -1,4 +1,7 @@
-"""An image with sshd, of this host's own programs: made within a second, without a mirror."""
+"""An image with sshd, of this host's own programs: made within a second, without a mirror.
+
+As a script it is the program of an image of backend ``command``.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,9 @@ PROGRAMS: Final = (
         "hostname",
         "touch",
         "nproc",
+        "rmdir",
+        "mktemp",
+        "cp",
     ),
 )
 FILES: Final = {
@@ -83,3 +89,7 @@ def sshd_tar(path: Path, **more: str) -> Path:
             member.size, member.mode = len(text.encode()), 0o644
             tar.addfile(member, io.BytesIO(text.encode()))
     return path
+
+
+if __name__ == "__main__":
+    sshd_tar(Path(os.environ["NODEPOOL_OCB_OUTPUT_TAR"]), etc__build=f"{os.environ['NODEPOOL_OCB_BUILD']}\n")

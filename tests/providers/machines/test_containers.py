@@ -229,6 +229,18 @@ def test_a_container_with_another_stamp_is_not_removed(part: str, harbour: Harbo
     assert made(harbour.provider.look(machine.external_id)).state == "running"
 
 
+def test_the_volumes_of_an_image_go_with_its_container(harbour: Harbour, tmp_path: Path) -> None:
+    volumes = harbour.engine.run("volume", "ls", "-q")
+    file = sshd_tar(tmp_path / "image.tar")
+    image = harbour.engine.run("import", "--change", "VOLUME /data", str(file)).strip()
+    order = harbour.order(image=image)
+    machine = made(harbour.provider.create(order))
+    assert harbour.engine.run("volume", "ls", "-q") != volumes
+    assert harbour.provider.delete(machine.external_id, order.stamp) is None
+    assert harbour.engine.run("volume", "ls", "-q") == volumes
+    harbour.engine.run("rmi", image)
+
+
 def test_containers_of_others_are_neither_listed_nor_removed(harbour: Harbour) -> None:
     container = harbour.engine.run("create", "--network=none", harbour.image, "/bin/sh").strip()
     assert container not in {each.external_id for each in harbour.provider.list()}
