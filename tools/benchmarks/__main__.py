@@ -1,4 +1,4 @@
-"""``tools/bench annealer|builder|tasks|cli``: measures, prints a table, and exits 1 where a promise is not kept."""
+"""``tools/bench annealer|builder|launcher|tasks|cli``: measures, prints a table, and exits 1 where a promise is not kept."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from benchmarks import (
     starting,
 )
 from benchmarks.figure import Figure, Plan
+from benchmarks.pools import enrolling, handing_out, queueing, resting
 
 Benchmark: TypeAlias = Callable[[Plan], Iterator[Figure]]
 F = TypeVar("F", bound=Callable[..., object])
@@ -40,6 +41,12 @@ ANNEALER: Final[Mapping[str, Benchmark]] = {
     "idle": idling.measure,
 }
 BUILDER: Final[Mapping[str, Benchmark]] = {"builder": building.measure}
+LAUNCHER: Final[Mapping[str, Benchmark]] = {
+    "hand-out": handing_out.measure,
+    "queue": queueing.measure,
+    "rest": resting.measure,
+    "enrol": enrolling.measure,
+}
 TASKS: Final[Mapping[str, Benchmark]] = {"plans": planning.measure}
 CLI: Final[Mapping[str, Benchmark]] = {"help": starting.measure_help, "reads": starting.measure_reads}
 
@@ -81,6 +88,13 @@ def annealer(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool)
 def builder(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool) -> None:
     """The builder's figures; exit status 1 where one is missed, unless --quick."""
     measure(BUILDER, only, Plan(rounds=1, share=0.1) if quick else Plan(rounds=rounds), file)
+
+
+@main.command()
+@benchmarked(LAUNCHER)
+def launcher(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool) -> None:
+    """The launcher's figures, beside Nodepool 11 from PyPI; exit status 1 where one is missed, unless --quick."""
+    measure(LAUNCHER, only, Plan(rounds=1, share=0.1) if quick else Plan(rounds=rounds), file)
 
 
 @main.command()

@@ -13,6 +13,7 @@ import msgspec
 
 ROOT: Final = Path(__file__).parents[3]
 REQUIREMENTS: Final = Path(__file__).parents[1] / "requirements.txt"
+OF_NODEPOOL: Final = Path(__file__).parents[1] / "nodepool-requirements.txt"
 MISSING: Final = "the peer could not be installed into .venv-bench"
 TIMEOUT_SECONDS: Final = 600.0
 
@@ -34,17 +35,22 @@ def ask(peer: str, task: dict[str, Any]) -> dict[str, Any] | None:
     return answer
 
 
-@functools.cache
 def installed() -> Path | None:
-    """.venv-bench with the peers in it, made where it is missing or old; None where that fails."""
-    place = ROOT / ".venv-bench"
-    stamp, wanted = place / "installed", REQUIREMENTS.read_text()
+    """.venv-bench with the peers in it; None where they cannot be installed."""
+    return environment(".venv-bench", REQUIREMENTS)
+
+
+@functools.cache
+def environment(name: str, requirements: Path) -> Path | None:
+    """An environment of this name at the root with these packages, made where it is missing or old; None where that fails."""
+    place = ROOT / name
+    stamp, wanted = place / "installed", requirements.read_text()
     if stamp.is_file() and stamp.read_text() == wanted:
         return place
-    print("tools/bench: installing the peers into .venv-bench", file=sys.stderr)
+    print(f"tools/bench: installing the peers into {name}", file=sys.stderr)
     commands: list[list[str | Path]] = [
         [sys.executable, "-m", "venv", place],
-        [place / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS],
+        [place / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements],
     ]
     for command in commands:
         if subprocess.run(command, stdout=sys.stderr, check=False).returncode != 0:

@@ -1,0 +1,80 @@
+"""A thousand requests over two hundred static slots: requests a second, beside Nodepool's launcher.
+
+All requests are written at the beginning. The requester takes the node of each fulfilled request, uses it for no time, and
+returns it. Nodepool serves fewer requests, since it needs seconds for each slot that returns. Its first ones find ready slots,
+so its rate with all requests would be lower.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from statistics import median
+from typing import Final
+
+from benchmarks import peers
+from benchmarks.figure import Figure, Plan
+from benchmarks.pools import sides
+from benchmarks.pools.rack import Rack
+from benchmarks.pools.requester import Requester
+from benchmarks.pools.sides import Stage
+
+MACHINES: Final = 4
+SLOTS: Final = 50  # of each machine
+REQUESTS: Final = 1000
+OF_NODEPOOL: Final = 300
+MOST_ROUNDS: Final = 3
+READY_SECONDS: Final = 400.0
+SERVED_SECONDS: Final = 120.0  # between two fulfilled requests
+
+
+def measure(plan: Plan) -> Iterator[Figure]:
+    """Requests a second; ours the median of some rounds, Nodepool's of one."""
+    slots, requests, of_nodepool = plan.size(SLOTS), plan.size(REQUESTS), plan.size(OF_NODEPOOL)
+    with sides.stage() as stage, Rack(MACHINES, slots, stage.folder / "farm") as rack:
+        other = _nodepool(stage, rack, of_nodepool)
+        rates = _ours(stage, rack, requests, min(plan.rounds, MOST_ROUNDS))
+    each = median(rates)
+    note = f"Nodepool: extrapolated from {of_nodepool} requests; ours: {min(rates):.3g} to {max(rates):.3g}"
+    yield Figure(
+        name="queue",
+        what=f"{requests:,} requests over {rack.size} static slots, each taken and returned",
+        unit="requests/s",
+        ours=each,
+        other=other,
+        beside="requests/s, Nodepool 11",
+        ratio=other and each / other,
+        bound="at least",
+        target=10.0,
+        note=f"{note if other else peers.MISSING}; load {os.getloadavg()[0]:.1f}",
+    )
+
+
+def _ours(stage: Stage, rack: Rack, requests: int, rounds: int) -> list[float]:
+    with sides.world(stage) as (settings, session):
+        requester = Requester(session)
+        with sides.ours(settings, stage.folder / "ours", rack):
+            return [rate(requester, rack, requests) for _ in range(rounds)]
+
+
+def _nodepool(stage: Stage, rack: Rack, requests: int) -> float | None:
+    """None if it cannot be installed."""
+    if peers.environment(".venv-bench-nodepool", peers.OF_NODEPOOL) is None:
+        return None
+    with sides.world(stage) as (settings, session):
+        requester = Requester(session)
+        with sides.nodepool(stage, settings, rack.document):
+            return rate(requester, rack, requests)
+
+
+def rate(requester: Requester, rack: Rack, requests: int) -> float:
+    """Requests a second, from the first request to the return of the last node; all slots are ready before."""
+    requester.await_free(rack.size, READY_SECONDS)
+    began = time.perf_counter()
+    left = set(requester.ask_many(requests))
+    while left:
+        for done in requester.next(left, SERVED_SECONDS):
+            left.discard(done.id)
+            requester.use(done)
+    return requests / (time.perf_counter() - began)
