@@ -20,7 +20,7 @@ from nodepool_ocb.daemon.reloading import Reload, Reloading
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import nodepool
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolConfiguration
-from nodepool_ocb.pool.reading import LaunchDrivers, pool_configuration
+from nodepool_ocb.pool.documents.reading import LaunchDrivers, pool_configuration
 from nodepool_ocb.providers import launching
 from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb_launcher.launcher import Launcher

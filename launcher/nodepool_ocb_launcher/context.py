@@ -12,7 +12,7 @@ from nodepool_ocb.config import Settings
 from nodepool_ocb.jigs.ssh.keys import NoKey, load_keys
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolConfiguration, PoolLabel, PoolLabelPolicy, ProviderPool
-from nodepool_ocb.pool.launching import LaunchSeconds
+from nodepool_ocb.pool.launches.launching import LaunchSeconds
 from nodepool_ocb.pool.views import PoolNodeView, ReadyImage
 from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.machines import MachineStamp

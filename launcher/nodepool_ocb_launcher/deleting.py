@@ -1,4 +1,4 @@
-"""The deletion of one node: carries out the steps of ``pool.deleting``, one at a time, with the node's lock held."""
+"""The deletion of one node: carries out the steps of ``pool.launches.deleting``, one at a time, with the node's lock held."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.model.pool import LaunchFacts, PoolNodeState, launch_facts
-from nodepool_ocb.pool import deleting
-from nodepool_ocb.pool.deleting import DeletionAction, DeletionStep, DeletionView
-from nodepool_ocb.pool.launching import LaunchRefusal
+from nodepool_ocb.pool.launches import deleting
+from nodepool_ocb.pool.launches.deleting import DeletionAction, DeletionStep, DeletionView
+from nodepool_ocb.pool.launches.launching import LaunchRefusal
 from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.machines import MachineRefused, MachineStamp
 from nodepool_ocb.store.pool.nodes import HeldNode

@@ -21,7 +21,7 @@ from nodepool_ocb.model.pool import PoolNodeState, RequestState
 from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.pool.deciding import decide
-from nodepool_ocb.pool.refusals import machines
+from nodepool_ocb.pool.launches.refusals import machines
 from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
 from nodepool_ocb.store import clusters, daemons
 from nodepool_ocb.store.pool.cache import PoolCache

@@ -1,4 +1,4 @@
-"""The launch of one node: carries out the steps of ``pool.launching``, one at a time, with the node's lock held."""
+"""The launch of one node: carries out the steps of ``pool.launches.launching``, one at a time, with the node's lock held."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.enrolling import Enrolment
 from nodepool_ocb.model.pool import LaunchFacts, PoolNode, PoolNodeState, launch_facts
 from nodepool_ocb.model.records import Node
-from nodepool_ocb.pool import launching
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool
-from nodepool_ocb.pool.hostnames import machine_hostname
-from nodepool_ocb.pool.launching import (
+from nodepool_ocb.pool.launches import launching
+from nodepool_ocb.pool.launches.hostnames import machine_hostname
+from nodepool_ocb.pool.launches.launching import (
     LaunchAction,
     LaunchRefusal,
     LaunchStep,

@@ -12,7 +12,7 @@ from typing import Final
 
 from nodepool_ocb.engine.enrolling import Enrolment, launched_by
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.pool.launching import RolesSight
+from nodepool_ocb.pool.launches.launching import RolesSight
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.pool import enrolment
 from nodepool_ocb.store.world.cache import Cache

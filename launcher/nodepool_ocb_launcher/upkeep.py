@@ -19,7 +19,7 @@ from nodepool_ocb.daemon.workers import WorkerPool
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
 from nodepool_ocb.model.records import QuotaReport
-from nodepool_ocb.pool.leaks import LeakSightings, MachineMark, leaked, sighted
+from nodepool_ocb.pool.idle.leaks import LeakSightings, MachineMark, leaked, sighted
 from nodepool_ocb.pool.membership import Membership
 from nodepool_ocb.pool.views import PoolNodeView, PoolView, ProviderQuota
 from nodepool_ocb.providers.calls import MachineCalls

@@ -12,8 +12,8 @@ from typing import Final
 
 from nodepool_ocb.errors import Invalid, OutcomeUnknown, Stale, Unavailable
 from nodepool_ocb.model.pool import PoolNodeState
-from nodepool_ocb.pool.deleting import DeletionAction
-from nodepool_ocb.pool.launching import LaunchAction
+from nodepool_ocb.pool.launches.deleting import DeletionAction
+from nodepool_ocb.pool.launches.launching import LaunchAction
 from nodepool_ocb.store.pool.nodes import HeldNode
 from nodepool_ocb_launcher.context import LauncherContext
 from nodepool_ocb_launcher.deleting import Deletion

@@ -18,7 +18,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import backends
 from nodepool_ocb.images import nodepool as documents
 from nodepool_ocb.operations.performer import Performer
-from nodepool_ocb.pool.reading import pool_configuration
+from nodepool_ocb.pool.documents.reading import pool_configuration
 from nodepool_ocb.providers import launching
 from nodepool_ocb.views.cluster import ConfigDocument, LaunchNames, NodepoolNames
 

@@ -18,12 +18,12 @@ from nodepool_ocb.pool.capacity.judging import PoolJudge
 from nodepool_ocb.pool.capacity.ledger import Ledger
 from nodepool_ocb.pool.capacity.planning import Planner
 from nodepool_ocb.pool.configuration import PoolConfiguration
+from nodepool_ocb.pool.idle.stock import Stock
+from nodepool_ocb.pool.idle.upkeep import Upkeep
 from nodepool_ocb.pool.instructions import DeleteRequest, Instruction
 from nodepool_ocb.pool.membership import Membership
 from nodepool_ocb.pool.ordering import patience_ends, queue
 from nodepool_ocb.pool.serving import Serving
-from nodepool_ocb.pool.stock import Stock
-from nodepool_ocb.pool.upkeep import Upkeep
 from nodepool_ocb.pool.views import PoolLauncher, PoolView, RequestView
 from nodepool_ocb.pool.wakes import Wakes
 

@@ -20,11 +20,11 @@ from nodepool_ocb.pool.capacity.judging import PoolJudge
 from nodepool_ocb.pool.capacity.ledger import Ledger
 from nodepool_ocb.pool.capacity.planning import Planner, RequestPlan
 from nodepool_ocb.pool.configuration import PoolConfiguration
+from nodepool_ocb.pool.idle.upkeep import Upkeep
 from nodepool_ocb.pool.instructions import PoolVerdict, WaitReason
 from nodepool_ocb.pool.membership import Membership
 from nodepool_ocb.pool.ordering import WAITING, queue
 from nodepool_ocb.pool.serving import RequestNodes
-from nodepool_ocb.pool.upkeep import Upkeep
 from nodepool_ocb.pool.views import PoolLauncher, PoolView, RequestView
 from nodepool_ocb.pool.wakes import Wakes
 

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
-from nodepool_ocb.pool.attempts import LaunchTries, bare, ended, tries
 from nodepool_ocb.pool.capacity.judging import PoolJudge, deadline
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, Ledger, pool_of
 from nodepool_ocb.pool.capacity.matching import matched
@@ -29,8 +28,9 @@ from nodepool_ocb.pool.instructions import (
     Instruction,
     LaunchNode,
 )
+from nodepool_ocb.pool.launches.attempts import LaunchTries, bare, ended, tries
+from nodepool_ocb.pool.launches.refusals import quota_refused
 from nodepool_ocb.pool.membership import Membership, PoolKey
-from nodepool_ocb.pool.refusals import quota_refused
 from nodepool_ocb.pool.views import PoolLauncher, PoolMember, PoolNodeView, RequestView
 from nodepool_ocb.pool.wakes import Wakes
 

@@ -18,7 +18,7 @@ from nodepool_ocb.documents.document import SECRET
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, Resources
-from nodepool_ocb.pool.reading import LaunchDrivers
+from nodepool_ocb.pool.documents.reading import LaunchDrivers
 from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.drivers import DriverGroup
 from nodepool_ocb.providers.machines import MACHINE_GROUP, MachineDriver, MachineProvider, SlotLender

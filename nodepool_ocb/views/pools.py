@@ -10,7 +10,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode, PoolNodeState, RequestState
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.pool.instructions import PoolVerdict, WaitReason
-from nodepool_ocb.pool.refusals import quota_refusals, refused_sentence
+from nodepool_ocb.pool.launches.refusals import quota_refusals, refused_sentence
 from nodepool_ocb.pool.views import PoolMember, PoolNodeView, PoolView, RequestView
 from nodepool_ocb.views.view import View, Whole
 

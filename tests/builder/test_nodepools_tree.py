@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
-from nodepool_ocb.pool.ready_images import ready_images
+from nodepool_ocb.pool.launches.ready_images import ready_images
 from nodepool_ocb.store import images, quarantine
 from nodepool_ocb.store.client import frames
 from nodepool_ocb.store.client.session import Session

@@ -16,7 +16,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import nodepool
 from nodepool_ocb.images.nodepool import Nodepool
 from nodepool_ocb.pool.configuration import PoolConfiguration
-from nodepool_ocb.pool.reading import pool_configuration
+from nodepool_ocb.pool.documents.reading import pool_configuration
 from nodepool_ocb.providers import launching
 
 PAGE: Final = Path(__file__).parents[2] / "docs/from-nodepool.md"

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.images import nodepool
-from nodepool_ocb.pool.reading import pool_configuration
+from nodepool_ocb.pool.documents.reading import pool_configuration
 from nodepool_ocb.providers import launching
 
 #: The words that those tests replace.

@@ -10,8 +10,8 @@ import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
-from nodepool_ocb.pool import upkeep
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolConfiguration, PoolLabel, PoolLabelPolicy, ProviderPool
+from nodepool_ocb.pool.idle import upkeep
 from tests.launcher.killed_launchers import KilledLauncher, killing
 from tests.launcher.launcher_fleet import LauncherFleet
 

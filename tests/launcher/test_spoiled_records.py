@@ -9,7 +9,7 @@ from typing import Any, cast
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import RequestState
 from nodepool_ocb.model.records import Set
-from nodepool_ocb.pool.leaks import LeakSightings
+from nodepool_ocb.pool.idle.leaks import LeakSightings
 from nodepool_ocb.providers.machines import Machine, MachineStamp
 from nodepool_ocb_launcher.upkeep import ProviderUpkeep
 from tests.launcher.launcher_fleet import LauncherFleet

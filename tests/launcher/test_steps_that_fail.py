@@ -12,8 +12,8 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import PoolNodeState, launch_facts
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolConfiguration, PoolLabel, PoolLabelPolicy, ProviderPool
 from nodepool_ocb.pool.instructions import FailNode
-from nodepool_ocb.pool.launching import LaunchAction, LaunchStep
-from nodepool_ocb.pool.refusals import quota_refusals
+from nodepool_ocb.pool.launches.launching import LaunchAction, LaunchStep
+from nodepool_ocb.pool.launches.refusals import quota_refusals
 from nodepool_ocb.providers import launching
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.pool.cache import PoolCache

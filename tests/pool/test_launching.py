@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from nodepool_ocb.model.pool import LaunchFacts, PoolNode, PoolNodeState
 from nodepool_ocb.model.records import State
 from nodepool_ocb.pool.configuration import PoolLabel, PoolLabelPolicy
-from nodepool_ocb.pool.deleting import DeletionAction, DeletionView, next_deletion
-from nodepool_ocb.pool.launching import (
+from nodepool_ocb.pool.launches.deleting import DeletionAction, DeletionView, next_deletion
+from nodepool_ocb.pool.launches.launching import (
     HOST,
     STEPS,
     LaunchAction,

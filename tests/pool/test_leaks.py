@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.pool.leaks import LEAK_SECONDS, LeakSightings, MachineMark, leaked, sighted
+from nodepool_ocb.pool.idle.leaks import LEAK_SECONDS, LeakSightings, MachineMark, leaked, sighted
 from tests.pool.poolworld import NOW, node
 
 OURS = MachineMark(external_id="m1", cluster="c", provider="cloud", node="0000000005", key="k1")

@@ -21,7 +21,7 @@ from nodepool_ocb.pool.configuration import (
     ProviderPool,
     StaticMachine,
 )
-from nodepool_ocb.pool.reading import LaunchDrivers, pool_configuration
+from nodepool_ocb.pool.documents.reading import LaunchDrivers, pool_configuration
 from tests.fixtures.corpora import CORPORA, needs
 from tests.images.test_nodepool_faults import ANYTHING, places, story
 

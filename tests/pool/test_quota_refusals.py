@@ -10,7 +10,7 @@ from nodepool_ocb.pool.configuration import PoolConfiguration, PoolLabelPolicy
 from nodepool_ocb.pool.deciding import decide
 from nodepool_ocb.pool.explaining import explain
 from nodepool_ocb.pool.instructions import DeleteNode, LaunchNode
-from nodepool_ocb.pool.refusals import machines
+from nodepool_ocb.pool.launches.refusals import machines
 from nodepool_ocb.pool.views import PoolNodeView, PoolView, RequestView
 from tests.pool.poolworld import NOW, configuration, decided, held, launcher, node, pool, steps, view
 

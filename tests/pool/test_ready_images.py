@@ -8,7 +8,7 @@ import pytest
 
 from nodepool_ocb.images.rules import BuildView, ImageView, UploadView
 from nodepool_ocb.model.images import Build, BuildState, Upload, UploadState
-from nodepool_ocb.pool.ready_images import ready_images
+from nodepool_ocb.pool.launches.ready_images import ready_images
 
 READY, DELETE = BuildState.READY, BuildState.DELETE
 

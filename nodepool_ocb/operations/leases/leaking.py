@@ -14,7 +14,7 @@ from nodepool_ocb.operations.reads.clusters import ReadCluster
 from nodepool_ocb.operations.reads.machines import DeleteStampedMachine, ListStampedMachines, StampedMachine
 from nodepool_ocb.operations.reads.pools import ReadPool
 from nodepool_ocb.operations.requests.finding import load
-from nodepool_ocb.pool.leaks import MachineMark, leaked
+from nodepool_ocb.pool.idle.leaks import MachineMark, leaked
 from nodepool_ocb.pool.views import PoolNodeView
 from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.pools import MachineLeakRow

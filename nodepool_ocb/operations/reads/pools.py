@@ -36,7 +36,7 @@ class ReadPool(Lookup[FoundPool], frozen=True):
     records = "requests for nodes, nodes of pools, launchers"
 
     def answer(self, reader: Reader) -> FoundPool:
-        from nodepool_ocb.pool.ready_images import ready_images
+        from nodepool_ocb.pool.launches.ready_images import ready_images
         from nodepool_ocb.store import images
         from nodepool_ocb.store.locks import holders
         from nodepool_ocb.store.pool.tables import PoolNodeTable, RequestTable
@@ -186,7 +186,7 @@ class ReadPoolConfiguration(Lookup[KnownLimits], frozen=True):
         import os
 
         from nodepool_ocb.images import nodepool
-        from nodepool_ocb.pool.reading import pool_configuration
+        from nodepool_ocb.pool.documents.reading import pool_configuration
         from nodepool_ocb.providers import launching
 
         settings = reader.performer.settings().launcher

@@ -14,11 +14,11 @@ from itertools import islice
 import msgspec
 
 from nodepool_ocb.model.pool import PoolNodeState
-from nodepool_ocb.pool.attempts import bare
 from nodepool_ocb.pool.capacity.amounts import Amounts, Meter, amounts, total
 from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool, StaticMachine
+from nodepool_ocb.pool.launches.attempts import bare
+from nodepool_ocb.pool.launches.refusals import quota_refusals
 from nodepool_ocb.pool.membership import PoolKey
-from nodepool_ocb.pool.refusals import quota_refusals
 from nodepool_ocb.pool.slots import MachineIndex
 from nodepool_ocb.pool.views import PoolNodeView, PoolView
 

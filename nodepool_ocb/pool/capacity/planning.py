@@ -19,8 +19,8 @@ from nodepool_ocb.pool.capacity.matching import matched
 from nodepool_ocb.pool.capacity.reserving import Reservation, Uses, reserve_pool, reserve_tenant
 from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
 from nodepool_ocb.pool.instructions import PoolVerdict
+from nodepool_ocb.pool.launches.refusals import refused_sentence
 from nodepool_ocb.pool.membership import Membership, PoolKey
-from nodepool_ocb.pool.refusals import refused_sentence
 from nodepool_ocb.pool.states import new_request
 from nodepool_ocb.pool.views import PoolNodeView, RequestView
 

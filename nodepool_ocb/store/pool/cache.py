@@ -16,7 +16,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import PoolComponent
 from nodepool_ocb.model.records import Daemon, QuotaReport
-from nodepool_ocb.pool.ready_images import ready_images
+from nodepool_ocb.pool.launches.ready_images import ready_images
 from nodepool_ocb.pool.views import PoolMember, PoolView, ProviderQuota, ReadyImage
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode

@@ -11,15 +11,15 @@ import math
 from collections.abc import Iterable
 
 from nodepool_ocb.model.pool import PoolNodeState, RequestState, launch_facts
-from nodepool_ocb.pool.aging import hold_seconds, outdated, ready_seconds
-from nodepool_ocb.pool.attempts import ABORTED_SECONDS, backoff, bare
 from nodepool_ocb.pool.capacity.judging import static
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, pool_of
 from nodepool_ocb.pool.configuration import PoolConfiguration
+from nodepool_ocb.pool.idle.aging import hold_seconds, outdated, ready_seconds
 from nodepool_ocb.pool.instructions import AdoptNode, DeleteNode, FailNode, FreeNode, Instruction
+from nodepool_ocb.pool.launches.attempts import ABORTED_SECONDS, backoff, bare
+from nodepool_ocb.pool.launches.refusals import quota_backoff, quota_refused
 from nodepool_ocb.pool.membership import Membership
 from nodepool_ocb.pool.ordering import WAITING
-from nodepool_ocb.pool.refusals import quota_backoff, quota_refused
 from nodepool_ocb.pool.slots import MachineIndex
 from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
 from nodepool_ocb.pool.wakes import Wakes

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from nodepool_ocb.model.pool import PoolNode, PoolNodeState, launch_facts
-from nodepool_ocb.pool.launching import LaunchRefusal
+from nodepool_ocb.pool.launches.launching import LaunchRefusal
 
 FIRST_PAUSE_SECONDS: Final = 1.0  # before a refused deletion is tried again; doubles
 LONGEST_PAUSE_SECONDS: Final = 60.0

@@ -29,8 +29,8 @@ from nodepool_ocb.pool.configuration import (
     Resources,
     StaticMachine,
 )
-from nodepool_ocb.pool.hostnames import hostname_fault
-from nodepool_ocb.pool.offers import HARMLESS, MACHINE_KEYS, pool_label, static_machine
+from nodepool_ocb.pool.documents.offers import HARMLESS, MACHINE_KEYS, pool_label, static_machine
+from nodepool_ocb.pool.launches.hostnames import hostname_fault
 
 STATIC: Final = "static"
 FAKE: Final = "fake"  # also of an OpenStack provider with a name that begins with this word, as in Nodepool

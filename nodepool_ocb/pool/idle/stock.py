@@ -7,11 +7,11 @@ capacity of a provider, no node of min-ready is launched there. A node with a re
 from __future__ import annotations
 
 from nodepool_ocb.model.pool import PoolNodeState
-from nodepool_ocb.pool.attempts import LaunchTries, ended, tries
 from nodepool_ocb.pool.capacity.judging import PoolJudge, static
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, Ledger, pool_of
 from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool, StaticMachine
 from nodepool_ocb.pool.instructions import Instruction, LaunchNode
+from nodepool_ocb.pool.launches.attempts import LaunchTries, ended, tries
 from nodepool_ocb.pool.membership import Membership, PoolKey
 from nodepool_ocb.pool.ranking import weight
 from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView

@@ -1,0 +1,1 @@
+"""The part of a nodepool.yaml that launchers read: labels, providers and pools."""

@@ -1,0 +1,1 @@
+"""Nodes without a holder, and machines without a node: min-ready, ages, slots and leaks. Pure."""
