@@ -150,5 +150,13 @@ def stack(fleet: Fleet, failing: Sequence[str] = (), of: str = DEPLOYMENT) -> No
                 propose(fleet, role, fqdn, above, {"fail": "it broke"} if lost else None, of)
 
 
-def generations(fleet: Fleet) -> dict[str, int]:
-    return {vertex.name: vertex.record.generation for vertex in load_world(fleet.session).vertices()}
+def succeeded_again(fleet: Fleet) -> dict[str, list[str]]:
+    """The noderoles with more than one successful run, and the ends of their runs.
+
+    A run that did not reach its machine raises the generation without a second commit, so generations prove nothing here.
+    """
+    outcomes = {
+        each.name: [run.outcome for run in fleet.runs(each.name).values()]
+        for each in load_world(fleet.session).vertices()
+    }
+    return {name: found for name, found in outcomes.items() if found.count("succeeded") != 1}
