@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from nodepool_ocb.errors import Invalid, Stale
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.pool import PoolNodeState
+from nodepool_ocb.model.journal import Entry, PoolVerb
+from nodepool_ocb.model.pool import PoolNode, PoolNodeState
 from nodepool_ocb.pool.instructions import (
     AdoptNode,
     AllocateNodes,
@@ -29,6 +30,7 @@ from nodepool_ocb.pool.views import PoolNodeView, PoolView, RequestView
 from nodepool_ocb.store.pool.nodes import HeldNode, NodeWriter
 from nodepool_ocb.store.pool.requests import RequestWriter
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb.views.history import pooling
 from nodepool_ocb_launcher.context import LauncherContext
 from nodepool_ocb_launcher.liveness import SlotChecks
 from nodepool_ocb_launcher.records import new_fields
@@ -44,8 +46,8 @@ class InstructionCarrier:
     def __init__(self, context: LauncherContext, works: NodeWorks, wake: Callable[[], None]) -> None:
         self._context, self._works = context, works
         self._checks = SlotChecks(context, wake)
-        self._requests = RequestWriter(context.session, context.locks, context.holder)
-        self._nodes = NodeWriter(context.session, context.locks, context.holder)
+        self._requests = RequestWriter(context.session, context.locks, context.holder, context.journal)
+        self._nodes = NodeWriter(context.session, context.locks, context.holder, context.journal)
         self._view = PoolView()
 
     def carry_out(self, view: PoolView, instructions: Iterable[Instruction]) -> None:
@@ -88,10 +90,12 @@ class InstructionCarrier:
 
     def _fulfil(self, step: FulfilRequest) -> None:
         request, nodes = self._request(step.request, step.version), [self._node(*each) for each in step.nodes]
-        self._requests.fulfil(request, nodes)
-        now = self._context.session.now()
+        seconds = max(0.0, self._context.session.now() - request.created)
+        given = {node.id: node.record for node in nodes}
+        entry = self._entry(PoolVerb.FULFIL_REQUEST, request, f"it waited {seconds:.1f} s", given)
+        self._requests.fulfil(request, nodes, entry)
         metrics.REQUESTS_ENDED.labels("fulfilled").inc()
-        metrics.REQUEST_SECONDS.observe(max(0.0, now - request.created))
+        metrics.REQUEST_SECONDS.observe(seconds)
         log.info("request %s is fulfilled by %s", step.request, ", ".join(node for node, _ in step.nodes))
 
     def _decline(self, step: DeclineRequest) -> None:
@@ -102,14 +106,25 @@ class InstructionCarrier:
         if not step.pools and not step.failed:
             self._requests.release(step.request)
             return
-        self._requests.decline(request, step.pools, step.reason, step.failed)
         if step.failed:
+            entry = self._entry(PoolVerb.FAIL_REQUEST, request, step.reason)
+            self._requests.fail(request, step.pools, step.reason, entry)
             metrics.REQUESTS_ENDED.labels("failed").inc()
+        else:
+            self._requests.decline(request, step.pools, step.reason)
         log.info("request %s %s: %s", step.request, "failed" if step.failed else "is declined", step.reason)
 
     def _delete_request(self, step: DeleteRequest) -> None:
-        self._requests.delete(self._request(step.request, step.version))
+        request = self._request(step.request, step.version)
+        entry = self._entry(PoolVerb.EXPIRE_REQUEST, request, step.reason) if step.expired else None
+        self._requests.delete(request, entry)
         log.info("request %s is deleted: %s", step.request, step.reason)
+
+    def _entry(
+        self, verb: PoolVerb, request: RequestView, reason: str, nodes: Mapping[str, PoolNode] | None = None
+    ) -> Entry:
+        """Of the journal, about a request."""
+        return pooling.of_request(self._context.author(), verb, request.id, request.record, nodes or {}, reason)
 
     # -- nodes --
 
@@ -158,11 +173,15 @@ class InstructionCarrier:
             return
         state = PoolNodeState.ABORTED if step.aborted else PoolNodeState.FAILED
         try:
-            held.enter(PoolNodeState.HOLD if step.keep else state, reason=step.reason)
+            entry = None if step.aborted else self._failure(step, held)
+            held.enter(PoolNodeState.HOLD if step.keep else state, entry, reason=step.reason)
         except BaseException:
             held.release()  # without a work no turn looks at a node whose lock is ours
             raise
         self._works.add(NodeWork(self._context, held))
+
+    def _failure(self, step: FailNode, held: HeldNode) -> Entry:
+        return pooling.of_node(self._context.author(), PoolVerb.FAIL_NODE, held.id, held.record, step.reason)
 
     def _hold(self, id: str, version: int, purpose: str) -> HeldNode | None:
         """The node with its lock, at the version that was decided from."""

@@ -18,6 +18,8 @@ from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.machines import MachineStamp
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import HeldLocks
+from nodepool_ocb.store.pool.journal import PoolJournal
+from nodepool_ocb.views.history.pooling import EntryAuthor
 from nodepool_ocb_launcher.roster import Roster
 
 
@@ -32,7 +34,7 @@ class LauncherContext:
         providers: Mapping[str, MachineCalls],
         wake: Callable[[], None],
     ) -> None:
-        self.session, self.locks = session, HeldLocks(session)
+        self.session, self.locks, self.journal = session, HeldLocks(session), PoolJournal(session)
         self.host = socket.gethostname()
         self.id = f"{self.host}-{uuid.uuid4().hex}"  # as Nodepool makes it
         self.cluster = ""  # known once there is a session
@@ -54,6 +56,10 @@ class LauncherContext:
     def holder(self, purpose: str) -> LockOwner:
         """The record of a lock of ours."""
         return LockOwner(daemon="launcher", host=self.host, pid=os.getpid(), purpose=purpose, since=self.session.now())
+
+    def author(self) -> EntryAuthor:
+        """Of an entry of the journal that is written now."""
+        return EntryAuthor(self.host, self.session.now())
 
     def stamp(self, provider: str, pool: str, node: str, key: str) -> MachineStamp:
         """The stamp of an attempt to launch a node."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.model.journal import PoolVerb
 from nodepool_ocb.model.pool import LaunchFacts, PoolNodeState, launch_facts
 from nodepool_ocb.pool.launches import deleting
 from nodepool_ocb.pool.launches.deleting import DeletionAction, DeletionStep, DeletionView
@@ -17,6 +18,7 @@ from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.machines import MachineRefused, MachineStamp
 from nodepool_ocb.store.pool.nodes import HeldNode
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb.views.history import pooling
 from nodepool_ocb_launcher.context import LauncherContext
 from nodepool_ocb_launcher.launching import launch_identity
 
@@ -31,6 +33,7 @@ class Deletion:
     ) -> None:
         self._context, self._node, self._calls = context, node, calls
         self._reason = reason
+        self._failed = node.record.state in deleting.ENDED  # the journal has the failure of its launch
         self._view = DeletionView(record=node.record, now=0.0, keep_record=keep_record)
 
     def step(self) -> DeletionStep | None:
@@ -80,7 +83,11 @@ class Deletion:
         self._node.note(external_id=None, driver_data=msgspec.to_builtins(facts))
 
     def _delete_record(self, _step: DeletionStep) -> None:
-        self._node.delete()
+        entry = None
+        if not self._failed:
+            author, record = self._context.author(), self._node.record
+            entry = pooling.of_node(author, PoolVerb.DELETE_NODE, self._node.id, record, self._reason)
+        self._node.delete(entry)
         log.info("node %s is deleted: %s", self._node.id, self._reason)
 
     def _accepted(self, step: DeletionStep, answer: Any) -> bool:

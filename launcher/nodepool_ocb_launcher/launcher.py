@@ -75,6 +75,7 @@ class Launcher:
         context.locks.sweep()
         self.registration.change(keeps=self._keeps())
         self.registration.write()
+        context.journal.load()
         self.pausing.load()
         context.roster.load()
         self._register_pools()
@@ -117,6 +118,7 @@ class Launcher:
         decision = decide(view, context.configuration, self._me(), now)
         self._carrier.carry_out(view, decision.steps)
         wait = min(self.works.start(), self._look_around(view))
+        context.journal.trim()
         self._count(view)
         seconds = float("inf") if decision.seconds is None else decision.seconds
         return max(0.0, min(wait, seconds, self.pausing.seconds, self.sweep_seconds))

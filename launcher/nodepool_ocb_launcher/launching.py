@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.engine.enrolling import Enrolment
+from nodepool_ocb.model.journal import PoolVerb
 from nodepool_ocb.model.pool import LaunchFacts, PoolNode, PoolNodeState, launch_facts
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool
@@ -29,6 +30,7 @@ from nodepool_ocb.providers.keyscan import host_keys
 from nodepool_ocb.providers.machines import Machine, MachineOrder, MachineRefused
 from nodepool_ocb.store.pool.nodes import HeldNode
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb.views.history import pooling
 from nodepool_ocb_launcher.context import LauncherContext, label_of
 
 log = logging.getLogger(__name__)
@@ -260,11 +262,14 @@ class Launch:
 
     def _set_ready(self, _step: LaunchStep) -> None:
         record, now = self._node.record, self._context.session.now()
-        self._node.finish(PoolNodeState.READY, reason=None)
+        seconds = max(0.0, now - (record.created_time or now))
+        said = f"it was ready after {seconds:.1f} s"
+        entry = pooling.of_node(self._context.author(), PoolVerb.LAUNCH_NODE, self._node.id, record, said)
+        self._node.finish(PoolNodeState.READY, entry, reason=None)
         self._context.roster.forget(self.facts.fqdn or "")
         provider = self._parts.provider.name
         metrics.LAUNCHES.labels(provider, "ready").inc()
-        metrics.LAUNCH_SECONDS.labels(provider).observe(max(0.0, now - (record.created_time or now)))
+        metrics.LAUNCH_SECONDS.labels(provider).observe(seconds)
         log.info("node %s is ready at %s", self._node.id, provider)
 
     def _fail(self, step: LaunchStep) -> None:
@@ -276,7 +281,11 @@ class Launch:
         fields: dict[str, Any] = {"reason": step.reason, "driver_data": self._with(**facts)}
         if step.keep:
             fields["comment"] = step.reason
-        self._node.enter(state, **fields)
+        entry = None
+        if state is not PoolNodeState.ABORTED:
+            record = self._node.record
+            entry = pooling.of_node(self._context.author(), PoolVerb.FAIL_NODE, self._node.id, record, step.reason)
+        self._node.enter(state, entry, **fields)
         metrics.LAUNCHES.labels(self._parts.provider.name, str(state)).inc()
         log.warning("node %s %s: %s", self._node.id, "is kept" if step.keep else state, step.reason)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.daemon.backoff import Backoff
 from nodepool_ocb.daemon.workers import WorkerPool
-from nodepool_ocb.errors import Unavailable
+from nodepool_ocb.errors import OcbError, Unavailable
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
 from nodepool_ocb.model.records import QuotaReport
 from nodepool_ocb.pool.idle.leaks import LeakSightings, MachineMark, leaked, sighted
@@ -25,6 +26,7 @@ from nodepool_ocb.pool.views import PoolNodeView, PoolView, ProviderQuota
 from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.machines import Machine, MachineRefused
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb.views.history import pooling
 from nodepool_ocb_launcher.context import LauncherContext
 
 log = logging.getLogger(__name__)
@@ -121,8 +123,17 @@ class ProviderUpkeep:
         refused = calls.delete(machine.external_id, machine.stamp)
         if refused is None:
             metrics.MACHINES_LEAKED.labels(name).inc()
+            self._tell(name, machine.external_id, machine.stamp.node)
         else:
             log.warning("machine %s at %s is not deleted yet: %s", machine.external_id, name, refused.reason)
+
+    def _tell(self, provider: str, machine: str, node: str) -> None:
+        """In the journal. No transaction is about a leak, so the entry follows the deletion."""
+        author = self._context.author()
+        with suppress(OcbError):  # the machine is gone, and the log has it
+            self._context.journal.commit(
+                [], pooling.of_leak(author, provider, machine, node, "no record stands for it")
+            )
 
 
 def _mark(machine: Machine) -> MachineMark:

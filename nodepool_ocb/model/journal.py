@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -11,8 +12,22 @@ from nodepool_ocb.model.records import Json, Record
 
 #: The verb of an annealer's entry: a run asked for a file of the annealer's host that the settings do not allow.
 REFUSE_FILE: Final = "refuse file"
+
+
+class PoolVerb(StrEnum):
+    """The verbs of a launcher's entries."""
+
+    FULFIL_REQUEST = "fulfil request"
+    FAIL_REQUEST = "fail request"
+    EXPIRE_REQUEST = "expire request"  # it was deleted at the end of its time
+    LAUNCH_NODE = "launch node"  # it became ready
+    FAIL_NODE = "fail node"  # its launch failed
+    DELETE_NODE = "delete node"
+    DELETE_LEAK = "delete leak"  # a machine without a record
+
+
 #: Verbs that daemons write; the command line has no command of these names.
-DAEMON_VERBS: Final = frozenset({REFUSE_FILE})
+DAEMON_VERBS: Final = frozenset({REFUSE_FILE, *PoolVerb})
 
 
 class FieldChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -35,7 +50,10 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Entry(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
-    """``journal/entries/<number>``: one transaction, at most 4 KiB; numbers rise without a gap."""
+    """``journal/entries/<number>`` and, of launchers, ``journal/pool/<number>``: one transaction, at most 4 KiB.
+
+    The numbers of each folder rise without a gap.
+    """
 
     at: Moment
     login: str  # the author: a user of that host, or a daemon
@@ -64,4 +82,7 @@ class Webhook(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
     delivered: Number  # of the last entry; -1 for none
     at: Moment
+    pool_delivered: Number | None = (
+        None  # of the last entry of launchers; None: no annealer that knows these has sent yet
+    )
     failing: WebhookFailure | None = None

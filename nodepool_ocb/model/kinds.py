@@ -261,9 +261,9 @@ KINDS: Final = (
     ),
     RecordKind(
         record=Entry,
-        paths=("/ocb/journal/entries/{entry}",),
+        paths=("/ocb/journal/entries/{entry}", "/ocb/journal/pool/{entry}"),
         name="entry of the journal",
-        folder=Access(annealer="cr", launcher="cr", api="cdr"),
+        folder=Access(annealer="cr", launcher="r", api="cdr"),
         numbered=True,
     ),
     RecordKind(
@@ -346,6 +346,7 @@ FOLDERS: Final = {
     "/ocb/clock": Access(annealer="rw", api="rw"),
     "/ocb/daemons/annealer": Access(annealer=_CHANGE, launcher="r", api="r"),
     "/ocb/journal": Access(annealer="r", launcher="r", api="r"),
+    "/ocb/journal/pool": Access(annealer="r", launcher="cdr", api="cdr"),
     "/ocb/tasks": Access(annealer="r", launcher="r", api=_CHANGE),
     "/nodepool": Access(annealer="r", builder="r", launcher="r", api="r", requester="r"),
     "/nodepool/clock": Access(builder="rw", launcher="rw", api="rw", requester="rw"),

@@ -25,6 +25,8 @@ MOST_CHANGES: Final = TRANSACTION_CHANGES // 2
 ENTRY_BYTES: Final = 4 * 1024  # of one entry of the journal, which comes on top of a transaction
 ENTRIES: Final = 5000  # of the journal, at most
 ENTRIES_LEFT: Final = 4900  # by a writer that finds more than that many
+POOL_ENTRIES: Final = 2000  # of launchers, at most
+POOL_ENTRIES_LEFT: Final = 1900  # by a launcher that finds more than that many
 
 #: The bytes of a change beside its path and data: headers, a chroot, an ACL of five users.
 OVERHEAD_BYTES: Final = 400

@@ -21,6 +21,7 @@ TASK_RELEASES = "/ocb/tasks/releases"
 TASK_DEPLOYMENTS = "/ocb/tasks/deployments"
 JOURNAL = "/ocb/journal"
 JOURNAL_ENTRIES = "/ocb/journal/entries"
+JOURNAL_POOL = "/ocb/journal/pool"  # entries of launchers, with numbers of their own
 WEBHOOK = "/ocb/journal/webhook"
 WEBHOOK_LOCK = "/ocb/journal/webhook/lock"
 PAUSED = "/ocb/paused"  # but for those of builders
@@ -43,6 +44,15 @@ def entry(number: int) -> str:
     '/ocb/journal/entries/0000000007'
     """
     return f"/ocb/journal/entries/{number:010}"
+
+
+def pool_entry(number: int) -> str:
+    """An entry of a launcher.
+
+    >>> pool_entry(7)
+    '/ocb/journal/pool/0000000007'
+    """
+    return f"/ocb/journal/pool/{number:010}"
 
 
 def role(name: str) -> str:

@@ -27,6 +27,7 @@ from nodepool_ocb.pool.serving import Serving
 from nodepool_ocb.pool.views import PoolLauncher, PoolView, RequestView
 from nodepool_ocb.pool.wakes import Wakes
 
+EXPIRED = "it expired"
 RETURNED_SECONDS = 60.0  # a fulfilled request stays so long after its nodes are returned
 
 
@@ -72,7 +73,8 @@ def _expired(view: PoolView, membership: Membership, me: PoolLauncher, wakes: Wa
     for each in view.requests.values():
         reason = _over(view, each, wakes)
         if reason is not None and (each.ours or (each.locked_by is None and membership.owns(me.session, each.id))):
-            found.append(DeleteRequest(request=each.id, version=each.version, reason=reason))
+            expired = reason == EXPIRED
+            found.append(DeleteRequest(request=each.id, version=each.version, reason=reason, expired=expired))
     return found
 
 
@@ -80,7 +82,7 @@ def _over(view: PoolView, request: RequestView, wakes: Wakes) -> str | None:
     """Why the request is to be deleted; None if it stays."""
     record = request.record
     if record.expires is not None and not _used(view, request) and wakes.passed(record.expires):
-        return "it expired"
+        return EXPIRED
     if record.state is not RequestState.FULFILLED or _kept(view, request):
         return None
     return "its nodes are returned" if wakes.passed(record.state_time + RETURNED_SECONDS) else None

@@ -102,6 +102,7 @@ class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
     request: str
     version: int
     reason: str
+    expired: bool = False
 
 
 Instruction: TypeAlias = (

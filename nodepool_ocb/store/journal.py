@@ -1,9 +1,10 @@
 """The journal in ZooKeeper: an entry is written with the transaction that it describes; the oldest are deleted when
 there are too many.
 
-Numbers are ZooKeeper's, and rise without a gap. A reader that knows the last number it read can tell which entries are
-new, and which are lost. No cache and no load of the world has the entries. Without changes by people, nothing reads or
-writes here.
+Launchers have a folder of their own (``pool``), so they cannot delete the entries of people, and many requests displace none.
+Numbers are ZooKeeper's, and rise without a gap in each folder. A reader that knows the last number it read can tell which
+entries are new, and which are lost. No cache and no load of the world has the entries. Without changes, nothing reads or writes
+here.
 """
 
 from __future__ import annotations
@@ -79,16 +80,22 @@ def write(session: Session, entry: Entry) -> None:
         trim(session)
 
 
-def trim(session: Session) -> None:
+def trim(session: Session, pool: bool = False) -> None:
     """Delete the oldest entries if there are more than ``ENTRIES``. A failure is ignored: a later writer deletes them.
 
-    The deletion itself has no entry.
+    The deletion itself has no entry. ``pool``: the entries of launchers.
     """
+    folder = _folder(pool)
+    most, left = (limits.POOL_ENTRIES, limits.POOL_ENTRIES_LEFT) if pool else (limits.ENTRIES, limits.ENTRIES_LEFT)
     with contextlib.suppress(OcbError):
-        names = sorted(session.children(paths.JOURNAL_ENTRIES) or ())
-        if len(names) <= limits.ENTRIES:
+        names = sorted(session.children(folder) or ())
+        if len(names) <= most:
             return
-        discard(session, [f"{paths.JOURNAL_ENTRIES}/{name}" for name in names[: -limits.ENTRIES_LEFT]])
+        discard(session, [f"{folder}/{name}" for name in names[:-left]])
+
+
+def _folder(pool: bool) -> str:
+    return paths.JOURNAL_POOL if pool else paths.JOURNAL_ENTRIES
 
 
 class FoundEntry(NamedTuple):
@@ -99,14 +106,15 @@ class FoundEntry(NamedTuple):
     problem: str = ""
 
 
-def numbers(session: Session) -> list[int]:
-    """The numbers of all entries, rising."""
-    return sorted(int(name) for name in session.children(paths.JOURNAL_ENTRIES) or () if name.isdecimal())
+def numbers(session: Session, pool: bool = False) -> list[int]:
+    """The numbers of all entries, rising. ``pool``: of those of launchers."""
+    return sorted(int(name) for name in session.children(_folder(pool)) or () if name.isdecimal())
 
 
-def read(session: Session, wanted: Sequence[int]) -> Iterator[FoundEntry]:
-    """The entries of these numbers that still exist, in this order."""
-    for number, znode in zip(wanted, session.stream(map(paths.entry, wanted)), strict=True):
+def read(session: Session, wanted: Sequence[int], pool: bool = False) -> Iterator[FoundEntry]:
+    """The entries of these numbers that still exist, in this order. ``pool``: those of launchers."""
+    path = paths.pool_entry if pool else paths.entry
+    for number, znode in zip(wanted, session.stream(map(path, wanted)), strict=True):
         if znode is not None:
             try:
                 yield FoundEntry(number, codec.decode(Entry, znode))
@@ -125,9 +133,12 @@ def cursor(session: Session) -> Cursor:
     """The progress of the webhook; -1 as the last number if the journal was made again since. Raises Invalid if it
     cannot be read.
     """
-    znode, folder = session.get_many([paths.WEBHOOK, paths.JOURNAL_ENTRIES])
+    znode, folder, pool = session.get_many([paths.WEBHOOK, paths.JOURNAL_ENTRIES, paths.JOURNAL_POOL])
     if znode is None or not znode.data:
         return Cursor(None, -1 if znode is None else znode.version)
     record = codec.decode(Webhook, znode)
-    anew = folder is not None and folder.czxid > znode.mzxid
-    return Cursor(replace(record, delivered=-1) if anew else record, znode.version)
+    if folder is not None and folder.czxid > znode.mzxid:
+        record = replace(record, delivered=-1)
+    if pool is not None and pool.czxid > znode.mzxid:
+        record = replace(record, pool_delivered=-1)
+    return Cursor(record, znode.version)

@@ -117,6 +117,7 @@ def at_a_glance(session: Session, locks: Iterable[str], nodes: bool) -> dict[str
         paths.TASK_RELEASES,
         paths.TASK_DEPLOYMENTS,
         paths.JOURNAL_ENTRIES,
+        paths.JOURNAL_POOL,
         paths.PAUSED,
         paths.PAUSED_BUILDERS,
         *POOL,

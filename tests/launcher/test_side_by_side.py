@@ -11,7 +11,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.pool import PoolComponent, PoolNodeState
 from nodepool_ocb.model.records import Create, DaemonPause, Delete
-from nodepool_ocb.store import daemons
+from nodepool_ocb.store import daemons, journal
 from nodepool_ocb.store.client import codec
 from tests.launcher.launcher_fleet import LauncherFleet
 
@@ -127,9 +127,12 @@ def test_a_paused_launcher_begins_nothing_until_it_is_resumed(launchers: Launche
     launchers.session.commit([Create(path, DaemonPause(pause=pause))])
     launchers.until(lambda: components(launchers)[0].paused, "its pools are paused")
     request = launchers.request("small")
-    (daemon,) = daemons.read(launchers.session, "launcher").values()
-    assert daemon is not None
-    assert daemon.paused is not None
+
+    def registered() -> bool:
+        (daemon,) = daemons.read(launchers.session, "launcher").values()
+        return daemon is not None and daemon.paused is not None
+
+    launchers.until(registered, "its registration says so, too")
     launchers.session.commit([Delete(path, 0)])
     launchers.fulfilled(request)
     assert launchers.calls("north").count("create") == 1
@@ -145,6 +148,13 @@ def test_a_machine_that_no_record_names_is_deleted_and_others_stay(launchers: La
         (folder / f"{name}.json").write_text(json.dumps({**kept, "machine": machine}))
     launchers.until(lambda: not (folder / "lost.json").exists(), "the leak is deleted", 120.0)
     assert len(launchers.machines("north")) == 2
+
+    def entries() -> list[tuple[str, tuple[str, ...]]]:
+        found = journal.read(launchers.session, journal.numbers(launchers.session, pool=True), pool=True)
+        return [(each.entry.verb, each.entry.subjects) for each in found if each.entry is not None]
+
+    (node,) = launchers.nodes()
+    launchers.until(lambda: ("delete leak", ("lost", node)) in entries(), "the journal has it")
 
 
 def test_the_machine_of_a_launcher_that_lost_its_session_during_a_creation_goes_to_another(

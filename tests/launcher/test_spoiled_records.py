@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from nodepool_ocb.model.pool import RequestState
 from nodepool_ocb.model.records import Set
 from nodepool_ocb.pool.idle.leaks import LeakSightings
 from nodepool_ocb.providers.machines import Machine, MachineStamp
+from nodepool_ocb.views.history.pooling import EntryAuthor
 from nodepool_ocb_launcher.upkeep import ProviderUpkeep
 from tests.launcher.launcher_fleet import LauncherFleet
 
@@ -48,7 +50,11 @@ def _compared(unreadable: set[str]) -> tuple[ProviderUpkeep, list[str]]:
     deleted: list[str] = []
     calls = SimpleNamespace(delete=lambda id, _stamp: deleted.append(id))
     session = SimpleNamespace(now=lambda: 1000.0)
-    context = SimpleNamespace(cluster="ours", session=session, records=lambda: ({}, unreadable))
+    noted = SimpleNamespace(commit=lambda _changes, _entry: None)
+    author = partial(EntryAuthor, "h", 1000.0)
+    context = SimpleNamespace(
+        cluster="ours", session=session, records=lambda: ({}, unreadable), author=author, journal=noted
+    )
     upkeep = ProviderUpkeep(cast(Any, context), threading.Event().set, lambda act: act())
     upkeep._sightings["north"] = LeakSightings(since={("m7", "5f"): 0.0})
     upkeep._compare("north", cast(Any, calls), (machine,))

@@ -34,10 +34,13 @@ class EntryBatch(msgspec.Struct, frozen=True):
     last: int
     missed: int
     problems: tuple[str, ...] = ()  # of entries that cannot be read
+    pool: bool = False  # entries of launchers
 
 
-def batch(delivered: int, numbers: Sequence[int], found: Iterable[tuple[int, Entry | None, str]]) -> EntryBatch:
-    """The first entries that fit.
+def batch(
+    delivered: int, numbers: Sequence[int], found: Iterable[tuple[int, Entry | None, str]], pool: bool = False
+) -> EntryBatch:
+    """The first entries that fit. ``pool``: these are entries of launchers.
 
     ``numbers`` are the requested ones after ``delivered``; ``found`` has the existing ones, in their order: number, entry,
     and the reason of a missing entry. If all fit, the batch ends with the last number.
@@ -50,14 +53,14 @@ def batch(delivered: int, numbers: Sequence[int], found: Iterable[tuple[int, Ent
         if entry is None:
             problems.append(problem)
         else:
-            encoded = _encode(public(EntryRow(number=number, record=entry)))
+            encoded = _encode(public(EntryRow(number=number, record=entry, pool=pool or msgspec.UNSET)))
             if entries and size + len(encoded) > MOST_BYTES:
                 last = at
                 break
             size += len(encoded) + 1
             entries.append(encoded)
         at = number
-    return EntryBatch(tuple(entries), last, last - delivered - len(entries), tuple(problems))
+    return EntryBatch(tuple(entries), last, last - delivered - len(entries), tuple(problems), pool)
 
 
 def body(cluster: str, sent: EntryBatch) -> bytes:
@@ -65,8 +68,13 @@ def body(cluster: str, sent: EntryBatch) -> bytes:
 
     >>> body("c", EntryBatch((b'{"number":7}', b'{"number":8}'), last=8, missed=1))
     b'{"cluster":"c","missed":1,"entries":[{"number":7},{"number":8}]}'
+    >>> body("c", EntryBatch((b'{"number":7}',), last=7, missed=1, pool=True))
+    b'{"cluster":"c","missed":0,"entries":[],"pool_missed":1,"pool":[{"number":7}]}'
     """
-    return b'{"cluster":%s,"missed":%d,"entries":[%s]}' % (_encode(cluster), sent.missed, b",".join(sent.entries))
+    found = _encode(cluster), sent.missed, b",".join(sent.entries)
+    if sent.pool:
+        return b'{"cluster":%s,"missed":0,"entries":[],"pool_missed":%d,"pool":[%s]}' % found
+    return b'{"cluster":%s,"missed":%d,"entries":[%s]}' % found
 
 
 def headers(body: bytes, key: bytes | None, authorization: str | None = None) -> Mapping[str, str]:
@@ -101,4 +109,5 @@ def missed_words(sent: EntryBatch) -> str:
     >>> missed_words(EntryBatch((), last=8, missed=3))
     'up to entry 8, 3 were not sent: they are not kept any more, or cannot be read'
     """
-    return f"up to entry {sent.last}, {sent.missed} were not sent: they are not kept any more, or cannot be read"
+    of = " of launchers" if sent.pool else ""
+    return f"up to entry {sent.last}{of}, {sent.missed} were not sent: they are not kept any more, or cannot be read"

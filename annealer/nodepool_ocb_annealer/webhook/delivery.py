@@ -72,22 +72,37 @@ def attempt(session: Session, order: DeliveryInputs) -> Delivered | DeliveryFail
             f"the number of the last sent entry is not known: {unreadable}; to go on with new entries: nodepool-ocb record delete"
             f" {paths.WEBHOOK}"
         ) from unreadable
-    numbers = journal.numbers(session)
-    if known is None:
-        known = Webhook(delivered=numbers[-1] if numbers else -1, at=session.now())
-        session.commit([Set(paths.WEBHOOK, known, version)])
+    if known is None or known.pool_delivered is None:
+        return _begun(session, known, version)
+    fresh = [number for number in journal.numbers(session) if number > known.delivered]
+    of_pool = [number for number in journal.numbers(session, pool=True) if number > known.pool_delivered]
+    if not fresh and not of_pool:
         return Delivered(None, 0)
-    fresh = [number for number in numbers if number > known.delivered]
-    if not fresh:
-        return Delivered(None, 0)
-    asked = fresh[: batches.MOST_ENTRIES]
-    batch = batches.batch(known.delivered, asked, journal.read(session, asked))
+    pool = not fresh  # a request has entries of one folder
+    asked = (fresh or of_pool)[: batches.MOST_ENTRIES]
+    before = known.pool_delivered if pool else known.delivered
+    batch = batches.batch(before, asked, journal.read(session, asked, pool), pool)
     why = _posted(order, batch)
+    left = len(fresh) + len(of_pool)
     if why is None:
-        session.commit([Set(paths.WEBHOOK, Webhook(delivered=batch.last, at=session.now()), version)])
-        return Delivered(batch, len([number for number in fresh if number > batch.last]))
+        now = session.now()
+        if pool:
+            taken = replace(known, at=now, failing=None, pool_delivered=batch.last)
+        else:
+            taken = replace(known, at=now, failing=None, delivered=batch.last)
+        session.commit([Set(paths.WEBHOOK, taken, version)])
+        return Delivered(batch, left - sum(1 for number in (fresh or of_pool) if number <= batch.last))
     _note(session, order, known, version, why)
-    return DeliveryFailed(why, len(fresh))
+    return DeliveryFailed(why, left)
+
+
+def _begun(session: Session, known: Webhook | None, version: int) -> Delivered:
+    """Note that the entries of now are old: those of both folders, or, after an annealer of before, those of launchers."""
+    numbers, of_pool = journal.numbers(session), journal.numbers(session, pool=True)
+    now, last = session.now(), of_pool[-1] if of_pool else -1
+    begun = Webhook(delivered=numbers[-1] if numbers else -1, at=now) if known is None else known
+    session.commit([Set(paths.WEBHOOK, replace(begun, pool_delivered=last), version)])
+    return Delivered(None, 0 if known is None else sum(1 for number in numbers if number > known.delivered))
 
 
 def _posted(order: DeliveryInputs, batch: EntryBatch) -> str | None:

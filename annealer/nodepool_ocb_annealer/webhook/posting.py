@@ -84,7 +84,7 @@ class Posting:
 
     def _event(self, kind: str, path: str) -> None:
         """On the connection's thread: an entry, for the sender; or a released lock."""
-        entry = kind == "created" and path.startswith(f"{paths.JOURNAL_ENTRIES}/")
+        entry = kind == "created" and path.startswith((f"{paths.JOURNAL_ENTRIES}/", f"{paths.JOURNAL_POOL}/"))
         mine = self._under_way or self._lock is not None  # in this order: the lock is known before the work has ended
         if self._woken or not ((entry and mine) or (kind == "deleted" and path.startswith(f"{paths.WEBHOOK_LOCK}/"))):
             return
@@ -209,7 +209,7 @@ class Posting:
     def _sent(self, order: DeliveryInputs, sent: Delivered) -> bool:
         metrics.WEBHOOK_LAG.set(sent.left)
         if sent.batch is None:
-            return False
+            return sent.left > 0
         if self._why:
             log.info("webhook: %s takes entries again", receiver(order.settings.url))
         self._failures, self._failing_since, self._why = 0, None, ""

@@ -21,24 +21,33 @@ from nodepool_ocb.views.times import shown as local
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new entries, until Ctrl-C.")
 @click.option("--after", type=int, metavar="NUMBER", help="Begin with the entries above this number, of those kept.")
+@click.option("--after-pool", type=int, metavar="NUMBER", help="The same for the entries of launchers.")
 @click.option("--since", metavar="TIME|DURATION", help="Begin with the entries since then: a local time, or 2h.")
 @history_selector_option
-def command(names: Sequence[str], follow: bool, after: int | None, since: str | None, selector: str | None) -> None:
+def command(
+    names: Sequence[str],
+    follow: bool,
+    after: int | None,
+    after_pool: int | None,
+    since: str | None,
+    selector: str | None,
+) -> None:
     """Entries of the journal as they come, and with --follow also changes of states; -o json has one object a line.
 
     NAME and -l are as of `history`; -l is resolved once, at the start. No kept entry is left out and none comes twice, also if
-    the connection breaks; after an interruption, go on with --after and the number of the last entry. A state that changes
-    again before it is read is not shown.
+    the connection breaks; after an interruption, go on with --after and the number of the last entry. Entries of launchers have
+    numbers of their own, for --after-pool. A state that changes again before it is read is not shown.
     """
-    if after is not None and since is not None:
+    numbered = after is not None or after_pool is not None
+    if numbered and since is not None:
         raise click.UsageError("give --after or --since, not both")
-    if not follow and after is None and since is None:
+    if not follow and not numbered and since is None:
         raise click.UsageError(
             "give --follow, or --since or --after for entries of the journal; the newest: nodepool-ocb history"
         )
     at, seconds = moment(since)
     operation = EventsChoose(names=tuple(names), selector=selector, since=at, since_seconds=seconds, strict=not follow)
-    for found in events(performer(), perform(operation).answer, after):
+    for found in events(performer(), perform(operation).answer, after, after_pool):
         for event in found:
             _print(event)
         if not follow:

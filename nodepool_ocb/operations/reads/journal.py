@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine.inputs import concealing
@@ -92,15 +95,22 @@ class NameInJournal(Lookup[None], frozen=True):
 
 
 def _newest_first(reader: Reader, *, warn: bool) -> Iterator[EntryRow]:
+    """The entries of people, of annealers and of launchers, by their times."""
+    both = (_of_folder(reader, pool, warn) for pool in (False, True))
+    return heapq.merge(*both, key=lambda row: -row.record.at)
+
+
+def _of_folder(reader: Reader, pool: bool, warn: bool) -> Iterator[EntryRow]:
     from nodepool_ocb.store import journal
 
     opened = reader.session
     secret = partial(concealing.covers, concealing.places(_roles(opened)))
-    numbers = journal.numbers(opened)[::-1]
+    numbers = journal.numbers(opened, pool)[::-1]
     for start in range(0, len(numbers), AT_ONCE):
-        for read in journal.read(opened, numbers[start : start + AT_ONCE]):
+        for read in journal.read(opened, numbers[start : start + AT_ONCE], pool):
             if read.entry is not None:
-                yield EntryRow(number=read.number, record=entries.concealed(read.entry, secret))
+                record = entries.concealed(read.entry, secret)
+                yield EntryRow(number=read.number, record=record, pool=pool or msgspec.UNSET)
             elif warn:
                 reader.performer.caller.note(f"warning: this entry cannot be read: {read.problem}")
 
@@ -115,10 +125,11 @@ def _roles(opened: Session) -> Iterator[Role]:
 
 
 def _known(opened: Session) -> set[str]:
-    """The names of all nodes, roles, deployments, noderoles and images."""
+    """The names of all nodes, roles, deployments, noderoles and images, and the ids of requests and of nodes of pools."""
     from nodepool_ocb.store import images
     from nodepool_ocb.store.world.load import load_world
 
     world = load_world(opened)
     vertices = {vertex.name for vertex in world.vertices()}
-    return {*world.nodes, *world.roles, *world.deployments, *vertices, *images.names(opened)}
+    pools = {name for names in opened.children_many([paths.REQUESTS, paths.POOL_NODES]) for name in names or ()}
+    return {*world.nodes, *world.roles, *world.deployments, *vertices, *images.names(opened), *pools}

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.pool import PoolNode, PoolNodeState
 from nodepool_ocb.model.records import Delete, LockOwner, Set
 from nodepool_ocb.pool.states import PoolNodeEvent, new_pool_node, pool_node_after, pool_node_in
@@ -22,6 +23,7 @@ from nodepool_ocb.pool.views import PoolNodeView
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import HeldLocks, Lock
+from nodepool_ocb.store.pool.journal import PoolJournal
 from nodepool_ocb.store.subtree import subtree
 
 _TRIES: Final = 3  # of a deletion, while clients contend for the lock
@@ -33,11 +35,20 @@ class HeldNode:
     Use it on one thread at a time.
     """
 
-    def __init__(self, session: Session, held: HeldLocks, id: str, record: PoolNode, version: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        held: HeldLocks,
+        id: str,
+        record: PoolNode,
+        version: int,
+        journal: PoolJournal | None = None,
+    ) -> None:
         self.id: Final = id
         self.record = record
         self.version = version
         self._session, self._held = session, held
+        self._journal = journal or PoolJournal(session)
         self._path, self._lock_path = paths.pool_node(id), paths.pool_node_lock(id)
 
     @property
@@ -50,15 +61,15 @@ class HeldNode:
         """Record facts; the state stays."""
         self._write(replace(self.record, **fields))
 
-    def enter(self, state: PoolNodeState, **fields: Any) -> None:
-        """Record the next state, with the other keys that change."""
-        self._write(pool_node_in(self.record, state, self._session.now(), **fields))
+    def enter(self, state: PoolNodeState, entry: Entry | None = None, **fields: Any) -> None:
+        """Record the next state, with the other keys that change, and with an entry of the journal."""
+        self._write(pool_node_in(self.record, state, self._session.now(), **fields), entry)
 
-    def finish(self, state: PoolNodeState, **fields: Any) -> None:
-        """Record the next state, and release the lock in the same transaction."""
+    def finish(self, state: PoolNodeState, entry: Entry | None = None, **fields: Any) -> None:
+        """Record the next state, and release the lock in the same transaction; an entry of the journal stands in it, too."""
         record, lock = pool_node_in(self.record, state, self._session.now(), **fields), self._lock()
         try:
-            self._session.commit([lock.end, Set(self._path, record, self.version)])
+            self._journal.commit([lock.end, Set(self._path, record, self.version)], entry)
         except Stale:
             raise
         except BaseException:
@@ -75,14 +86,14 @@ class HeldNode:
         self.record, self.version = codec.decode(PoolNode, znode), znode.version
         return True
 
-    def delete(self) -> None:
+    def delete(self, entry: Entry | None = None) -> None:
         """Delete the record with its lock, and release that. Contenders that wait for the lock are deleted, too."""
         self._lock()
         for tries_left in reversed(range(_TRIES)):
             znodes = subtree(self._session, self._path)
             versions = {znode.path: znode.version for znode in znodes} | {self._path: self.version}
             try:
-                self._session.commit([Delete(znode.path, versions[znode.path]) for znode in znodes])
+                self._journal.commit([Delete(znode.path, versions[znode.path]) for znode in znodes], entry)
                 break
             except Stale as stale:  # a contender came or went meanwhile
                 if (stale.path == self._path and not stale.absent and self._moved()) or not tries_left:
@@ -98,8 +109,8 @@ class HeldNode:
         znode = self._session.get(self._path)
         return znode is None or znode.version != self.version
 
-    def _write(self, record: PoolNode) -> None:
-        self._session.commit([self._lock().check, Set(self._path, record, self.version)])
+    def _write(self, record: PoolNode, entry: Entry | None = None) -> None:
+        self._journal.commit([self._lock().check, Set(self._path, record, self.version)], entry)
         self.record, self.version = record, self.version + 1
 
     def _lock(self) -> Lock:
@@ -112,8 +123,15 @@ class HeldNode:
 class NodeWriter:
     """``owner`` gives our statement for the lock of a node, by its purpose."""
 
-    def __init__(self, session: Session, held: HeldLocks, owner: Callable[[str], LockOwner]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        held: HeldLocks,
+        owner: Callable[[str], LockOwner],
+        journal: PoolJournal | None = None,
+    ) -> None:
         self._session, self._held, self._owner = session, held, owner
+        self._journal = journal or PoolJournal(session)
 
     def create(self, purpose: str, **fields: Any) -> HeldNode | None:
         """Make the record of a node in ``init``, with these keys, and take its lock; None if another client has the lock already.
@@ -123,7 +141,7 @@ class NodeWriter:
         record = new_pool_node(self._session.now(), **fields)
         self._session.ensure(paths.POOL_NODES)
         id = self._session.create_next(f"{paths.POOL_NODES}/", record).rpartition("/")[2]
-        held = HeldNode(self._session, self._held, id, record, 0)
+        held = HeldNode(self._session, self._held, id, record, 0, self._journal)
         return held if self._held.take_new(paths.pool_node_lock(id), self._owner(purpose)) else None
 
     def hold(self, id: str, purpose: str) -> HeldNode | None:
@@ -137,7 +155,8 @@ class NodeWriter:
         try:
             znode = self._session.get(paths.pool_node(id))
             if znode is not None and znode.data:
-                return HeldNode(self._session, self._held, id, codec.decode(PoolNode, znode), znode.version)
+                record = codec.decode(PoolNode, znode)
+                return HeldNode(self._session, self._held, id, record, znode.version, self._journal)
         except BaseException:
             self._held.release(lock_path)
             raise

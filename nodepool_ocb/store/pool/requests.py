@@ -12,19 +12,28 @@ from contextlib import suppress
 
 from nodepool_ocb.errors import OutcomeUnknown, Stale
 from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.pool import RequestState
 from nodepool_ocb.model.records import Change, Check, Delete, LockOwner, Set
 from nodepool_ocb.pool.states import PoolNodeEvent, RequestEvent, pool_node_after, request_after
 from nodepool_ocb.pool.views import PoolNodeView, RequestView
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import HeldLocks, Lock
+from nodepool_ocb.store.pool.journal import PoolJournal
 
 
 class RequestWriter:
     """``owner`` gives our statement for the lock of a request, by its purpose."""
 
-    def __init__(self, session: Session, held: HeldLocks, owner: Callable[[str], LockOwner]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        held: HeldLocks,
+        owner: Callable[[str], LockOwner],
+        journal: PoolJournal | None = None,
+    ) -> None:
         self._session, self._held, self._owner = session, held, owner
+        self._journal = journal or PoolJournal(session)
 
     def claim(self, request: RequestView) -> bool:
         """Take the lock, and set the request pending; whether the lock was free.
@@ -69,27 +78,35 @@ class RequestWriter:
         for part in limits.parts(limits.singly(changes), beside):
             self._session.commit([*beside, *part])
 
-    def fulfil(self, request: RequestView, nodes: Sequence[PoolNodeView]) -> None:
+    def fulfil(self, request: RequestView, nodes: Sequence[PoolNodeView], entry: Entry | None = None) -> None:
         """Hand out these nodes, in the order of ``node_types``, and release the lock: if all have these versions."""
         given = tuple(node.id for node in nodes)
         record = request_after(request.record, RequestEvent.FULFIL, self._session.now(), nodes=given)
         checks = [Check(paths.pool_node(node.id), node.version) for node in nodes]
-        self._end(request, [Set(paths.request(request.id), record, request.version), *checks])
+        self._end(request, [Set(paths.request(request.id), record, request.version), *checks], entry)
 
-    def decline(self, request: RequestView, pools: Iterable[str], reason: str, failed: bool = False) -> None:
-        """Add pools to those that cannot serve it, and release the lock. ``failed``: no pool is left."""
-        event = RequestEvent.FAIL if failed else RequestEvent.RETURN
+    def decline(self, request: RequestView, pools: Iterable[str], reason: str) -> None:
+        """Add pools to those that cannot serve it, and release the lock."""
+        self._without(request, pools, reason, RequestEvent.RETURN, None)
+
+    def fail(self, request: RequestView, pools: Iterable[str], reason: str, entry: Entry | None = None) -> None:
+        """As ``decline``, when no pool is left: the request fails."""
+        self._without(request, pools, reason, RequestEvent.FAIL, entry)
+
+    def _without(
+        self, request: RequestView, pools: Iterable[str], reason: str, event: RequestEvent, entry: Entry | None
+    ) -> None:
         declined = tuple(dict.fromkeys((*request.record.declined_by, *pools)))
         record = request_after(request.record, event, self._session.now(), declined_by=declined, reason=reason)
-        self._end(request, [Set(paths.request(request.id), record, request.version)])
+        self._end(request, [Set(paths.request(request.id), record, request.version)], entry)
 
-    def delete(self, request: RequestView) -> None:
+    def delete(self, request: RequestView, entry: Entry | None = None) -> None:
         """Delete a request, and its lock if we hold it."""
         deletion = Delete(paths.request(request.id), request.version)
         if self._held.get(paths.request_lock(request.id)) is None:
-            self._session.commit([deletion])
+            self._journal.commit([deletion], entry)
         else:
-            self._end(request, [deletion])
+            self._end(request, [deletion], entry)
         self.sweep([request.id])
 
     def release(self, id: str) -> None:
@@ -117,10 +134,10 @@ class RequestWriter:
             raise Stale(f"the lock of request {request.id} was lost; decide anew", path)
         return lock
 
-    def _end(self, request: RequestView, changes: Sequence[Change]) -> None:
+    def _end(self, request: RequestView, changes: Sequence[Change], entry: Entry | None) -> None:
         lock, path = self._lock(request), paths.request_lock(request.id)
         try:
-            self._session.commit([lock.end, *changes])
+            self._journal.commit([lock.end, *changes], entry)
         except OutcomeUnknown:
             self._held.release(path)  # it may be released already
             raise

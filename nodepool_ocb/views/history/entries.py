@@ -8,7 +8,7 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.model.journal import Effect, Entry, FieldChange
+from nodepool_ocb.model.journal import DAEMON_VERBS, Effect, Entry, FieldChange
 from nodepool_ocb.views import differences
 from nodepool_ocb.views.differences import OF_ATTRIBUTES, FieldRow
 from nodepool_ocb.views.view import View
@@ -22,6 +22,7 @@ class EntryRow(View, frozen=True, kw_only=True):
 
     number: int
     record: Entry
+    pool: bool | msgspec.UnsetType = msgspec.UNSET  # true: an entry of a launcher; these have numbers of their own
     perhaps: bool | msgspec.UnsetType = msgspec.UNSET  # true: it does not name all that it changed, and may be about it
 
 
@@ -125,6 +126,8 @@ def line(row: EntryRow, when: str) -> EntryLine:
 
 
 def _what(entry: Entry) -> str:
+    if entry.verb in DAEMON_VERBS and entry.changes:
+        return _of_daemon(entry.changes[0])
     if len(entry.changes) == 1 and not entry.left_out:
         return _effect(entry.changes[0])
     others = len(entry.subjects) - LISTED + entry.more
@@ -142,6 +145,16 @@ def _effect(effect: Effect) -> str:
     fields = "; ".join([*words, f"{effect.more} more"] if effect.more else words)
     done = {"create": "created", "delete": "deleted"}.get(effect.change, "")
     return " ".join(each for each in (effect.name, done, f"({fields})" if fields else "") if each)
+
+
+def _of_daemon(effect: Effect) -> str:
+    """The object of a daemon's entry, and its fields, for a line.
+
+    >>> _of_daemon(Effect(change="change", kind="node", name="n1.x", fields=(FieldChange(field="label", new="small"),)))
+    'n1.x (label: small)'
+    """
+    words = "; ".join(FieldRow(field=each.field, new=each.new).made for each in effect.fields)
+    return f"{effect.name} ({words})" if words else effect.name
 
 
 def newest(rows: Iterable[EntryRow], wanted: EntryFilter, limit: int | None) -> list[EntryRow]:

@@ -23,7 +23,7 @@ from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.journal import Webhook
 from nodepool_ocb.model.maintenance import Maintenance
-from nodepool_ocb.model.records import Change, Create, DaemonPause, Delete
+from nodepool_ocb.model.records import Append, Change, Create, DaemonPause, Delete, Set
 from nodepool_ocb.store import clusters, journal
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.telemetry import redaction
@@ -620,3 +620,25 @@ def test_an_error_of_the_program_in_the_first_attempt_does_not_lose_the_lock(
     until(lambda: begun(zk_session))
     write(zk_session)
     until(lambda: len(taker.numbers) == 1)
+
+
+def test_entries_of_launchers_come_under_a_key_of_their_own_with_their_own_numbers(
+    start: Start, zk_session: Session, taker: Receiver, until: Until
+) -> None:
+    zk_session.ensure(paths.JOURNAL_POOL)
+    noted_entry = entry("0000000001", login="launcher", verb="launch node")
+    zk_session.commit([Append(paths.JOURNAL_POOL, noted_entry)])
+    old = Webhook(delivered=-1, at=1.0)  # an annealer of before has sent
+    zk_session.ensure(paths.WEBHOOK)
+    found = zk_session.get(paths.WEBHOOK)
+    assert found is not None
+    zk_session.commit([Set(paths.WEBHOOK, old, found.version)])
+    start()
+    until(lambda: (now := cursor(zk_session)) is not None and now.pool_delivered == 0)
+    zk_session.commit([Append(paths.JOURNAL_POOL, noted_entry)])
+    write(zk_session, 2)
+    until(lambda: (now := cursor(zk_session)) is not None and (now.delivered, now.pool_delivered) == (1, 1))
+    assert taker.numbers == [0, 1]
+    pooled = [each.document for each in taker.got if "pool" in each.document]
+    assert [(each["entries"], each["missed"], each["pool_missed"]) for each in pooled] == [([], 0, 0)]
+    assert [(row["number"], row["verb"], row["pool"]) for row in pooled[0]["pool"]] == [(1, "launch node", True)]

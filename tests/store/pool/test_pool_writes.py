@@ -206,7 +206,7 @@ def test_a_request_is_declined_and_fails_when_no_pool_is_left(launcher: Launcher
     after = launcher.request(request.id)
     assert (after.record.state, after.record.declined_by, after.locked_by) == (RequestState.REQUESTED, ("p1",), None)
     launcher.requests.claim(after)
-    launcher.requests.decline(launcher.request(request.id), ["p1", "p2"], "at its limit", failed=True)
+    launcher.requests.fail(launcher.request(request.id), ["p1", "p2"], "at its limit")
     after = launcher.request(request.id)
     assert (after.record.state, after.record.declined_by) == (RequestState.FAILED, ("p1", "p2"))
     assert after.record.reason == "at its limit"

@@ -14,9 +14,11 @@ from nodepool_ocb.cli.main import cli
 from nodepool_ocb.engine.enrolling import Enrolment
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Denied
-from nodepool_ocb.model import paths
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.pool import NodeRequest, PoolNodeState, RequestState
 from nodepool_ocb.model.records import (
+    Append,
     Create,
     Daemon,
     Delete,
@@ -28,12 +30,13 @@ from nodepool_ocb.model.records import (
     Set,
 )
 from nodepool_ocb.model.rights import ClientKind
-from nodepool_ocb.store import acls, clusters
+from nodepool_ocb.store import acls, clusters, journal
 from nodepool_ocb.store.client import frames
 from nodepool_ocb.store.client.access import Acls
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import HeldLocks
 from nodepool_ocb.store.pool import enrolment
+from nodepool_ocb.store.pool.journal import PoolJournal
 from nodepool_ocb.store.pool.nodes import NodeWriter
 from nodepool_ocb.store.world.cache import Cache
 from nodepool_ocb.testing.zookeeper.guarded import Guarded
@@ -197,6 +200,29 @@ def test_a_launcher_enrols_and_dismisses_nodes_with_its_own_rights(world: Guarde
         assert sorted(cache.world.nodes[FQDN].noderoles) == ["ntp", "seen"]
         assert enrolment.dismiss(session, cache.world, {FQDN: "k1"}).gone == (FQDN,)
         assert session.get(paths.node(FQDN)) is None
+
+
+def test_a_launcher_writes_and_bounds_its_own_entries_and_leaves_those_of_people(
+    world: Guarded, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "POOL_ENTRIES", 2)
+    monkeypatch.setattr(limits, "POOL_ENTRIES_LEFT", 1)
+    entry = Entry(at=1.0, login="launcher", host="h", verb="launch node")
+    noted = PoolJournal(launcher.session)
+    noted.load()
+    for _ in range(4):
+        noted.commit([], entry)
+    journal.trim(launcher.session, pool=True)
+    assert len(journal.numbers(launcher.session, pool=True)) == 1
+    with Session(world.settings_of(ClientKind.PEOPLE, "/c")) as people:
+        journal.write(people, entry)
+        (path,) = [paths.entry(number) for number in journal.numbers(people)]
+    for act in (
+        lambda: launcher.session.commit([Append(paths.JOURNAL_ENTRIES, entry)]),
+        lambda: launcher.session.commit([Delete(path, 0)]),
+        lambda: launcher.session.commit([Set(path, entry, 0)]),
+    ):
+        assert _denied(act)
 
 
 def test_a_launcher_registers_itself(launcher: Launcher) -> None:
