@@ -15,7 +15,7 @@ from nodepool_ocb.pool.launches import deleting
 from nodepool_ocb.pool.launches.deleting import DeletionAction, DeletionStep, DeletionView
 from nodepool_ocb.pool.launches.launching import LaunchRefusal
 from nodepool_ocb.providers.calls import MachineCalls
-from nodepool_ocb.providers.machines import MachineRefused, MachineStamp
+from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineRefused, MachineStamp
 from nodepool_ocb.store.pool.nodes import HeldNode
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.views.history import pooling
@@ -23,6 +23,8 @@ from nodepool_ocb_launcher.context import LauncherContext
 from nodepool_ocb_launcher.launching import launch_identity
 
 log = logging.getLogger(__name__)
+
+ABOUT_MACHINES: Final = frozenset({LaunchParty.MACHINE, LaunchParty.REQUEST})  # the refusals that may be about a stamp
 
 
 class Deletion:
@@ -60,9 +62,18 @@ class Deletion:
             self._view = replace(self._view, sought=True, found=found, gone=found is None)
 
     def _delete_machine(self, step: DeletionStep) -> None:
-        if self._accepted(step, self._calls.delete(step.external_id or "", self._stamp())):
+        refused = self._calls.delete(step.external_id or "", self._stamp())
+        if refused is not None and refused.party in ABOUT_MACHINES and self._of_others(step.external_id or ""):
+            log.warning("node %s: its machine is gone, and its id has another one: %s", self._node.id, refused.reason)
+            self._view = replace(self._view, gone=True)
+        elif self._accepted(step, refused):
             self._view = replace(self._view, gone=True)
             metrics.MACHINES_DELETED.labels(self._calls.name).inc()
+
+    def _of_others(self, external_id: str) -> bool:
+        """Whether the machine of this id carries the stamp of another launch: it stays."""
+        found = self._calls.look(external_id)
+        return isinstance(found, Machine) and found.stamp not in (None, self._stamp())
 
     def _dismiss(self, step: DeletionStep) -> None:
         reason = self._context.roster.dismiss(self.facts.fqdn or "", launch_identity(self._node.id, self.facts))

@@ -164,6 +164,8 @@ class Launch:
 
     def _look(self, step: LaunchStep) -> None:
         answer = self._parts.calls.look(self._node.record.external_id or "")
+        if isinstance(answer, Machine) and answer.stamp not in (None, self._stamp()):
+            answer = None  # the provider gave the id to a machine of another launch
         self._seen(step, answer)
         self._gone = answer is None
 
