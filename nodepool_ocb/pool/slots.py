@@ -43,6 +43,18 @@ class MachineIndex:
             return "the labels of its machine changed"
         return None
 
+    def doubled(self, nodes: Iterable[PoolNodeView]) -> set[str]:
+        """The ids of the nodes in a slot that another record holds: one that is not free, or else the one with the lowest id.
+
+        No transaction keeps two launchers from entering one slot: one of them may decide from an older view.
+        """
+        holders: dict[tuple[int, int], list[tuple[bool, str]]] = {}
+        for node in nodes:
+            place = self.place(node)
+            if place is not None and node.record.slot is not None:
+                holders.setdefault((place, node.record.slot), []).append((node.free, node.id))
+        return {id for each in holders.values() for _, id in sorted(each)[1:]}
+
     def missing(self, nodes: Iterable[PoolNodeView]) -> list[tuple[StaticMachine, int]]:
         """The slots without a record, each with its machine."""
         taken = self._taken(nodes)

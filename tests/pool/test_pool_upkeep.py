@@ -188,6 +188,12 @@ def test_idle_nodes_of_an_outdated_image_are_replaced_one_after_the_other() -> N
     assert steps(CLOUD, idle("5"), idle("6", "2"), images=image("2")) == ["delete 5"]
 
 
+@pytest.mark.parametrize("state", [PoolNodeState.FAILED, PoolNodeState.ABORTED])
+def test_no_further_idle_node_is_replaced_after_its_successor_failed(state: PoolNodeState) -> None:
+    failed = node("7", "imaged", state=state, reason="it does not boot", driver_data={"key": "", "party": "machine"})
+    assert steps(CLOUD, idle("5"), idle("6"), failed, images=image("2")) == []
+
+
 def test_an_idle_node_stays_without_a_newer_image() -> None:
     assert steps(CLOUD, idle("5"), images={}) == []
     assert steps(CLOUD, idle("5"), images=image("1")) == []
@@ -279,6 +285,21 @@ def test_a_slot_that_the_file_has_no_longer_is_not_launched_further(labels: tupl
     begun = {"state": PoolNodeState.BUILDING, "state_time": OLD, "driver_data": FACTS, "hostname": hostname}
     assert "delete 6" in steps(LAB, slot("5"), slot("6", *labels, **begun))
     assert steps(LAB, slot("5"), slot("6", **begun | {"hostname": "box"})) == ["adopt 6"]
+
+
+def test_of_two_free_nodes_in_one_slot_the_later_one_is_deleted_and_not_handed_out() -> None:
+    twins = slot("5"), slot("6"), slot("7", slot=0)
+    assert steps(LAB, *twins) == ["delete 7"]
+    assert "allocate 5,6 to 1" in steps(LAB, *twins, held("1", "x", "x"))
+
+
+@pytest.mark.parametrize("taken", [{"state": PoolNodeState.IN_USE}, {"allocated_to": "100-0000000001"}], ids=str)
+def test_a_free_node_in_the_slot_of_a_user_is_deleted_and_not_handed_out(taken: dict[str, Any]) -> None:
+    user = slot("7", slot=0, locked=True, **taken)
+    assert steps(LAB, slot("5"), slot("6"), user) == ["delete 5"]
+    assert steps(LAB, slot("5"), slot("6", state=PoolNodeState.IN_USE, locked=True), user, held("2", "x")) == [
+        "delete 5"
+    ]
 
 
 def test_a_record_without_a_slot_takes_the_first_free_one() -> None:

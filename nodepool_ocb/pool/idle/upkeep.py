@@ -25,6 +25,7 @@ from nodepool_ocb.pool.views import PoolLauncher, PoolNodeView, PoolView
 from nodepool_ocb.pool.wakes import Wakes
 
 GRACE_SECONDS = 10.0  # a record may be read before the lock that its writer holds
+MOVING = LAUNCHING | {PoolNodeState.DELETING, PoolNodeState.FAILED, PoolNodeState.ABORTED}
 FAILED_SECONDS = 60.0  # a failed launch for min-ready stays so long after its back-off
 
 
@@ -47,6 +48,7 @@ class Upkeep:
         self._owned: dict[str, bool] = {}
         pools = [pool for provider in configuration.providers.values() for pool in provider.pools.values()]
         self._machines = {(each.provider, each.name): MachineIndex(each) for each in pools if static(each)}
+        self._doubled = self._in_taken_slots()
 
     def keep(self) -> None:
         """Decide every node."""
@@ -58,6 +60,21 @@ class Upkeep:
             elif not node.locked:
                 self._unlocked(node)
         self._replace_outdated()
+
+    def _in_taken_slots(self) -> set[str]:
+        """The nodes in a slot that another record holds."""
+        of_pools: dict[tuple[str, str], list[PoolNodeView]] = {key: [] for key in self._machines}
+        for node in self._view.nodes.values():
+            if (nodes := of_pools.get(pool_of(node))) is not None:
+                nodes.append(node)
+        return {id for key, nodes in of_pools.items() for id in self._machines[key].doubled(nodes)}
+
+    def _misfit(self, node: PoolNodeView) -> str | None:
+        """Why a node of a static machine cannot be used; None if it can, and for other nodes."""
+        machines = self._machines.get(pool_of(node))
+        if machines is None:
+            return None
+        return "another node has its slot" if node.id in self._doubled else machines.misfit(node)
 
     def _owns(self, node: PoolNodeView) -> bool:
         found = self._owned.get(node.id)
@@ -98,8 +115,7 @@ class Upkeep:
         if not self._wakes.passed(node.record.state_time + GRACE_SECONDS):
             return
         pool = self._configuration.pool(*pool_of(node))
-        machines = self._machines.get(pool_of(node))
-        wrong = machines.misfit(node) if machines is not None else None
+        wrong = self._misfit(node)
         known = pool is not None and (static(pool) or set(node.labels) <= pool.labels.keys())
         if launch_facts(node.record) is None:
             self._delete(node, "its launcher is gone, and was not one of this product")
@@ -153,8 +169,7 @@ class Upkeep:
                 self.steps.append(FreeNode(node=node.id, version=node.version, reason=reason))
             return
         seconds = ready_seconds(self._configuration, node)
-        machines = self._machines.get(pool_of(node))
-        wrong = machines.misfit(node) if machines is not None else None
+        wrong = self._misfit(node)
         if wrong is not None:
             self._delete(node, wrong)
         elif not math.isinf(seconds) and self._wakes.passed(node.record.state_time + seconds):
@@ -166,11 +181,14 @@ class Upkeep:
             self._delete(node, f"it was held for more than {seconds:g} s")
 
     def _replace_outdated(self) -> None:
-        """One idle node of a label at a time: the next one follows when its successor is ready."""
+        """One idle node of a label at a time. None while a launch of the label is under way, or failed a short time ago.
+
+        So an image that does not boot costs a few idle nodes, and not all of them.
+        """
         moving = {
             (*pool_of(each), label)
             for each in self._view.nodes.values()
-            if each.record.state in LAUNCHING or each.record.state is PoolNodeState.DELETING
+            if each.record.state in MOVING
             for label in each.labels
         }
         for node in sorted(self._view.nodes.values(), key=lambda each: (each.record.state_time, each.id)):
