@@ -5,6 +5,7 @@
 - The holder of the lock allocates and launches. The nodes that are allocated to a request bind it to their pool.
 - A pool that never can serve a request declines it. The request fails if no member is left that may serve it.
 - A pending request without room returns its ready nodes, if an earlier request waits for the same pool.
+- A pool gives a request up, if the provider refuses launches beside its nodes, and no machine of another user will make room.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from nodepool_ocb.pool.capacity.judging import PoolJudge, deadline
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, Ledger, pool_of
 from nodepool_ocb.pool.capacity.matching import matched
 from nodepool_ocb.pool.capacity.planning import Planner, PoolFit, RequestPlan
-from nodepool_ocb.pool.configuration import PoolConfiguration
+from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool
 from nodepool_ocb.pool.instructions import (
     AllocateNodes,
     ClaimRequest,
@@ -36,6 +37,8 @@ from nodepool_ocb.pool.wakes import Wakes
 
 YIELD_SECONDS = 5.0  # a launcher leaves a request so long to each launcher that goes before it
 MOST_YIELDS = 5
+#: For a quota, in 150 s; then also the last pool gives up a request that fills the provider.
+LAST_REFUSALS = 5
 MOST_CLAIMS = 100  # of one decision; the next one follows at once
 LIVE = LAUNCHING | {PoolNodeState.READY}
 
@@ -292,23 +295,35 @@ class Serving:
         retries = max(1, self._configuration.providers[pool.provider].launch_retries)
         if nodes.tries.final or nodes.tries.failed >= retries:
             return f"{nodes.tries.failed} launches failed; the last one: {nodes.tries.reason}"
-        return None
+        return self._full(request, nodes, pool)
+
+    def _full(self, request: RequestView, nodes: RequestNodes, pool: ProviderPool) -> str | None:
+        """Why the provider will not take another launch beside the nodes of the request, whatever quota it reports."""
+        refusals, most = self._ledger.refusals(pool.provider), LAST_REFUSALS
+        if self._others(request, (pool.provider, pool.name)):
+            most = max(1, self._configuration.providers[pool.provider].launch_retries)
+        if not nodes.live or refusals < most or self._ledger.room_comes(pool.provider, request.id):
+            return None
+        return f"{pool.provider} refused {refusals} launches in a row for its quota, beside the nodes of the request"
 
     def _give_up(self, request: RequestView, nodes: RequestNodes, refused: str) -> None:
         """The pool declines after its last try; another pool is tried, or the request fails."""
         key = nodes.pool or ("", "")
         ids = tuple(each for each in self._membership.ids(key) if each not in request.record.declined_by)
-        left = [
+        failed, reason = not self._others(request, key), f"{key[0]}/{key[1]}: {refused}"
+        self.steps.append(
+            DeclineRequest(request=request.id, version=request.version, pools=ids, reason=reason, failed=failed)
+        )
+
+    def _others(self, request: RequestView, key: PoolKey) -> list[PoolMember]:
+        """The members of other pools that may still serve the request."""
+        return [
             each
             for each in self._membership.all
             if each.key != key
             and each.record.id not in request.record.declined_by
             and (not each.native or self._membership.offers(each, request.record.node_types))
         ]
-        reason = f"{key[0]}/{key[1]}: {refused}"
-        self.steps.append(
-            DeclineRequest(request=request.id, version=request.version, pools=ids, reason=reason, failed=not left)
-        )
 
     def _continue(self, request: RequestView, nodes: RequestNodes) -> None:
         plan = self._planner.plan(request, nodes.missing, nodes.pool)

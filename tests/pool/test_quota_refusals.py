@@ -9,7 +9,7 @@ from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.pool.configuration import PoolConfiguration, PoolLabelPolicy
 from nodepool_ocb.pool.deciding import decide
 from nodepool_ocb.pool.explaining import explain
-from nodepool_ocb.pool.instructions import DeleteNode, LaunchNode
+from nodepool_ocb.pool.instructions import DeclineRequest, DeleteNode, LaunchNode
 from nodepool_ocb.pool.launches.refusals import machines
 from nodepool_ocb.pool.views import PoolNodeView, PoolView, RequestView
 from tests.pool.poolworld import NOW, configuration, decided, held, launcher, node, pool, steps, view
@@ -87,6 +87,37 @@ def test_the_reason_of_the_wait_names_the_refusals_and_the_next_trial() -> None:
         "QUOTA",
         "cloud/main: cloud refused 3 launches in a row for its quota; one is tried in 30 s, or when a machine is deleted",
     )
+
+
+MINE = node("6", "small", allocated_to=R1, external_id="m6", created=NOW - 1000)
+PAIR = held("1", "small", "small")
+
+
+def test_a_provider_that_is_full_of_the_nodes_of_a_request_leaves_it_to_another_pool_after_some_refusals() -> None:
+    file = configuration(pool("main", "small"), pool("far", "small", provider="far"))
+    assert steps(file, PAIR, MINE, refused(refusals=2, beside=1)) == []
+    assert steps(file, PAIR, MINE, refused(refusals=3, beside=1)) == ["decline 1 by 1-cloud-main"]
+
+
+def test_a_request_whose_nodes_fill_the_last_provider_fails_after_more_refusals_with_the_reason() -> None:
+    assert steps(CLOUD, PAIR, MINE, refused(refusals=4, beside=1)) == []
+    (step,) = decided(CLOUD, PAIR, MINE, refused(refusals=5, beside=1)).steps
+    assert isinstance(step, DeclineRequest)
+    assert step.failed
+    assert step.reason == (
+        "cloud/main: cloud refused 5 launches in a row for its quota, beside the nodes of the request"
+    )
+
+
+def test_a_request_at_a_full_provider_waits_for_the_machines_of_others() -> None:
+    file = configuration(pool("main", "small"), pool("far", "small", provider="far"))
+    old: dict[str, Any] = {"created": NOW - 1000}
+    other = {"allocated_to": "100-0000000009", "locked": True}
+    busy = node("7", "small", state=PoolNodeState.IN_USE, external_id="m7", **other, **old)
+    kept = node("8", "small", state=PoolNodeState.HOLD, external_id="m8", **old)
+    idle = node("9", "other", external_id="m9", **old)
+    assert steps(file, PAIR, MINE, busy, refused(refusals=9, beside=2)) == []
+    assert steps(file, PAIR, MINE, kept, idle, refused(refusals=9, beside=3)) == ["decline 1 by 1-cloud-main"]
 
 
 def test_a_full_provider_gets_few_orders_in_an_hour_and_all_are_served_soon_after_it_has_room() -> None:

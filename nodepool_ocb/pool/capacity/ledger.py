@@ -210,6 +210,18 @@ class Ledger:
         refused = self.refused.get(provider)
         return 0 if refused is None else refused.refusals
 
+    def room_comes(self, provider: str, request: str) -> bool:
+        """Whether the provider has a machine that will go although the request keeps its nodes: one of another user."""
+        return any(
+            each.record.external_id is not None
+            and not each.free
+            and each.record.state is not PoolNodeState.HOLD
+            and each.record.allocated_to != request
+            for key, nodes in self._of_pools.items()
+            if key[0] == provider
+            for each in nodes
+        )
+
     def slots(self, provider: str) -> float:
         """The launches that the provider's max-concurrency still permits."""
         found = self._configuration.providers.get(provider)
