@@ -210,7 +210,8 @@ class Serving:
         reasons = [f"{each.key[0]}/{each.key[1]}: {unable[each.key]}" for each in own]
         failed = False
         if not left:
-            if not own and not self._membership.owns(self._me.session, request.id):
+            # the holder of the lock decides, also if it is not the owner any more: a launcher may have come since the claim
+            if not own and not request.ours and not self._membership.owns(self._me.session, request.id):
                 return False
             ids += [each.record.id or "" for each in self._membership.native if each not in own]
             declined = {*request.record.declined_by, *ids}

@@ -180,3 +180,11 @@ def test_the_owner_is_the_first_of_the_ranking_and_changes_only_with_it() -> Non
 def test_an_unregistered_launcher_decides_nothing_new() -> None:
     shown = view(CLOUD, request("1", "small"), node("5", "small", state=PoolNodeState.USED), members=members(CLOUD, 2))
     assert decide(shown, CLOUD, PoolLauncher(id="host1", session=1), NOW).steps == ()
+
+
+@pytest.mark.parametrize("session", [1, 2])
+def test_the_holder_of_a_request_without_a_pool_fails_it_though_another_launcher_came_meanwhile(session: int) -> None:
+    held_one = held("1", "absent")
+    shown = view(CLOUD, held_one, members=members(CLOUD, 1, 2))
+    steps = decide(shown, CLOUD, launcher(CLOUD, session), NOW).steps
+    assert [text(each) for each in steps] == ["fail request 1"]
