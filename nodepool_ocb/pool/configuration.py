@@ -94,7 +94,6 @@ class PoolLabelPolicy(msgspec.Struct, frozen=True, kw_only=True):
     annealed: bool = False  # ours: whether a node below /ocb is made at all
     roles_seconds: float = 1800.0  # ours: the deadline of the roles
     keep_failed: bool = False  # ours: a node whose roles did not become ACTIVE is kept for a person
-    refresh_roles: bool = False  # ours: a static node's roles are run again before it is handed out again
 
 
 class PoolConfiguration(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
-from nodepool_ocb.model.records import Json
+from nodepool_ocb.model.records import Create, Json, NodeRole, Role, Set, State
+from nodepool_ocb.store.client import codec
 from nodepool_ocb.testing.machines import Farm
 from tests.launcher.launcher_fleet import LauncherFleet
 
@@ -45,6 +48,35 @@ def test_a_slot_is_handed_out_and_is_a_new_node_after_its_use(launchers: Launche
     launchers.give_back(request, launchers.take(request))
     launchers.until(lambda: first not in launchers.nodes(), "the node is deleted")
     assert first not in ready(launchers, 1)
+
+
+def test_the_roles_of_a_slot_run_again_before_it_is_handed_out_once_more(launchers: LauncherFleet, farm: Farm) -> None:
+    session = launchers.session
+    session.commit([Create(paths.role("dns"), Role(barclamp="dns", jig="script"))])
+    launcher = launchers.launcher(rack(farm, 0), labels=[{"name": "small", "roles": ["dns"], "refresh-roles": True}])
+    launcher.configure(ssh=farm.settings())
+    launcher.start()
+    names: list[str] = []
+    for _ in range(2):
+        request = launchers.request("small")
+        launchers.until(lambda: launchers.nodes(PoolNodeState.TESTING), "it waits for its roles")
+        launchers.until(lambda: session.children(paths.NODES), "it is a node of /ocb")
+        (name,) = session.children(paths.NODES) or ()
+        path = paths.noderole("dns", name)
+        launchers.until(lambda path=path: session.get(path), "its role is bound")
+        znode = session.get(path)
+        assert znode is not None
+        record = codec.decode(NodeRole, znode)
+        assert record.state is not State.ACTIVE, "an annealer runs it again"
+        waiting = launchers.read(request)
+        assert waiting is not None
+        assert waiting.state is RequestState.PENDING
+        session.commit([Set(path, replace(record, state=State.ACTIVE), znode.version)])  # the test plays the annealer
+        launchers.fulfilled(request)
+        launchers.give_back(request, launchers.take(request))
+        launchers.until(lambda: not session.children(paths.NODES), "the node of /ocb goes with its use")
+        names.append(name)
+    assert names[0] != names[1]
 
 
 def test_of_two_machines_the_one_that_answers_is_handed_out(launchers: LauncherFleet, farm: Farm) -> None:

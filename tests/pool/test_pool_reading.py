@@ -104,7 +104,7 @@ labels:
         "annealed": PoolLabelPolicy(name="annealed", annealed=True, roles=("ntp", "dns")),
         "whole": PoolLabelPolicy(
             name="whole", annealed=True, deployment="ci", roles_seconds=60.0,
-            keep_failed=True, refresh_roles=True,
+            keep_failed=True,
         ),
         "off": PoolLabelPolicy(name="off"),
     }  # fmt: skip

@@ -119,6 +119,9 @@ class _Reading:
             self._refuse(
                 path, "has no effect on a label without a node in ZooKeeper; add `anneal: true`, or remove the key"
             )
+        if keys.get("refresh-roles") is False and annealed:
+            path = f"labels[{label.name}].refresh-roles"
+            self._refuse(path, "each use of a machine is a new node, so its roles always run again; remove the key")
         return PoolLabelPolicy(
             name=label.name,
             min_ready=label.min_ready,
@@ -129,7 +132,6 @@ class _Reading:
             annealed=annealed,
             roles_seconds=float(keys.get("roles-timeout", 1800)),
             keep_failed=keys.get("keep-failed", False),
-            refresh_roles=keys.get("refresh-roles", False),
         )
 
     def tenants(self, sections: Iterable[Mapping[str, Json]]) -> dict[str, Resources]:
