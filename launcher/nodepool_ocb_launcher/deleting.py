@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.errors import TooLarge
 from nodepool_ocb.model.journal import PoolVerb
 from nodepool_ocb.model.pool import LaunchFacts, PoolNodeState, launch_facts
 from nodepool_ocb.pool.launches import deleting
@@ -53,7 +54,10 @@ class Deletion:
         return launch_facts(self._node.record) or LaunchFacts(key="")
 
     def _write_deleting(self, _step: DeletionStep) -> None:
-        self._node.enter(PoolNodeState.DELETING, reason=self._reason)
+        try:
+            self._node.enter(PoolNodeState.DELETING, reason=self._reason)
+        except TooLarge:  # of another client, which filled it to the limit: the data of its use go first
+            self._node.enter(PoolNodeState.DELETING, reason=self._reason, user_data=None, comment=None)
 
     def _find(self, step: DeletionStep) -> None:
         answer = self._calls.find(self._stamp())

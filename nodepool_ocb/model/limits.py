@@ -16,6 +16,12 @@ import msgspec
 from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Raise
 
 RECORD_BYTES: Final = 256 * 1024  # of one record: refused above, and not read
+REQUEST_BYTES: Final = (
+    192 * 1024
+)  # of a request for nodes that launchers serve: the rest is for the keys that they write
+DECLINED_BYTES: Final = 32 * 1024  # of these: the ids of pools that declined; the oldest ids are left out
+REASON_CHARACTERS: Final = 2000  # of a reason in a request
+FAILED_BYTES: Final = RECORD_BYTES - 4 * 1024  # of a request that a launcher can still fail
 BLOB_BYTES: Final = 512 * 1024  # of the attributes in one znode: likewise
 TRANSACTION_BYTES: Final = 512 * 1024  # refused above
 TRANSACTION_CHANGES: Final = 500

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from nodepool_ocb.model import limits
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
 from nodepool_ocb.pool.capacity.judging import PoolJudge, deadline
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, Ledger, pool_of
@@ -126,6 +127,9 @@ class Serving:
         return True
 
     def _serve(self, request: RequestView) -> None:
+        if request.bytes > limits.REQUEST_BYTES:
+            self._fail_large(request)
+            return
         nodes: RequestNodes | None = None
         if request.id in self._ledger.allocated:
             declined = self._membership.declined(request)
@@ -138,6 +142,19 @@ class Serving:
             self._seek(request, nodes)
         else:
             self._plan(request, nodes)  # its launcher serves it: only its capacity counts
+
+    def _fail_large(self, request: RequestView) -> None:
+        """Fail a request with a record that has no room for its nodes. Otherwise each turn would try in vain to serve it."""
+        free = request.locked_by is None and self._active
+        if request.ours or (free and self._membership.owns(self._me.session, request.id)):
+            self._claims += 1
+            reason = (
+                f"its record has {request.bytes} bytes, and launchers serve records of at most {limits.REQUEST_BYTES};"
+                " ask again with shorter requestor_data"
+            )
+            self.steps.append(
+                DeclineRequest(request=request.id, version=request.version, pools=(), reason=reason, failed=True)
+            )
 
     def _plan(self, request: RequestView, nodes: RequestNodes | None) -> RequestPlan | None:
         """The plan for the labels that are left; None if no label is left."""

@@ -19,6 +19,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     created: float  # seconds since the epoch, by ZooKeeper
     locked_by: str | None = None  # the text of the holder of its lock
     ours: bool = False  # whether this launcher holds the lock
+    bytes: int = 0  # of its record
 
     @property
     def order(self) -> tuple[str, int, str]:

@@ -80,7 +80,7 @@ def launcher(configuration: PoolConfiguration, session: int = ME) -> PoolLaunche
 def request(id: str, *types: str, **fields: Any) -> RequestView:
     """An id without a hyphen has priority 100. Fields of the view or of the record."""
     whole = id if "-" in id else f"100-{id.zfill(10)}"
-    own = {key: fields.pop(key) for key in ("version", "created", "locked_by", "ours") if key in fields}
+    own = {key: fields.pop(key) for key in ("version", "created", "locked_by", "ours", "bytes") if key in fields}
     record = NodeRequest(**{"state": RequestState.REQUESTED, "state_time": NOW, "node_types": types, **fields})
     return RequestView(**{"id": whole, "record": record, "version": 1, "created": NOW, **own})
 

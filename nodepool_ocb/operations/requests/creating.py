@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
+import msgspec
+
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import limits
 from nodepool_ocb.model.pool import NodeRequest
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
@@ -50,7 +53,7 @@ class NodesWanted(Operation[T], frozen=True, kw_only=True):
 
     def record(self, situation: Situation, data: Json = None, expires: float | None = None) -> NodeRequest:
         """The record of the request; raises Invalid."""
-        return new_request(
+        record = new_request(
             situation.now,
             node_types=self.node_types,
             requestor=f"nodepool-ocb:{situation.by}@{situation.call.host}",
@@ -61,6 +64,13 @@ class NodesWanted(Operation[T], frozen=True, kw_only=True):
             tenant_name=self.tenant,
             expires=expires,
         )
+        size = len(msgspec.json.encode(record))
+        if size > limits.REQUEST_BYTES:
+            raise Invalid(
+                f"the request has {size} bytes, and launchers serve at most {limits.REQUEST_BYTES};"
+                " ask for fewer nodes at once, or with shorter texts"
+            )
+        return record
 
     def row(self, record: NodeRequest, request: str | None = None) -> ChangeRow:
         """The row of the request, by its id; one that is not made yet has its labels as the name."""

@@ -96,8 +96,9 @@ class RequestWriter:
     def _without(
         self, request: RequestView, pools: Iterable[str], reason: str, event: RequestEvent, entry: Entry | None
     ) -> None:
-        declined = tuple(dict.fromkeys((*request.record.declined_by, *pools)))
-        record = request_after(request.record, event, self._session.now(), declined_by=declined, reason=reason)
+        declined = _newest((*request.record.declined_by, *pools))
+        said = reason[: limits.REASON_CHARACTERS]
+        record = request_after(request.record, event, self._session.now(), declined_by=declined, reason=said)
         self._end(request, [Set(paths.request(request.id), record, request.version)], entry)
 
     def delete(self, request: RequestView, entry: Entry | None = None) -> None:
@@ -142,3 +143,15 @@ class RequestWriter:
             self._held.release(path)  # it may be released already
             raise
         self._held.forget(path)
+
+
+def _newest(ids: Sequence[str]) -> tuple[str, ...]:
+    """The newest ids of pools that have room: launchers that ended leave their ids in a request that waits for long."""
+    kept: list[str] = []
+    room = limits.DECLINED_BYTES
+    for each in reversed(dict.fromkeys(ids)):
+        room -= len(each.encode()) + 3
+        if room < 0:
+            break
+        kept.append(each)
+    return tuple(reversed(kept))

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model import paths
+from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.pool import NodeRequest, PoolNode
 from nodepool_ocb.model.skew import believed
 from nodepool_ocb.pool.views import PoolNodeView, RequestView
@@ -140,10 +140,15 @@ class RequestTable(PoolTable[RequestView]):
         return paths.request_lock(id)
 
     def _decoded(self, id: str, znode: Znode) -> RequestView:
-        record = codec.decode(NodeRequest, znode)
+        record, size = codec.decode(NodeRequest, znode), len(znode.data)
+        if size > limits.FAILED_BYTES:
+            raise Invalid(
+                f"{znode.path}: its {size} bytes leave no room for an answer to the request;"
+                f" delete it: nodepool-ocb record delete {znode.path}"
+            )
         if believed(record.state_time, znode.mtime) != record.state_time:
             record = replace(record, state_time=znode.mtime)  # its writer's clock was wrong, and this cannot be later
-        return RequestView(id=id, record=record, version=znode.version, created=znode.ctime)
+        return RequestView(id=id, record=record, version=znode.version, created=znode.ctime, bytes=size)
 
     def _locked(self, view: RequestView, holder: Znode | None) -> RequestView:
         name = None if holder is None else owner_text(holder)
