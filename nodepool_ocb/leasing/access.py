@@ -17,12 +17,14 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import Unreachable
+from nodepool_ocb.jigs.ssh import leasekeys
 from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.jigs.ssh.keys import NoKey, load_keys
 from nodepool_ocb.jigs.ssh.link import ENDED, Broken, Link, connect, shut
 from nodepool_ocb.leasing.nodes import LeasedNode
 from nodepool_ocb.model.records import Node
 
+MARK: Final = leasekeys.MARK  # a mark begins so
 AT_A_TIME: Final = 16
 SECONDS: Final = 30.0  # for one node
 SAID_BYTES: Final = 2000
@@ -67,7 +69,8 @@ def put(
 ) -> tuple[list[LeasedNode], list[AccessFailed]]:
     """Authorize the key on every node for so long.
 
-    Gives the nodes, with the host key that was seen where the record has none, and the failures. ``mark`` is one word.
+    Gives the nodes, with the host key that was seen where the record has none, and the failures. ``mark`` is one word; the
+    slot of a static machine is added to it.
     """
     answers = _everywhere(nodes, settings, (mark, key, str(seconds)))
     failed = [each for each in answers if isinstance(each, AccessFailed)]
@@ -96,7 +99,8 @@ def _on(node: LeasedNode, settings: SshSettings, words: Sequence[str]) -> Leased
         if isinstance(link, Unreachable):
             return AccessFailed(node.id, f"{node.name}: {link.why}")
         try:
-            return _answered(node, link, words)
+            mark, *others = words
+            return _answered(node, link, (f"{mark}{leasekeys.ending(node.slot)}", *others))
         finally:
             link.close()
     except (NoKey, OwnFault, Broken) as fault:

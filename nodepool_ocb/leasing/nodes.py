@@ -36,6 +36,7 @@ class LeasedNode(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     user: str
     host_keys: tuple[str, ...]  # "ssh-ed25519 AAAA..."; none: the label does not check them
+    slot: int | None = None  # of a static machine
 
     @property
     def place(self) -> str:
@@ -77,6 +78,7 @@ def _leased(id: str, name: str, label: str, record: PoolNode) -> LeasedNode:
         port=record.connection_port or record.ssh_port or _SSH_PORT,
         user=user,
         host_keys=tuple(found[1] for found in keys if found is not None),
+        slot=record.slot,
     )
 
 

@@ -1,7 +1,8 @@
 """Driver static: machines that exist already. Each slot of a machine is a node; no machine is made or deleted.
 
 A creation checks that the machine answers, and gathers its host keys. Keys that the file pins must be among them; then those
-alone are handed out. If annealers act on the node, the runner's state on the machine is renewed first. Before each hand-out
+alone are handed out. If annealers act on the node, the runner's state on the machine is renewed first. Keys that killed leases
+left in ``authorized_keys`` are removed, if this host can log in. Before each hand-out
 ``check`` asks the machine again, by a kept connection if this host can log in. The external id is USER@NAME:PORT#SLOT.
 """
 
@@ -19,10 +20,11 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.jigs.jig import Unreachable
+from nodepool_ocb.jigs.ssh import leasekeys
 from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.jigs.ssh.hostkeys import listens
 from nodepool_ocb.jigs.ssh.keys import NoKey
-from nodepool_ocb.jigs.ssh.link import Link
+from nodepool_ocb.jigs.ssh.link import Broken, Link
 from nodepool_ocb.jigs.ssh.pool import Pool
 from nodepool_ocb.jigs.ssh.renewing import renew
 from nodepool_ocb.model.records import Node
@@ -35,6 +37,7 @@ from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, 
 
 WITH_SSH: Final = ("ssh", "network_cli")
 LOGIN_SECONDS: Final = 600.0  # after a refused login; sshd may count them
+KEYS_SECONDS: Final = 10.0  # beyond the time-out of a machine: another writer may have the file
 KEPT_SECONDS: Final = 86400.0  # that a connection is kept without use
 
 
@@ -74,6 +77,8 @@ class StaticMachines:
         if isinstance(keys, MachineRefused):
             return keys
         if order.annealed and (fault := self._renew(machine, keys)) is not None:
+            return fault
+        if (fault := self._withdraw_keys(machine, slot, keys)) is not None:
             return fault
         return _lent(machine, slot, order, keys)
 
@@ -169,6 +174,38 @@ class StaticMachines:
         except OwnFault as fault:
             return MachineRefused(f"{place(machine)}: its runs were not removed: {fault}", LaunchParty.HOST)
         return None if found is None else refused(found)
+
+    def _withdraw_keys(self, machine: StaticMachine, slot: int, keys: tuple[str, ...]) -> MachineRefused | None:
+        """Remove the keys that leases of the slot left there. Without a login for this host, they stay until they expire."""
+        if machine.connection_type != "ssh" or not keys or not self._may_log_in(machine):
+            return None
+        pool, seconds = self._pool(machine.timeout_seconds), machine.timeout_seconds + KEYS_SECONDS
+        try:
+            for anew in (False, True):
+                link = pool.take(place(machine), _node(machine, keys), anew)
+                if isinstance(link, Unreachable):
+                    return self._unreached(machine, link)
+                try:
+                    fault = leasekeys.withdraw(link, slot, machine.slots, seconds)
+                    return None if fault is None else MachineRefused(f"{place(machine)}: {fault}")
+                except Broken as broken:
+                    if anew:
+                        return refused(broken.unreachable)
+                finally:
+                    _give_back(pool, link)
+        except NoKey:
+            return None
+        except OwnFault as fault:
+            return MachineRefused(f"{place(machine)}: keys of ended leases were not removed: {fault}", LaunchParty.HOST)
+        return None
+
+    def _unreached(self, machine: StaticMachine, answer: Unreachable) -> MachineRefused | None:
+        """The refusal of a machine that cannot be reached; None if it only refuses the login, which is not tried again soon."""
+        if answer.step != "authenticate":
+            return refused(answer)
+        with self._lock:
+            self._not_before[place(machine)] = time.monotonic() + LOGIN_SECONDS
+        return None
 
     def _may_log_in(self, machine: StaticMachine) -> bool:
         with self._lock:

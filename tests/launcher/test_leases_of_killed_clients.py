@@ -30,7 +30,9 @@ def farm(tmp_path: Path) -> Iterator[Farm]:
 @pytest.fixture
 def lease(launchers: LauncherFleet, farm: Farm, tmp_path: Path) -> Iterator[Run]:
     """``lease run`` of a shell's words, with one machine that can be lent to one client at a time."""
-    launchers.launcher(rack(farm, 0)).start()
+    launcher = launchers.launcher(rack(farm, 0))
+    launcher.configure(ssh=farm.settings())
+    launcher.start()
     config = tmp_path / "client.yaml"
     hosts = launchers.server.hosts + launchers.chroot
     zookeeper = {"hosts": hosts, "session_timeout_seconds": SESSION_SECONDS}
@@ -75,3 +77,24 @@ def test_the_next_client_gets_the_node_after_the_command_of_a_killed_or_frozen_o
     stdout, _ = lease(look).communicate(timeout=90)
     assert stdout == "dead\n"
     assert len(launchers.nodes(PoolNodeState.IN_USE)) == 0
+
+
+def test_the_key_of_a_killed_client_is_gone_before_the_next_one_gets_the_machine(lease: Run, farm: Farm) -> None:
+    keys = farm.state_dir("m0.farm.example.com").parent / ".ssh" / "authorized_keys"
+    keys.parent.mkdir(mode=0o700)
+    keys.write_text("ssh-ed25519 AAAA of the site\n")
+    keys.chmod(0o640)
+    former = lease("echo begun; sleep 600")
+    assert former.stdout is not None
+    assert former.stdout.readline() == "begun\n"
+    (_, left) = keys.read_text().splitlines()
+    assert "expiry-time=" in left
+    former.kill()
+    stdout, _ = lease(f"cat {keys}").communicate(timeout=90)
+    assert left not in stdout
+    first, own = stdout.splitlines()
+    assert first == "ssh-ed25519 AAAA of the site"
+    assert own.split()[-1].startswith("nodepool-ocb-lease-")
+    assert own.endswith("-slot0")
+    assert keys.read_text() == "ssh-ed25519 AAAA of the site\n"
+    assert keys.stat().st_mode & 0o777 == 0o640

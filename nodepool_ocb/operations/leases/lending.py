@@ -204,7 +204,7 @@ class Lending:
     def _use(self, request: str, nodes: Sequence[LeasedNode], signals: CaughtSignals) -> LeaseEnded:
         order = self._order
         place = workspace.make(None if order.identity is None else Path(order.identity))
-        mark = f"nodepool-ocb-lease-{secrets.token_hex(8)}"
+        mark = f"{access.MARK}{secrets.token_hex(8)}"
         command: GuardedCommand | None = None
         try:
             reached = self._open(nodes, place, mark)

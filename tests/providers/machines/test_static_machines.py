@@ -332,3 +332,97 @@ def test_a_node_that_nodepool_registered_is_checked_by_the_name_of_its_machine(f
     with closing(opened(static_provider(given))) as provider:
         assert provider.check(given.name, (host_key(farm),)) is None
         assert provider.check("another.example.com", ()) is not None
+
+
+# -- keys of leases that were killed --
+
+
+def authorized(farm: Farm) -> Path:
+    return farm.state_dir("m0.farm.example.com").parent / ".ssh" / "authorized_keys"
+
+
+OTHERS = "ssh-ed25519 AAAA1 ann@host\n# nodepool-ocb-lease-5f is no key\nssh-ed25519 AAAA2 nodepool-ocb-lease-x y\n"
+LEFT = "".join(
+    f'expiry-time="29991231235959" ssh-ed25519 AAAA3 nodepool-ocb-lease-{mark}\n'
+    for mark in ("0123456789abcdef", "0123456789abcdef-slot0", "fedcba9876543210-slot1")
+)
+
+
+def leave(farm: Farm, text: str, mode: int = 0o640) -> Path:
+    file = authorized(farm)
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    file.write_text(text)
+    file.chmod(mode)
+    return file
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o400])
+def test_keys_of_killed_leases_go_before_the_next_user_and_the_rest_of_the_file_stays(farm: Farm, mode: int) -> None:
+    file = leave(farm, OTHERS + LEFT, mode)
+    before = file.stat()
+    given = machine(farm)
+    provider = opened(static_provider(given), with_keys(farm))
+    made(lend(provider, given))
+    after = file.stat()
+    assert file.read_text() == OTHERS
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert [each.name for each in file.parent.iterdir()] == ["authorized_keys"]
+    made(lend(provider, given))
+    assert file.stat().st_ino == after.st_ino, "without such a key nothing is written"
+    provider.close()
+
+
+def test_of_several_slots_the_keys_of_the_other_ones_stay(farm: Farm) -> None:
+    file = leave(farm, OTHERS + LEFT)
+    given = machine(farm, slots=2)
+    provider = opened(static_provider(given), with_keys(farm))
+    made(lend(provider, given))
+    assert "-slot0" not in file.read_text()
+    assert "fedcba9876543210-slot1" in file.read_text()
+    provider.close()
+
+
+def test_a_machine_without_the_file_is_lent(farm: Farm) -> None:
+    given = machine(farm)
+    provider = opened(static_provider(given), with_keys(farm))
+    assert not authorized(farm).exists()
+    made(lend(provider, given))
+    assert not authorized(farm).exists()
+    provider.close()
+
+
+def test_a_linked_file_with_keys_of_leases_is_a_fault_of_the_machine_with_the_next_step(
+    farm: Farm, tmp_path: Path
+) -> None:
+    target = tmp_path / "keys"
+    file = authorized(farm)
+    file.parent.mkdir(exist_ok=True)
+    file.symlink_to(target)
+    given = machine(farm)
+    provider = opened(static_provider(given), with_keys(farm))
+    made(lend(provider, given))  # the target is absent
+    target.write_text(OTHERS)
+    made(lend(provider, given))
+    target.write_text(OTHERS + LEFT)
+    said = refused(lend(provider, given), LaunchParty.MACHINE)
+    assert (
+        "is a symbolic link and has keys of ended leases; remove the lines that end in nodepool-ocb-lease-..." in said
+    )
+    assert target.read_text() == OTHERS + LEFT
+    provider.close()
+
+
+def test_a_file_that_cannot_be_replaced_is_a_fault_of_the_machine(farm: Farm) -> None:
+    file = leave(farm, LEFT)
+    (file.parent / ".nodepool-ocb.lock").write_text("a file in the place of the lock")
+    given = machine(farm, timeout_seconds=5.0)
+    provider = opened(static_provider(given), with_keys(farm))
+    assert "cannot be made, so keys of ended leases stay" in refused(lend(provider, given), LaunchParty.MACHINE)
+    provider.close()
+
+
+def test_without_a_login_of_this_host_the_machine_is_lent_and_the_keys_wait_for_their_end(farm: Farm) -> None:
+    file = leave(farm, LEFT)
+    given = machine(farm)
+    made(lend(opened(static_provider(given)), given))
+    assert file.read_text() == LEFT
