@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import secrets
 import select
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from nodepool_ocb_builder.sandbox import leftovers, supervisor
 __all__ = ["Ended", "Process", "namespaces", "start", "sweep"]
 
 WORK_SUFFIX: Final = ".build"
+SCRATCH_BYTES: Final = 4  # of chance in the name of a temporary folder elsewhere
 # Without site-packages it starts in a few hundredths of a second, and nothing installed can break it.
 _PROGRAM: Final = (
     *(sys.executable, "-I", "-S", "-c"),
@@ -187,12 +189,15 @@ def _end(work: Path) -> list[str]:
 
 
 def _temporary_folder(command: Command, work: Path) -> None:
-    """``work/tmp``, or a link of that name to a folder of this build's own where the command wants it elsewhere."""
+    """``work/tmp``, or a link of that name to a folder of this build's own where the command wants it elsewhere.
+
+    Builders of two clusters, or one that was reinstalled, have builds of one name: chance tells their folders apart.
+    """
     elsewhere = command.env.get("TMPDIR")
     if not elsewhere:
         (work / "tmp").mkdir()
         return
-    scratch = Path(elsewhere, work.name).absolute()
+    scratch = Path(elsewhere, f"{work.name}.{secrets.token_hex(SCRATCH_BYTES)}").absolute()
     (work / "tmp").symlink_to(scratch)
     scratch.mkdir(parents=True)
 

@@ -57,12 +57,13 @@ def clear(work: Path, loops_seen: Collection[Loop] = ()) -> list[str]:
 
 
 def scratch_of(work: Path) -> Path | None:
-    """The build's temporary folder where it lies elsewhere; the link to it must bear the work folder's own name."""
+    """The build's temporary folder where it lies elsewhere; the target of the link must begin with the work folder's name."""
     link = work / "tmp"
     if not link.is_symlink():
         return None
     target = Path(os.readlink(link))
-    return target if target.is_absolute() and target.name == work.name else None
+    ours = target.name == work.name or target.name.startswith(f"{work.name}.")
+    return target if target.is_absolute() and ours else None
 
 
 # -- processes --

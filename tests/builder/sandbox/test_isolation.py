@@ -150,8 +150,21 @@ def test_a_temporary_folder_elsewhere_is_the_builds_own_and_goes_too(context: Co
     elsewhere = context.images / "logs"
     with context.begin("touch $TMPDIR/x; echo $TMPDIR; ls ../logs", {"TMPDIR": str(elsewhere)}) as builder:
         assert builder.ended() == (0, None)
-    assert builder.lines()[0] == str(elsewhere / builder.work.name)
+    assert builder.lines()[0].startswith(f"{elsewhere / builder.work.name}.")
     assert [path.name for path in elsewhere.iterdir()] == [builder.log.name]
+
+
+def test_a_folder_of_another_clusters_build_of_this_name_is_left_alone(context: Context) -> None:
+    elsewhere = context.images / "logs"
+    others = [elsewhere / f"debian-{number:010}.build" for number in range(3)]
+    for folder in (elsewhere, *others):
+        folder.mkdir()
+        os.chown(folder, context.user.pw_uid, context.user.pw_gid)
+    with context.begin("touch $TMPDIR/mine", {"TMPDIR": str(elsewhere)}) as builder:
+        assert builder.work.name in [other.name for other in others]
+        assert builder.ended() == (0, None)
+    assert sorted(path for path in elsewhere.iterdir() if path.is_dir()) == others
+    assert not any(list(other.iterdir()) for other in others)
 
 
 def test_a_link_out_of_the_work_folder_is_not_followed(context: Context, tmp_path: Path) -> None:
