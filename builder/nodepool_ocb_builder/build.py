@@ -24,6 +24,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import Change, Check, Delete, Set
 from nodepool_ocb.store.locks import Lock
+from nodepool_ocb.store.sequence import create_above
 from nodepool_ocb.store.subtree import removal
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_builder import checksums, space
@@ -170,11 +171,15 @@ class Building:
     def _number(self, record: Build) -> str:
         """Create the record, and gives its path; its number is the first of which nothing lies here.
 
-        Numbers come back where an ensemble was restored from a backup, or rebuilt, and the files of then are still here.
+        Numbers come back where an ensemble was restored from a backup, or rebuilt, and the files of then are still here. Records
+        that Nodepool imported have numbers that ZooKeeper is yet to give.
         """
         context, folder = self.context, paths.builds(self.image.name)
         while True:
-            path = context.session.create_next(folder + "/", record)
+            try:
+                path = context.session.create_next(folder + "/", record)
+            except Stale:
+                path = create_above(context.session, folder, record, int(self.id or -1))
             self.id = path.rpartition("/")[2]
             if not context.directory.knows(self.name):
                 return path

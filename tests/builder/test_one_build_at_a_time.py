@@ -13,7 +13,7 @@ from nodepool_ocb.images.nodepool import Diskimage, Nodepool
 from nodepool_ocb.images.states import BuildEvent, new_build
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildState
-from nodepool_ocb.model.records import Change, Delete, Json, Record, Set
+from nodepool_ocb.model.records import Change, Create, Delete, Json, Record, Set
 from nodepool_ocb.store import images
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.doubts import Stats
@@ -101,6 +101,17 @@ def alone(zk_settings: ZooKeeperSettings, zk_session: Session, tmp_path: Path) -
         made = OneBuilder(own, zk_session, tmp_path)
         yield made
         made.directory.close()
+
+
+def test_a_build_gets_a_number_above_those_of_imported_records(alone: OneBuilder) -> None:
+    for number in range(5, 25):  # ZooKeeper counts twenty children, so its next number is among these
+        old = Build(
+            state=BuildState.READY, state_time=1.0, builder="b9", builder_id="9", filename="", formats=("raw",)
+        )
+        alone.other.commit([Create(paths.build(IMAGE.name, f"{number:010}"), old)])
+    alone.directory.log(f"{IMAGE.name}-0000000025").touch()
+    alone.building.run()
+    assert states(alone.other)["0000000026"] is BuildState.FAILED, "the files of 25 are here already"
 
 
 def test_no_build_begins_beside_one_that_could_not_be_aborted(alone: OneBuilder) -> None:
