@@ -164,18 +164,18 @@ class ImageDirectory:
             if match := _OURS.fullmatch(path.name):
                 yield path, match["build"]
 
-    def prune_logs(self, known: Collection[str], keep: int) -> list[Path]:
-        """Remove the logs of builds that have no record, but for the newest ``keep`` of each image; returns the removed ones.
-
-        One stays always, and all where ``keep`` is below 0.
+    def prune_logs(self, known: Collection[str], keep: int, image: str | None = None) -> list[Path]:
+        """Remove the logs of builds that have no record, but for those among the newest ``keep`` of each image; returns the
+        removed ones. One stays always, and all where ``keep`` is below 0. ``image``: those of this image alone.
         """
         if keep < 0:
             return []
         logs: dict[str, list[Path]] = {}
         for path in self.logs.iterdir():
-            if (match := _LOG.fullmatch(path.name)) and match["build"] not in known:
+            if (match := _LOG.fullmatch(path.name)) and image in (None, match["image"]):
                 logs.setdefault(match["image"], []).append(path)
-        gone = [path for paths in logs.values() for path in sorted(paths)[: -max(keep, 1)]]
+        old = [path for paths in logs.values() for path in sorted(paths)[: -max(keep, 1)]]
+        gone = [path for path in old if path.stem not in known]
         remove_all(gone)
         return gone
 

@@ -30,6 +30,22 @@ def test_the_newest_logs_stay_at_least_one_and_all_where_that_is_said(directory:
     assert sorted(os.listdir(directory.logs)) == [names[4]]
 
 
+def test_the_logs_of_recorded_builds_stay_and_count_among_the_newest(directory: ImageDirectory) -> None:
+    names = [f"jammy-{number:010}" for number in range(1, 6)]
+    for name in names:
+        directory.log(name).touch()
+    assert [path.stem for path in directory.prune_logs({names[0], names[4]}, 2)] == names[1:3]
+    assert [path.stem for path in directory.prune_logs({names[0], names[4]}, 1)] == [names[3]]
+    assert sorted(path.stem for path in directory.logs.iterdir()) == [names[0], names[4]]
+
+
+def test_the_logs_of_one_image_can_be_pruned_alone(directory: ImageDirectory) -> None:
+    for image in ("jammy", "noble"):
+        for number in (1, 2):
+            directory.log(f"{image}-{number:010}").touch()
+    assert [path.stem for path in directory.prune_logs((), 1, "noble")] == ["noble-0000000001"]
+
+
 @pytest.mark.parametrize("image", ["jammy", "c++~dev@site", "_under.score", "Ubuntu"])
 def test_every_name_that_an_image_may_have_is_known_again(directory: ImageDirectory, image: str) -> None:
     for name in (f"{image}-0000000001.raw", f"{image}-0000000001.raw.md5.new"):
