@@ -275,7 +275,12 @@ def due_uploads(
     waiting: list[float] = []
     for provider, carrier in carriers.items():
         build = image.newest([carrier.format])
-        if build is None or carrier.pause or not _sendable(image, build, provider, carrier.format, builder_id):
+        if (
+            build is None
+            or carrier.pause
+            or build.at(provider)
+            or not _sendable(image, build, provider, carrier.format, builder_id)
+        ):
             continue
         tried = next((upload for upload in reversed(build.uploads) if upload.provider == provider), None)
         at = _due_at(tried, now, retry_seconds)

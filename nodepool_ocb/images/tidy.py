@@ -16,7 +16,7 @@ from nodepool_ocb.images.states import BuildEvent, UploadEvent
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.skew import believed
 
-STUCK_SECONDS: Final = 600.0  # after which an upload that is to be deleted keeps no files any more
+STUCK_SECONDS: Final = 2.0  # after which an upload that is to be deleted keeps no files any more; most are gone by then
 
 
 class MarkBuild(msgspec.Struct, frozen=True):
@@ -102,7 +102,8 @@ def _instead(image: ImageView, build: BuildView, tidier: Tidier) -> BuildView | 
 def _kept_uploads(image: ImageView, tidier: Tidier) -> list[UploadView]:
     """The newest ready uploads of each provider: if a new build cannot be sent, the old upload stays.
 
-    Kept are also failed uploads that will be tried again: their record holds the count of attempts.
+    Kept are also failed uploads that will be tried again, because no other upload brought the build there. Their record holds the
+    count of attempts.
     """
     seen: dict[str, list[UploadView]] = {}
     for build in reversed(image.builds):
@@ -114,7 +115,9 @@ def _kept_uploads(image: ImageView, tidier: Tidier) -> list[UploadView]:
         upload
         for build in image.ready()
         for upload in build.uploads
-        if tried_again(upload.record) and build is image.newest([upload.record.format])
+        if tried_again(upload.record)
+        and build is image.newest([upload.record.format])
+        and not build.at(upload.provider)
     ]
 
 
@@ -157,7 +160,7 @@ def _tidy_upload(
     elif build.record.state is BuildState.DELETE:
         yield MarkUpload(upload, UploadEvent.RETIRE, "its build is to be deleted")
     elif record.state is UploadState.UPLOADING:
-        yield MarkUpload(upload, UploadEvent.ABANDON, f"{record.builder} died while it sent it")
+        yield MarkUpload(upload, UploadEvent.ABANDON, f"{record.builder or 'its builder'} died while it sent it")
     elif ours and upload.provider in tidier.providers and upload.provider not in tidier.carriers:
         yield MarkUpload(upload, UploadEvent.RETIRE, f"{upload.provider} is not to have this image any more")
     elif record.state is UploadState.READY and not kept and upload.provider in tidier.carriers:

@@ -173,6 +173,24 @@ def test_records_that_nodepool_marks_for_deletion_go_with_their_objects(
     assert not list(builder.images.glob(f"jammy-{build.id}.*"))
 
 
+def test_an_upload_that_nodepool_left_unfinished_goes_if_the_image_is_there(
+    builders: BuilderFleet, nodepool: NodepoolTree
+) -> None:
+    builder = builders.builder(
+        builders.image("jammy"), providers=[builders.provider("cloud", "jammy")], failed_keep_seconds=0.5
+    )
+    builder.begin()
+    builders.until(lambda: builders.uploads("jammy", UploadState.READY), "the upload is ready")
+    (build,) = builders.builds("jammy")
+    room = f"/jammy/builds/{build.id}/providers/cloud/images"
+    keys = nodepool.keys(f"{room}/{build.uploads[0].id}")
+    left = {name: keys[name] for name in ("external_id", "external_name", "format", "username")}
+    nodepool.store(f"{room}/0000000009", **left, state="uploading", state_time=time.time())
+    builders.until(lambda: not nodepool.kazoo.exists(f"{ROOT}{room}/0000000009"), "the record goes")
+    assert len(builders.provided("cloud")) == 1, "it is not sent again, and the object of the other upload stays"
+    assert "None died" not in builder.said
+
+
 def test_no_record_is_marked_or_deleted_while_nodepool_holds_its_lock(
     builders: BuilderFleet, nodepool: NodepoolTree
 ) -> None:

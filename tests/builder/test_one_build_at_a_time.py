@@ -105,9 +105,7 @@ def alone(zk_settings: ZooKeeperSettings, zk_session: Session, tmp_path: Path) -
 
 def test_a_build_gets_a_number_above_those_of_imported_records(alone: OneBuilder) -> None:
     for number in range(5, 25):  # ZooKeeper counts twenty children, so its next number is among these
-        old = Build(
-            state=BuildState.READY, state_time=1.0, builder="b9", builder_id="9", filename="", formats=("raw",)
-        )
+        old = Build(state=BuildState.READY, state_time=1.0, builder="b9", builder_id="9", filename="", formats=("raw",))
         alone.other.commit([Create(paths.build(IMAGE.name, f"{number:010}"), old)])
     alone.directory.log(f"{IMAGE.name}-0000000025").touch()
     alone.building.run()

@@ -334,6 +334,7 @@ BOTH = {"formats": ("qcow2", "raw")}
         (view(build(1, "ready", 0.0, upload(1, state="failed", age=60.0))), ([("1", "p", "failed")], None)),
         (view(build(1, "ready", 0.0, upload(1, state="failed", age=60.0, attempt=2))), ([], NOW + 60)),
         (view(build(1, "ready", 0.0, upload(1, state="failed", age=DAY, attempt=UPLOAD_ATTEMPTS))), ([], None)),
+        (view(build(1, "ready", 0.0, upload(1), upload(1, state="failed", age=60.0))), ([], None)),  # it is there
         (view(build(1, unread=("p",))), ([], None)),
         (view(build(1, "ready", 0.0, upload(1, "q"), **BOTH)), ([("1", "p", None)], None)),
     ],
@@ -433,6 +434,12 @@ BUILDS: dict[tuple[str, float], tuple[list[str], list[str], list[str]]] = {
 def test_cleanup_of_a_build_by_state_and_age(case: tuple[str, float], expected: tuple[list[str], ...]) -> None:
     image = view(build(1, *case))
     assert tuple(sentences(tidy(image, tidier, NOW)) for tidier in (OURS, OTHERS, SURVIVOR)) == expected
+
+
+def test_a_failed_upload_goes_after_its_time_if_another_brought_the_build_there() -> None:
+    ready, failed = upload(1, "p"), upload(1, "p", "failed", DAY)
+    assert sentences(tidy(view(build(1, "ready", 0.0, ready, failed)), OURS, NOW)) == ["1@p → delete"]
+    assert sentences(tidy(view(build(1, "ready", 0.0, failed)), OURS, NOW)) == [], "it will be tried again"
 
 
 @pytest.mark.parametrize("state", list(BuildState))

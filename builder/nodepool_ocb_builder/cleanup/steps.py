@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.images.rules import BuildView, UploadView, removable
-from nodepool_ocb.images.states import build_after, upload_after
+from nodepool_ocb.images.states import UploadEvent, build_after, upload_after
 from nodepool_ocb.images.tidy import MarkBuild, MarkUpload, RemoveBuild, RemoveFiles, RemoveUpload, Step
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Upload, UploadState
@@ -57,22 +57,24 @@ def do(context: Context, image: str, step: Step) -> None:
 def _mark_build(context: Context, image: str, step: MarkBuild) -> None:
     build, instead = step.build, step.instead
     record = build_after(build.record, step.event, context.session.now(), reason=step.reason)
-    log.info("%s: %s -> %s: %s", named(image, build.id), build.record.state, record.state, step.reason)
     unless = [Check(paths.build(image, instead.id), instead.version)] if instead else []
     path = paths.build(image, build.id)
     with _locked(context, path, f"mark {named(image, build.id)}"):
         context.session.commit([*unless, Set(path, record, build.version)])
+    log.info("%s: %s -> %s: %s", named(image, build.id), build.record.state, record.state, step.reason)
 
 
 def _mark_upload(context: Context, image: str, step: MarkUpload) -> None:
     upload, instead = step.upload, step.instead
     name = f"{named(image, upload.build)} at {upload.provider}"
     record = upload_after(upload.record, step.event, context.session.now(), reason=step.reason)
-    log.info("%s: %s -> %s: %s", name, upload.record.state, record.state, step.reason)
+    if step.event is UploadEvent.ABANDON:
+        record = replace(record, external_id=None)  # Nodepool's may have that of an earlier attempt
     unless = [Check(_path(image, instead), instead.version)] if instead else []
     path = _path(image, upload)
     with _locked(context, path, f"mark {name}"):
         context.session.commit([*unless, Set(path, record, upload.version)])
+    log.info("%s: %s -> %s: %s", name, upload.record.state, record.state, step.reason)
 
 
 @contextmanager
@@ -154,10 +156,18 @@ def _remove_build(context: Context, image: str, build: BuildView) -> None:
     if faults:
         log.warning("%s stays: %s", name, "; ".join(faults))
         return
+    if ours:
+        _prune_logs(context, image, name)
     path = paths.build(image, build.id)
     with _locked(context, path, f"delete {name}") as own:
         context.session.commit(_bare_removal(context, path, build.version, own))
     log.info("%s is deleted (%s)", name, build.record.state)
+
+
+def _prune_logs(context: Context, image: str, name: str) -> None:
+    """Remove the logs of an image that are too old when ``name`` has no record any more."""
+    known = {named(image, id) for id in context.session.children(paths.builds(image)) or ()} - {name}
+    context.directory.prune_logs(known, context.nodepool.build_log_retention, image)
 
 
 def _remove_files(context: Context, image: str, build: BuildView) -> None:

@@ -353,6 +353,18 @@ def test_a_record_stays_while_its_files_do(host: Host) -> None:
         chattr(stuck, "-i")
 
 
+def test_the_old_log_of_a_build_goes_before_its_record(host: Host) -> None:
+    host.build(state=BuildState.DELETE)
+    host.context.nodepool = replace(host.context.nodepool, build_log_retention=1)
+    for name in (NAME, "jammy-9999999999", "noble-0000000000", "noble-0000000001"):
+        host.context.directory.log(name).touch()
+    view = host.context.look("jammy")
+    assert view is not None
+    steps.do(host.context, "jammy", RemoveBuild(view.builds[0]))
+    left = sorted(path.stem for path in host.context.directory.logs.iterdir())
+    assert left == ["jammy-9999999999", "noble-0000000000", "noble-0000000001"]
+
+
 def test_files_go_and_the_record_stays_while_an_upload_cannot_be_deleted(host: Host) -> None:
     host.build(state=BuildState.DELETE)
     host.upload(state=UploadState.DELETE, external_id=host.sent(), key="another")  # the provider has it, and refuses
