@@ -31,6 +31,7 @@ _LOG: Final = re.compile(r"(?P<build>(?P<image>[A-Za-z0-9_.+~@-]+)-[0-9]{10})\.l
 _FORMAT: Final = re.compile(r"[A-Za-z0-9]+(\.[A-Za-z0-9]+)*")
 ID_BYTES: Final = 4096
 TAIL_BYTES: Final = 4096
+ENDED: Final = "-- ended: "  # in the last line of the log of a build (sandbox)
 
 
 def named(image: str, id: str) -> str:
@@ -155,9 +156,16 @@ class ImageDirectory:
 
     # -- leftovers --
 
-    def orphans(self, known: Collection[str]) -> list[Path]:
-        """The files with names of builds, except those of ``known`` builds."""
-        return sorted(path for path, build in self._of_builds() if build not in known)
+    def orphans(self, known: Collection[str], made_here: bool = False) -> list[Path]:
+        """The files with names of builds, except those of ``known`` builds.
+
+        ``made_here``: those alone of builds with a log that a builder of ours ended.
+        """
+        found = sorted((path, build) for path, build in self._of_builds() if build not in known)
+        return [path for path, build in found if not made_here or self._made_here(build)]
+
+    def _made_here(self, build: str) -> bool:
+        return self.tail(build).rstrip("\n").rpartition("\n")[2].startswith(ENDED)
 
     def _of_builds(self) -> Iterator[tuple[Path, str]]:
         for path in self.folder.iterdir():

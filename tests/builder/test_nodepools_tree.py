@@ -144,6 +144,22 @@ def test_a_build_of_nodepool_is_adopted_sent_and_not_built_again(
     assert file.exists()
 
 
+def test_files_go_if_our_build_lost_its_record_while_the_builder_was_down(
+    builders: BuilderFleet, nodepool: NodepoolTree
+) -> None:
+    builder = builders.builder(builders.image("jammy"))
+    builder.begin()
+    (build,) = builders.until_ready("jammy")
+    builder.kill()
+    builder.wait()
+    nodepool.kazoo.delete(f"{OPENED}/{build.id}", recursive=True)
+    stray = builder.images / "jammy-0000000099.raw"
+    stray.write_text("an older Nodepool made this, and its log is that of the program alone")
+    builder.begin()
+    builders.until(lambda: not list(builder.images.glob(f"jammy-{build.id}.*")), "the files go")
+    assert stray.exists()
+
+
 def test_the_newest_build_is_the_one_with_the_newest_state(builders: BuilderFleet, nodepool: NodepoolTree) -> None:
     builder = builders.builder(builders.image("jammy"), providers=[builders.provider("cloud", "jammy")], keep=1)
     adopted(builder, nodepool, OLDER, age=900.0, content="older")

@@ -4,7 +4,8 @@ The absence of a record proves little: it may be about to be written, and an ens
 the newest ones. So the time counts from the first look of this process that found a file without a record, by its own
 monotonic clock, and not by the file's own times. It begins again with each start.
 
-In Nodepool's tree no file is removed so: a directory that was Nodepool's may hold files that a person put there.
+In Nodepool's tree the log of a file's build must say that a builder of ours made it. A directory that was Nodepool's may hold
+files that Nodepool made, or that a person put there.
 """
 
 from __future__ import annotations
@@ -43,8 +44,7 @@ class Orphans:
             known = working | _named(
                 images.read(context.session, images.names(context.session), unread_now), unread_now
             )
-        if not context.session.tree.foreign:
-            self._remove_what_is_old(context.directory.orphans(known))
+        self._remove_what_is_old(context.directory.orphans(known, made_here=context.session.tree.foreign))
         for path in context.directory.prune_logs(known, context.nodepool.build_log_retention):
             log.info("%s is an old log: removed", path)
 
