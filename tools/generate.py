@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import click
+import nodepool_tests
 from prometheus_client import Counter, Gauge, Histogram
 
 from nodepool_ocb.cli.kit import walking
@@ -578,6 +579,7 @@ PAGES = {
     "reaching.md": reaching(),
     "commands.md": commands(),
     "operations-table.md": operations_table(),
+    "nodepool-tests.md": NOTICE.format(source=nodepool_tests.SOURCE) + nodepool_tests.page(),
 }
 
 if __name__ == "__main__":

@@ -1,3 +1,3 @@
 """The scripts of Nodepool's Python are not imported here."""
 
-collect_ignore_glob = ["run_one.py", "*_shim.py", "upstream_cloud.py"]
+collect_ignore_glob = ["run_one.py", "*_shim.py", "cloud_server.py", "upstream_cloud.py"]

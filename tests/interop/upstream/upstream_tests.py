@@ -10,9 +10,11 @@ The tests come from the PyPI package. A file ``verdicts/MODULE.yaml`` has an ent
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,6 +77,7 @@ class UpstreamTests:
             **{f"NODEPOOL_ZK_{name}": str(guarded.folder / file) for name, file in files.items()},
             "NODEPOOL_ZK_HOST": guarded.server.hosts,
             "OCB_PATHS": os.pathsep.join(map(str, ours)),
+            "OCB_PYTHON": sys.executable,
             "OS_TEST_TIMEOUT": str(TEST_SECONDS),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
@@ -107,4 +110,6 @@ class UpstreamTests:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
             output += f"\nit did not end within {SECONDS:g} s\n".encode()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # a daemon of a test that could not stop it
         return Outcome(process.returncode == 0, output.decode(errors="replace"))
