@@ -2,8 +2,9 @@
 
 A creation checks that the machine answers, and gathers its host keys. Keys that the file pins must be among them; then those
 alone are handed out. If annealers act on the node, the runner's state on the machine is renewed first. Keys that killed leases
-left in ``authorized_keys`` are removed, if this host can log in. Before each hand-out
-``check`` asks the machine again, by a kept connection if this host can log in. The external id is USER@NAME:PORT#SLOT.
+left in ``authorized_keys`` are removed, if this host can log in. Before each hand-out ``check`` asks the machine again, by a
+kept connection if this host can log in. Slots of one machine that are asked about at the same time share an answer
+(shared.py). The external id is USER@NAME:PORT#SLOT.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -34,6 +36,7 @@ from nodepool_ocb.providers.answers import host_key_faults, is_host
 from nodepool_ocb.providers.keyscan import host_keys, refused
 from nodepool_ocb.providers.launchoptions import option_faults
 from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineRefused, MachineStamp
+from nodepool_ocb.providers.shared import SharedQuestions
 
 WITH_SSH: Final = ("ssh", "network_cli")
 LOGIN_SECONDS: Final = 600.0  # after a refused login; sshd may count them
@@ -55,6 +58,8 @@ class StaticMachines:
         self._pools: dict[float, Pool] = {}
         self._not_before: dict[str, float] = {}  # of a login, by machine; monotonic
         self._lock = threading.Lock()
+        self._scans: SharedQuestions[str, tuple[str, ...] | MachineRefused] = SharedQuestions()
+        self._logins: SharedQuestions[tuple[str, tuple[str, ...]], Unreachable | None] = SharedQuestions()
 
     @staticmethod
     def faults(provider: LaunchProvider) -> list[str]:
@@ -153,7 +158,8 @@ class StaticMachines:
         if not machine.host_key_checking:
             return pinned
         kinds = {key.split(" ")[0] for key in pinned}
-        keys = host_keys(machine.name, machine.port, machine.timeout_seconds, kinds)
+        scan = partial(host_keys, machine.name, machine.port, machine.timeout_seconds, kinds)
+        keys = self._scans.ask(place(machine), scan)
         if isinstance(keys, MachineRefused) or set(pinned) <= set(keys):
             return keys if isinstance(keys, MachineRefused) or not pinned else pinned
         missing = next(key for key in pinned if key not in keys)
@@ -213,6 +219,9 @@ class StaticMachines:
 
     def _logged_in(self, machine: StaticMachine, keys: tuple[str, ...]) -> Unreachable | None:
         """None if the machine answers over a connection that is logged in. A kept connection that does not is made anew."""
+        return self._logins.ask((place(machine), keys), partial(self._link_answers, machine, keys))
+
+    def _link_answers(self, machine: StaticMachine, keys: tuple[str, ...]) -> Unreachable | None:
         pool = self._pool(machine.timeout_seconds)
         for anew in (False, True):
             try:
