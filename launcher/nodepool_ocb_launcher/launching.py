@@ -220,31 +220,38 @@ class Launch:
         self._drawn, self._sought = True, False
 
     def _write_id(self, _step: LaunchStep) -> None:
-        assert self._machine is not None
-        self._write(external_id=self._machine.external_id)
+        """Record the id, with the address if the machine has one already: one write instead of two."""
+        machine = self._machine
+        assert machine is not None
+        addressed = machine.state == "running" and machine.address is not None
+        self._write(external_id=machine.external_id, **(self._address(machine) if addressed else {}))
 
     def _write_address(self, _step: LaunchStep) -> None:
-        machine, record = self._machine, self._node.record
-        assert machine is not None
+        assert self._machine is not None
+        self._write(**self._address(self._machine))
+
+    def _address(self, machine: Machine) -> dict[str, Any]:
+        """The keys of a machine's address, and of its host keys if they are known or not wanted."""
+        record = self._node.record
         port = machine.port or record.connection_port or SSH_PORT
         keys = machine.host_keys
         if keys is None and not (self._parts.label.host_key_checking and record.connection_type in CHECKED):
             keys = ()
-        self._write(
-            interface_ip=machine.address,
-            connection_port=port,
-            ssh_port=port,
-            public_ipv4=machine.public_ipv4,
-            private_ipv4=machine.private_ipv4,
-            public_ipv6=machine.public_ipv6,
-            az=machine.az or record.az,
-            region=machine.region or record.region,
-            cloud=machine.cloud or record.cloud,
-            host_id=machine.host_id,
-            node_properties=machine.properties or record.node_properties,
-            resources=dict(machine.resources) or record.resources,
+        return {
+            "interface_ip": machine.address,
+            "connection_port": port,
+            "ssh_port": port,
+            "public_ipv4": machine.public_ipv4,
+            "private_ipv4": machine.private_ipv4,
+            "public_ipv6": machine.public_ipv6,
+            "az": machine.az or record.az,
+            "region": machine.region or record.region,
+            "cloud": machine.cloud or record.cloud,
+            "host_id": machine.host_id,
+            "node_properties": machine.properties or record.node_properties,
+            "resources": dict(machine.resources) or record.resources,
             **({} if keys is None else {"host_keys": keys}),
-        )
+        }
 
     def _write_keys(self, _step: LaunchStep) -> None:
         self._write(host_keys=self._keys)
