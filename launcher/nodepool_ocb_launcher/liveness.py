@@ -41,6 +41,7 @@ class SlotCheck:
         self.ended = threading.Event()
         self.refused: MachineRefused | None = None
         self.at = time.monotonic()
+        self._late = False
         self._calls, self._node, self._wake, self._halt, self._warn = calls, node, wake, halt, warn
         threading.Thread(target=self._run, name=f"check {node.id}", daemon=True).start()
 
@@ -57,7 +58,14 @@ class SlotCheck:
             self._halt.wait(AGAIN_SECONDS)
         self.refused, self.at = answer, time.monotonic()
         self.ended.set()
-        self._wake()
+        if self._late:
+            self._wake()
+
+    def wake_later(self) -> None:
+        """The turn waits no more: the answer wakes it."""
+        self._late = True
+        if self.ended.is_set():
+            self._wake()  # it came just now
 
 
 class SlotChecks:
@@ -70,14 +78,22 @@ class SlotChecks:
         self._said: dict[str, float] = {}  # by provider: when a warning was logged (monotonic)
 
     def begin_turn(self) -> None:
-        """The turn may wait again."""
+        """The turn may wait again. Old answers are forgotten."""
         self._left = TURN_SECONDS
+        self._checks = {key: check for key, check in self._checks.items() if not check.old}
+
+    def begin(self, nodes: Iterable[PoolNodeView]) -> None:
+        """Ask the machines of these nodes side by side; ``refusals`` gives the answers."""
+        for node in nodes:
+            if (calls := self._lender(node)) is not None:
+                self._check(calls, node)
 
     def refusals(self, nodes: Sequence[PoolNodeView]) -> dict[str, str] | None:
         """The nodes that must not be handed out, with the reason; None while an answer is missing."""
-        self._checks = {key: check for key, check in self._checks.items() if not check.old}
         asked = {node.id: self._check(calls, node) for node in nodes if (calls := self._lender(node)) is not None}
         if not self._answered(asked.values()):
+            for check in asked.values():
+                check.wake_later()
             return None
         for node in nodes:
             self._checks.pop((node.id, node.version), None)

@@ -2,6 +2,7 @@
 
 A ``WorkerPool`` does pieces that have names, each once at a time, and refuses work without a free thread; the
 pieces write their own results. A ``WorkerQueue`` does one after the other, and brings each answer to the turn thread.
+``side_by_side`` does pieces that wait for answers of ZooKeeper, and the turn waits for all of them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
@@ -99,6 +100,30 @@ def _taken(ticket: deque[None]) -> bool:
         ticket.pop()
         return True
     return False
+
+
+def side_by_side(threads: ThreadPoolExecutor, works: Sequence[Callable[[], T]]) -> list[T]:
+    """Do these works on the threads, and wait until all have ended; gives their results in order.
+
+    Raises the first exception of them, in their order. A work without a free thread is done by the caller.
+    """
+    if len(works) == 1:
+        return [works[0]()]
+    answers: list[Future[T]] = [Future() for _ in works]
+    for work, answer in zip(works, answers, strict=True):
+        piece = partial(_answer, work, answer)
+        if not submitted(threads, piece):
+            piece()
+    for answer in answers:
+        answer.exception()  # waits: none is left behind by an exception of another
+    return [answer.result() for answer in answers]
+
+
+def _answer(work: Callable[[], T], answer: Future[T]) -> None:
+    try:
+        answer.set_result(work())
+    except BaseException as error:
+        answer.set_exception(error)
 
 
 class WorkerQueue:

@@ -12,10 +12,15 @@ import msgspec
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Take the lock of a request, and set it pending."""
+    """Take the lock of a request, and set it pending.
+
+    ``nodes``: ready nodes that serve the whole request. If they answer, one transaction hands them out without the lock:
+    it is refused if the lock exists.
+    """
 
     request: str
     version: int
+    nodes: tuple[tuple[str, int], ...] = ()  # id and version, in the order of node_types
 
 
 class AllocateNodes(msgspec.Struct, frozen=True, kw_only=True):

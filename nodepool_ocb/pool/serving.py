@@ -2,6 +2,7 @@
 
 - A launcher claims a request that one of its pools can serve now, if no other launcher goes before it. It also claims the first
   waiting request of a pool, if no pool of another launcher could serve that request sooner.
+- A claim names the ready nodes that serve the whole request, if there are such: they are handed out with the claim.
 - The holder of the lock allocates and launches. The nodes that are allocated to a request bind it to their pool.
 - A pool that never can serve a request declines it. The request fails if no member is left that may serve it.
 - A pending request without room returns its ready nodes, if an earlier request waits for the same pool.
@@ -178,7 +179,7 @@ class Serving:
             return
         candidates = self._membership.candidates(request)
         if plan.fit is not None:
-            self._claim_in_turn(request, _rivals(candidates, plan), plan.fit)
+            self._claim_in_turn(request, _rivals(candidates, plan), plan.fit, fresh=nodes is None)
         elif plan.hopeful or not self._declines(request, candidates, plan):
             self._claim_first(request, candidates, plan)
 
@@ -201,14 +202,17 @@ class Serving:
             return self._membership.rank(self._me.session, request, able, {}) == 0
         return self._membership.owns(self._me.session, request.id)
 
-    def _claim_in_turn(self, request: RequestView, rivals: Sequence[PoolMember], fit: PoolFit) -> None:
+    def _claim_in_turn(self, request: RequestView, rivals: Sequence[PoolMember], fit: PoolFit, *, fresh: bool) -> None:
+        """``fresh``: no node was launched for it so far."""
         ahead = self._membership.rank(self._me.session, request, rivals, {fit.key: len(fit.launches)})
         if self._wakes.passed(request.created + min(ahead, MOST_YIELDS) * YIELD_SECONDS):
-            self._claim(request)
+            whole = fresh and not fit.launches and request.record.state is RequestState.REQUESTED
+            self._claim(request, fit.nodes if whole else ())
 
-    def _claim(self, request: RequestView) -> None:
+    def _claim(self, request: RequestView, nodes: Sequence[PoolNodeView] = ()) -> None:
         self._claims += 1
-        self.steps.append(ClaimRequest(request=request.id, version=request.version))
+        found = tuple((each.id, each.version) for each in nodes)
+        self.steps.append(ClaimRequest(request=request.id, version=request.version, nodes=found))
 
     # -- decline --
 

@@ -17,11 +17,11 @@ from nodepool_ocb_launcher.liveness import SlotChecks
 from tests.pool.poolworld import node
 
 
-def checks(answer: Callable[[], MachineRefused | None]) -> SlotChecks:
+def checks(answer: Callable[[], MachineRefused | None], wake: Callable[[], None] = lambda: None) -> SlotChecks:
     """The checks of a launcher with a provider that lends, and that answers so."""
     calls = SimpleNamespace(lends=True, check=lambda _id, _keys: answer())
     context = SimpleNamespace(providers={"cloud": calls}, halt=threading.Event())
-    return SlotChecks(cast(Any, context), lambda: None)
+    return SlotChecks(cast(Any, context), wake)
 
 
 def test_a_turn_waits_for_many_slow_machines_no_longer_than_for_some() -> None:
@@ -63,3 +63,22 @@ def test_a_fault_of_this_host_is_logged_one_time_for_many_nodes(
     assert [each.getMessage() for each in caplog.records] == [
         "node 0000000000 is not handed out now: the key cannot be read"
     ]
+
+
+def test_an_answer_wakes_the_turn_only_if_the_turn_did_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(liveness, "TURN_SECONDS", 20.0)
+    end, woken = threading.Event(), threading.Event()
+
+    def answer() -> None:
+        end.wait(10)
+
+    slow = checks(answer, woken.set)
+    slow.begin_turn()
+    assert slow.refusals([node("7", "small")]) is None
+    assert not woken.is_set()
+    end.set()
+    assert woken.wait(10), "the answer came after the wait"
+    woken.clear()
+    monkeypatch.setattr(liveness, "QUICK_SECONDS", 10.0)
+    assert slow.refusals([node("8", "small")]) == {}
+    assert not woken.is_set()

@@ -18,7 +18,7 @@ from nodepool_ocb.model.pool import PoolNode, PoolNodeState, RequestState, launc
 from nodepool_ocb.pool.capacity.amounts import amounts
 from nodepool_ocb.pool.configuration import PoolConfiguration
 from nodepool_ocb.pool.deciding import decide
-from nodepool_ocb.pool.instructions import Instruction
+from nodepool_ocb.pool.instructions import AllocateNodes, FulfilRequest, Instruction
 from nodepool_ocb.pool.states import (
     PoolNodeEvent,
     RequestEvent,
@@ -165,7 +165,20 @@ class PoolSimulation:
             return False
         self.request_locks[found.id] = session
         self._put_request(found, RequestEvent.CLAIM)
+        return self._hand_out(session, step) if step.nodes else True
+
+    def _hand_out(self, session: int, step: Any) -> bool:
+        """The rest of a claim with nodes; one that comes too late changes nothing beyond the claim."""
+        allocation = AllocateNodes(request=step.request, version=self._version(step.request), nodes=step.nodes)
+        if self._AllocateNodes(session, allocation):
+            nodes = tuple((id, self.nodes[id].version) for id, _ in step.nodes)
+            self._FulfilRequest(
+                session, FulfilRequest(request=step.request, version=self._version(step.request), nodes=nodes)
+            )
         return True
+
+    def _version(self, request: str) -> int:
+        return self.requests[request].version
 
     def _AllocateNodes(self, session: int, step: Any) -> bool:
         found = self._fresh(step.request, step.version, session)

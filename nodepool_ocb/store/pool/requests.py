@@ -1,8 +1,9 @@
 """The transactions of a launcher that serves requests. Each carries the versions of the views that were decided from.
 
 The launcher holds the lock of a request from ``claim`` to ``fulfil``, ``decline`` or ``delete``. Each transaction between them
-checks the contender of the lock, so a launcher that lost its lock writes nothing. Every function raises Stale if another
-client was first: drop the step, and decide again. All raise the other exceptions of ``Session.commit``, too.
+checks the contender of the lock, so a launcher that lost its lock writes nothing. ``hand_out`` needs no lock, since it does all
+in one transaction. Every function raises Stale if another client was first: drop the step, and decide again. All raise the
+other exceptions of ``Session.commit``, too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from nodepool_ocb.errors import OutcomeUnknown, Stale
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.pool import RequestState
-from nodepool_ocb.model.records import Change, Check, Delete, LockOwner, Set
+from nodepool_ocb.model.records import Change, Check, Create, Delete, LockOwner, Set
 from nodepool_ocb.pool.states import PoolNodeEvent, RequestEvent, pool_node_after, request_after
 from nodepool_ocb.pool.views import PoolNodeView, RequestView
 from nodepool_ocb.store.client.session import Session
@@ -55,6 +56,28 @@ class RequestWriter:
             raise
         return True
 
+    def hand_out(self, request: RequestView, nodes: Sequence[PoolNodeView], entry: Entry | None = None) -> bool:
+        """Allocate these ready nodes, in the order of ``node_types``, and fulfil the request, in one transaction.
+
+        It is refused if a client has, or had, the lock of the request: the lock's znode is created and deleted in it. False:
+        the lock exists, or the nodes are too many for one transaction; claim the request.
+        """
+        path, now = paths.request_lock(request.id), self._session.now()
+        given = tuple(node.id for node in nodes)
+        pending = request_after(request.record, RequestEvent.CLAIM, now)
+        record = request_after(pending, RequestEvent.FULFIL, now, nodes=given)
+        changes: list[Change] = [Create(path), Delete(path, 0), Set(paths.request(request.id), record, request.version)]
+        room = limits.Room(changes)
+        if not all(room.take([self._allocated(request, node)]) for node in nodes):
+            return False
+        try:
+            self._journal.commit(room.changes, entry)
+        except Stale as stale:
+            if stale.path == path and not stale.absent:
+                return False
+            raise
+        return True
+
     def allocate(self, request: RequestView, nodes: Sequence[PoolNodeView]) -> None:
         """Allocate these ready nodes to a request that we hold: in as few transactions as bear the records.
 
@@ -62,19 +85,7 @@ class RequestWriter:
         """
         lock = self._lock(request)
         beside: list[Change] = [lock.check, Check(paths.request(request.id), request.version)]
-        changes: list[Change] = []
-        for node in nodes:
-            if not node.free:
-                raise Stale(f"node {node.id} is not free any more; decide anew", paths.pool_node(node.id))
-            record = pool_node_after(
-                node.record,
-                PoolNodeEvent.ALLOCATE,
-                self._session.now(),
-                allocated_to=request.id,
-                tenant_name=request.record.tenant_name,
-                requestor=request.record.requestor,
-            )
-            changes.append(Set(paths.pool_node(node.id), record, node.version))
+        changes = [self._allocated(request, node) for node in nodes]
         for part in limits.parts(limits.singly(changes), beside):
             self._session.commit([*beside, *part])
 
@@ -121,6 +132,20 @@ class RequestWriter:
             with suppress(Stale):
                 if znode is not None:
                     self._session.commit([Delete(znode.path, znode.version)])
+
+    def _allocated(self, request: RequestView, node: PoolNodeView) -> Set:
+        """The allocation of a ready node. Raises Stale if it is not free any more."""
+        if not node.free:
+            raise Stale(f"node {node.id} is not free any more; decide anew", paths.pool_node(node.id))
+        record = pool_node_after(
+            node.record,
+            PoolNodeEvent.ALLOCATE,
+            self._session.now(),
+            allocated_to=request.id,
+            tenant_name=request.record.tenant_name,
+            requestor=request.record.requestor,
+        )
+        return Set(paths.pool_node(node.id), record, node.version)
 
     def _pending(self, request: RequestView) -> Change:
         path = paths.request(request.id)

@@ -74,6 +74,53 @@ def test_a_claim_takes_the_lock_and_sets_the_request_pending_in_one_transaction(
     assert after.record.state_time > 1.0
 
 
+def test_ready_nodes_are_handed_out_in_one_transaction_that_leaves_no_lock(launcher: Launcher) -> None:
+    request, nodes = add_request(launcher.session), [add_node(launcher.session) for _ in range(2)]
+    found = [launcher.node(id) for id in reversed(nodes)]
+    before, zxid = launcher.request(request), launcher.session.last_zxid
+    assert launcher.requests.hand_out(before, found)
+    assert launcher.session.last_zxid == zxid + 1
+    after = launcher.request(request)
+    assert (after.record.state, after.record.nodes) == (RequestState.FULFILLED, tuple(reversed(nodes)))
+    assert {launcher.node(id).record.allocated_to for id in nodes} == {request}
+    assert launcher.session.children(paths.REQUEST_LOCKS) == []
+
+
+def test_no_node_is_handed_out_while_a_client_has_the_lock_of_the_request(
+    launcher: Launcher, kazoo: KazooClient
+) -> None:
+    request, node = add_request(launcher.session), add_node(launcher.session)
+    with KazooLock(kazoo, paths.request_lock(request)):
+        assert not launcher.requests.hand_out(launcher.request(request), [launcher.node(node)])
+    assert launcher.request(request).record.state is RequestState.REQUESTED
+    assert launcher.node(node).record.allocated_to is None
+
+
+def test_of_two_launchers_that_hand_out_one_node_one_is_refused(launcher: Launcher, rival: Launcher) -> None:
+    first, second, node = add_request(launcher.session), add_request(launcher.session), add_node(launcher.session)
+    seen = rival.request(second), rival.node(node)
+    assert launcher.requests.hand_out(launcher.request(first), [launcher.node(node)])
+    with pytest.raises(Stale):
+        rival.requests.hand_out(seen[0], [seen[1]])
+    assert rival.request(second).record.state is RequestState.REQUESTED
+    assert rival.node(node).record.allocated_to == first
+
+
+def test_a_request_that_was_revised_meanwhile_gets_no_node(launcher: Launcher) -> None:
+    request, node = add_request(launcher.session), add_node(launcher.session)
+    seen = launcher.request(request)
+    launcher.session.commit([Set(paths.request(request), seen.record, 0)])
+    with pytest.raises(Stale):
+        launcher.requests.hand_out(seen, [launcher.node(node)])
+    assert launcher.node(node).record.allocated_to is None
+
+
+def test_nodes_that_are_too_many_for_one_transaction_are_not_handed_out_in_one(launcher: Launcher) -> None:
+    request, node = add_request(launcher.session), add_node(launcher.session)
+    assert not launcher.requests.hand_out(launcher.request(request), [launcher.node(node)] * MOST_NODES)
+    assert launcher.request(request).record.state is RequestState.REQUESTED
+
+
 def test_one_of_two_launchers_claims_a_request(launcher: Launcher, rival: Launcher) -> None:
     request = add_request(launcher.session)
     seen = launcher.request(request), rival.request(request)
