@@ -1,15 +1,15 @@
 """A thousand requests over two hundred static slots: requests a second, beside Nodepool's launcher.
 
 All requests are written at the beginning. The requester takes the node of each fulfilled request, uses it for no time, and
-returns it. Nodepool serves fewer requests, since it needs seconds for each slot that returns. Its first ones find ready slots,
-so its rate with all requests would be lower.
+returns it. Nodepool serves fewer requests, since it needs about a second for each slot that returns. Its rate is extrapolated:
+the first requests find ready slots, and each further request is assumed to take as long as the others that reused a slot.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
@@ -33,7 +33,7 @@ def measure(plan: Plan) -> Iterator[Figure]:
     """Requests a second; ours the median of some rounds, Nodepool's of one."""
     slots, requests, of_nodepool = plan.size(SLOTS), plan.size(REQUESTS), plan.size(OF_NODEPOOL)
     with sides.stage() as stage, Rack(MACHINES, slots, stage.folder / "farm") as rack:
-        other = _nodepool(stage, rack, of_nodepool)
+        other = _nodepool(stage, rack, of_nodepool, requests)
         rates = _ours(stage, rack, requests, min(plan.rounds, MOST_ROUNDS))
     each = median(rates)
     note = f"Nodepool: extrapolated from {of_nodepool} requests; ours: {min(rates):.3g} to {max(rates):.3g}"
@@ -55,26 +55,37 @@ def _ours(stage: Stage, rack: Rack, requests: int, rounds: int) -> list[float]:
     with sides.world(stage) as (settings, session):
         requester = Requester(session)
         with sides.ours(settings, stage.folder / "ours", rack):
-            return [rate(requester, rack, requests) for _ in range(rounds)]
+            return [requests / served(requester, rack, requests)[-1] for _ in range(rounds)]
 
 
-def _nodepool(stage: Stage, rack: Rack, requests: int) -> float | None:
-    """None if it cannot be installed."""
+def _nodepool(stage: Stage, rack: Rack, requests: int, of: int) -> float | None:
+    """The rate with ``of`` requests, extrapolated from ``requests``; None if it cannot be installed."""
     if peers.environment(".venv-bench-nodepool", peers.OF_NODEPOOL) is None:
         return None
     with sides.world(stage) as (settings, session):
         requester = Requester(session)
         with sides.nodepool(stage, settings, rack.document):
-            return rate(requester, rack, requests)
+            return of / extrapolated(served(requester, rack, requests), rack.size, of)
 
 
-def rate(requester: Requester, rack: Rack, requests: int) -> float:
-    """Requests a second, from the first request to the return of the last node; all slots are ready before."""
+def served(requester: Requester, rack: Rack, requests: int) -> list[float]:
+    """For each request the seconds from the begin to the return of its node, in order; all slots are ready before."""
     requester.await_free(rack.size, READY_SECONDS)
-    began = time.perf_counter()
+    began, times = time.perf_counter(), []
     left = set(requester.ask_many(requests))
     while left:
         for done in requester.next(left, SERVED_SECONDS):
             left.discard(done.id)
             requester.use(done)
-    return requests / (time.perf_counter() - began)
+            times.append(time.perf_counter() - began)
+    return times
+
+
+def extrapolated(times: Sequence[float], slots: int, requests: int) -> float:
+    """Seconds for so many requests, from the times of fewer. Those after the first ``slots`` ones wait for a returned slot.
+
+    >>> extrapolated([0.1, 0.2, 1.2, 2.2], slots=2, requests=10)
+    8.2
+    """
+    first = times[slots - 1]
+    return first + (times[-1] - first) / (len(times) - slots) * (requests - slots)
