@@ -1,13 +1,13 @@
 """The cause for which a request waits, by the same rules as those of launchers. Pure.
 
 Limits stand in the nodepool.yaml of launchers and in no record. A host without that file knows the order, the labels that running
-pools have, the nodes of a request and its failed launches. For the rest it names the pools, and says that their limits are not
-known.
+pools have, the nodes of a request and its failed launches. For the rest it names the pools, and the hosts of their launchers,
+where the same command knows the limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,11 +18,12 @@ from nodepool_ocb.operations.reads.pools import FoundPool, KnownLimits, ReadPool
 from nodepool_ocb.pool.configuration import PoolConfiguration
 from nodepool_ocb.pool.explaining import reasons
 from nodepool_ocb.pool.instructions import PoolVerdict, WaitReason
-from nodepool_ocb.pool.views import RequestView
+from nodepool_ocb.pool.views import PoolView, RequestView
 
 READS: Final[tuple[type[Lookup[KnownLimits]], ...]] = (ReadPoolConfiguration,)
 WAITING: Final = frozenset({RequestState.REQUESTED, RequestState.PENDING})
 ELSEWHERE: Final = "ELSEWHERE"
+HOSTS: Final = 3  # that a reason names
 
 
 def explained(
@@ -34,20 +35,36 @@ def explained(
         return {}
     known = yield from ReadPoolConfiguration()
     made = reasons(found.view, known.configuration or PoolConfiguration(), situation.now, ids)
-    return made if known.configuration is not None else {id: _unlimited(each, known) for id, each in made.items()}
+    hosts = _hosts(found.view)
+    return {id: _elsewhere(each, hosts) for id, each in made.items()}
 
 
-def _unlimited(reason: WaitReason, known: KnownLimits) -> WaitReason:
-    """The reason as a host without the file of launchers can tell it."""
-    unknown = f"its limits are not known here, since {known.file} has no pools"
+def _hosts(view: PoolView) -> Mapping[tuple[str, str], list[str]]:
+    """The hosts of the launchers of each pool, by provider and name."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for member in view.members:
+        found.setdefault(member.key, set()).add(member.record.hostname)
+    return {key: sorted(hosts) for key, hosts in found.items()}
+
+
+def _elsewhere(reason: WaitReason, hosts: Mapping[tuple[str, str], Sequence[str]]) -> WaitReason:
+    """The reason, with the hosts to ask about pools that the file of this host does not have."""
+    others = [each for each in reason.pools if each.code == ELSEWHERE]
+    if not others:
+        return reason
+    ask = f"ask there: nodepool-ocb request show {reason.request}"
+
+    def limits_of(pool: PoolVerdict) -> str:
+        names = hosts.get((pool.provider, pool.pool), ())
+        more = f" and {len(names) - HOSTS} more" if len(names) > HOSTS else ""
+        return f"its limits are in the nodepool.yaml of the launcher on {', '.join(names[:HOSTS])}{more}"
+
     pools = tuple(
-        PoolVerdict(provider=each.provider, pool=each.pool, code=each.code, reason=unknown)
-        if each.code == ELSEWHERE
-        else each
-        for each in reason.pools
+        replace(each, reason=f"{limits_of(each)}; {ask}") if each.code == ELSEWHERE else each for each in reason.pools
     )
     if reason.code != ELSEWHERE:
         return replace(reason, pools=pools)
-    names = ", ".join(f"{each.provider}/{each.pool}" for each in pools)
-    sentence = f"its labels are offered by {names}; their limits are not known here, since {known.file} has no pools"
+    first = others[0]
+    more = f" (and {len(others) - 1} more pools)" if len(others) > 1 else ""
+    sentence = f"{first.provider}/{first.pool}{more} has its labels; {limits_of(first)}; {ask}"
     return replace(reason, pools=pools, reason=sentence)

@@ -159,7 +159,9 @@ def test_the_reason_for_waiting_names_what_this_host_knows(ask: Ask, launcher: P
     assert (shown["place"], shown["waits_for"]) == (1, "NO_LAUNCHER")
     launcher.registers("small")
     shown = ask("request", "show", id)
-    assert "west/main; their limits are not known here" in shown["reason"]
+    where = f"its limits are in the nodepool.yaml of the launcher on host1; ask there: nodepool-ocb request show {id}"
+    assert shown["reason"] == f"west/main has its labels; {where}"
+    assert [each["reason"] for each in shown["pools"]] == [where]
     assert [(each["name"], each["code"]) for each in shown["pools"]] == [("west/main", "ELSEWHERE")]
 
 
