@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
@@ -78,6 +81,27 @@ def test_a_burst_of_launches_beside_annealers_writes_the_structure_a_few_times(
             waited.wait(0.05 if going else 0)
         assert cluster.structure - before < count
         assert not cluster.world.nodes
+
+
+@pytest.mark.long
+def test_a_hundred_launches_a_minute_beside_annealers_write_the_structure_once_each_at_most(
+    zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path, until: Callable[..., None]
+) -> None:
+    cluster, count, apart_seconds = Cluster(zk_session), 100, 0.6
+    clock = threading.Event()
+    with StagedAnnealer(zk_settings, "a1", tmp_path), StagedAnnealer(zk_settings, "a2", tmp_path):
+        before, began, wanted = cluster.structure, time.monotonic(), []
+        for number, fqdn in enumerate(names(count)):
+            clock.wait(max(0.0, began + number * apart_seconds - time.monotonic()))  # the rate of the arrivals
+            wanted = [*cluster.enrol(*wanted, fqdn).left]
+        deadline = time.monotonic() + 60.0
+        while wanted:
+            assert time.monotonic() < deadline, f"not created: {wanted}"
+            wanted = [*cluster.enrol(*wanted).left]
+        writes, seconds = cluster.structure - before, time.monotonic() - began
+        print(f"{count} launches in {seconds:.0f} s: {writes} writes of the structure")
+        assert writes <= count
+        until(lambda: _active(cluster, names(count)), 120)
 
 
 def _active(cluster: Cluster, fqdns: list[str]) -> bool:
