@@ -24,7 +24,8 @@ from unittest import mock
 
 import yaml
 from cloud_server import CloudServer
-from nodepool import builder
+from nodepool import builder, launcher
+from nodepool.cmd import nodepoolcmd
 from nodepool.tests import DBTestCase
 from nodepool.zk import ZooKeeperClient
 from nodepool.zk import zookeeper as zk
@@ -213,6 +214,7 @@ REPLACE: Final = DBTestCase.replace_config
 
 
 def install() -> None:
-    """Before a test begins."""
+    """Before a test begins, and before another shim replaces the launcher: the command line makes one to read its file."""
+    nodepoolcmd.launcher = SimpleNamespace(**vars(launcher))
     builder.NodePoolBuilder = OurBuilder
     DBTestCase.replace_config = _replace_config
