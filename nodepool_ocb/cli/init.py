@@ -25,5 +25,5 @@ def command(admin_domain: str | None, dry_run: bool) -> None:
         reporting.performed(performed)
         return
     if not row.made:
-        output.say("it is there already, and stays as it is")
+        output.say("the cluster already exists; nothing changed")
     output.thing(row, row.cluster)

@@ -14,7 +14,7 @@ import pytest
 from nodepool_ocb import config
 from nodepool_ocb.images import nodepool
 from nodepool_ocb.testing import forkserver
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, blocks
 
 UNITS = sorted((ROOT / "etc/systemd").glob("*.service"))
 #: What implies NoNewPrivileges= where User= is set and CAP_SYS_ADMIN is not: systemd.exec(5).
@@ -53,6 +53,26 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     )
     about_ours = [line for line in done.stderr.splitlines() if "nodepool-ocb" in line]
     assert about_ours == []
+
+
+@pytest.mark.parametrize("daemon", ["annealer", "launcher"])  # the builder runs as root: docs/security.md
+def test_the_exposure_of_a_unit_is_15_tenths_or_less(daemon: str) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("there is no systemd-analyze here")
+    unit = ROOT / f"etc/systemd/nodepool-ocb-{daemon}.service"
+    analyze = ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=15", str(unit)]
+    done = subprocess.run(analyze, capture_output=True, text=True, timeout=60, check=False)
+    if "offline" in done.stderr:
+        pytest.skip("this systemd-analyze is older than --offline")
+    assert done.returncode == 0, done.stdout.splitlines()[-1]
+
+
+def test_the_page_of_operations_says_that_the_socket_of_docker_equals_root() -> None:
+    page = " ".join((ROOT / "docs/operations.md").read_text().split())
+    assert "Driver `docker` needs the socket of docker, and access to that socket equals root on the host." in page
+    drop_in = next(block.text for block in blocks(ROOT / "docs/operations.md") if "docker.conf" in block.text)
+    assert "SupplementaryGroups=docker" in drop_in
+    assert not settings(ROOT / "etc/systemd/nodepool-ocb-launcher.service")["SupplementaryGroups"]
 
 
 def test_no_folder_of_a_unit_is_another_s_or_the_runner_s() -> None:

@@ -53,6 +53,7 @@ COLOURS: Final[Mapping[str, str]] = {
 }
 
 AGES: Final = frozenset({"since", "started", "ended", "checked"})  # columns of moments that tables show as ages
+COUNTS: Final = frozenset({"nodes"})  # columns of numbers by state
 UNLIMITED: Final = 10_000
 GAP: Final = 2  # blanks between two columns of a table
 FOLDED: Final = frozenset(
@@ -384,4 +385,6 @@ def _words(column: str, value: Json) -> str:
         return local(value)
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
+    if column in COUNTS and isinstance(value, dict):
+        return ", ".join(f"{count} {name}" for name, count in value.items())
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -161,6 +161,7 @@ def test_pools_are_listed_and_shown(ask: Ask, ocb: Ocb, launcher: PlayedLauncher
     }
     assert rows["west/main"]["labels"] == ["large", "small"]
     assert rows["west/main"]["nodes"] == {"ready": 1}
+    assert "1 ready" in ocb("pool", "list").stdout
     assert (rows["west/main"]["requests"], rows["west/spare"]["requests"]) == (1, 0)
     shown = ask("pool", "show", "west/main")
     assert [each["name"] for each in shown["leases"]] == [node]
