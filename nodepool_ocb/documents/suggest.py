@@ -12,10 +12,18 @@ def nearest(word: str, words: Iterable[str], present: Iterable[str] = ()) -> str
     >>> nearest("wants-atribs", ["wants-attribs", "attribs"])
     'wants-attribs'
     >>> nearest("api_version_accepts", ["api_version", "name"], present=["api_version", "api_version_accepts"])
+
+    A number that ZooKeeper gave, such as the id of a deleted node, is like no other number:
+
+    >>> nearest("0000000004", ["0000000005"])
+    >>> nearest("5", ["0000000005"])
+    '0000000005'
     """
     absent = set(words).difference(present)
     if same := [each for each in sorted(absent) if each != word and _numbers(each) == _numbers(word)]:
         return same[0]
+    if not any(map(str.isalpha, word)):
+        return None
     import difflib  # here, so that a start of the command does not load it
 
     return next(iter(difflib.get_close_matches(word, sorted(absent), n=1, cutoff=0.65)), None)

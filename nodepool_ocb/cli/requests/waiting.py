@@ -32,8 +32,9 @@ def wait(id: str, timeout_seconds: float | None) -> None:
                     ended = seen.error(id)
                     break
                 said = _tell(id, seen, said)
-    except TimedOut as error:
-        ended = error
+    except TimedOut:
+        passed = f"request {id} was not fulfilled within {timeout_seconds or 0.0:g} s, and stays"
+        ended = TimedOut(f"{passed}; see: nodepool-ocb request show {id}")
     if last is not None and last.document is not None:
         row, leases = last.document.row, last.document.launched
         document = RequestWait(outcome=str(last.state) if last.over else None, request=row, leases=leases)

@@ -143,7 +143,8 @@ def test_list_filters_and_foreign_comments_are_escaped(ask: Ask, ocb: Ocb, launc
 def test_a_node_that_does_not_exist_is_not_found(ocb: Ocb, launcher: PlayedLauncher) -> None:
     assert ocb("lease", "show", "0000000099").exit_code == 3
     launcher.makes()
-    assert "lease 0000000099 does not exist" in ocb("lease", "return", "0000000099").stderr
+    refused = ocb("lease", "return", "0000000099").stderr
+    assert "lease 0000000099 does not exist; see: nodepool-ocb lease list" in refused  # the id of no other node
 
 
 def test_pools_are_listed_and_shown(ask: Ask, ocb: Ocb, launcher: PlayedLauncher) -> None:

@@ -115,7 +115,9 @@ def test_wait_ends_with_the_reason_when_the_request_failed(ocb: Ocb, launcher: P
 
 
 def test_a_wait_that_times_out_leaves_the_request(ocb: Ocb, launcher: PlayedLauncher) -> None:
-    assert ocb(*["request", "create", "--label", "small", "--wait", "--timeout", "0.5"]).exit_code == 5
+    result = ocb(*["request", "create", "--label", "small", "--wait", "--timeout", "0.5"])
+    assert result.exit_code == 5
+    assert "was not fulfilled within 0.5 s, and stays; see: nodepool-ocb request show 100-" in result.stderr
     assert len(launcher.requests()) == 1
 
 
