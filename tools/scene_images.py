@@ -23,8 +23,8 @@ class ImagesScene:
     def open(self) -> None:
         self._play.title("Images")
         self._play.say(
-            f"Two builders know an image, {IMAGE}: a root file system with a shell, made by a small script. diskimage-builder"
-            f" and mmdebstrap are used in the same way. Builds are uploaded to {' and '.join(self._providers)}."
+            f"Two builders know an image, {IMAGE}: a root file system with a shell and sshd, packed by a small program."
+            f" diskimage-builder and mmdebstrap are used in the same way. Builds are uploaded to {self._destinations()}."
         )
         self._play.say("No build was ready when the builders started, so one of them has built the image already:")
         self._until(1)
@@ -45,6 +45,10 @@ class ImagesScene:
         directory = Path(self._play.built["provider_directory"])
         self._play.type(f"ls {directory}")
         self._play.answer("  ".join(sorted(file.name for file in directory.glob("*.tar"))))
+
+    def _destinations(self) -> str:
+        engine = "docker, a private container engine" if self._play.built["engine"] else "docker"
+        return " and to ".join({"local": "local, a directory", "docker": engine}[each] for each in self._providers)
 
     def _until(self, ready: int) -> None:
         """So many builds are ready and everywhere, and nothing else is left; Failed where that takes too long."""

@@ -12,10 +12,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from nodepool_ocb.config import ZooKeeperSettings
@@ -23,6 +25,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Cluster
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing import engine, hostimage
 from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import BUILDER, LAUNCHER, DaemonProcess
 from nodepool_ocb.testing.zookeeper.server import Server, init
@@ -30,24 +33,15 @@ from nodepool_ocb.testing.zookeeper.server import Server, init
 MACHINES: Final = 27  # of which the scenes take six, twelve and eight, and the launcher lends the last
 ANNEALERS: Final = ("annealer-1", "annealer-2")
 BUILDERS: Final = ("builder-1", "builder-2")
-SCRIPT: Final = """
-echo "A root file system with nothing but a shell"
-mkdir -p root/bin root/etc
-cp -L /bin/sh root/bin/sh
-for library in $(ldd /bin/sh | grep -o '/[^ ]*'); do
-    mkdir -p "root$(dirname "$library")"
-    cp -L "$library" "root$library"
-done
-echo "build $NODEPOOL_OCB_BUILD of $NODEPOOL_OCB_IMAGE" | tee root/etc/motd
-tar --create --owner=0 --group=0 --directory root --file "$NODEPOOL_OCB_OUTPUT_TAR" .
-echo "$(stat --format %s "$NODEPOOL_OCB_OUTPUT_TAR") bytes"
-"""
 IMAGE: Final = {
     "name": "cell",
     "backend": "command",
-    "options": {"argv": ["/bin/sh", "-euc", SCRIPT]},
+    "options": {"argv": [sys.executable, hostimage.__file__]},
     "formats": ["tar"],
+    "username": "root",
 }
+LABEL: Final = "lent"
+ROOT_OF_ROLES: Final = "/srv/root"  # in a container; roles write below it, as on the other machines
 TUNING: Final = {"probe_seconds": 5.0, "dead_probe_seconds": 0.5}  # a demo is short
 
 
@@ -75,9 +69,10 @@ def build(folder: Path, up: ExitStack) -> dict[str, Any]:
     sections = {"ssh": farm.settings(), "annealer": TUNING}
     for name in ANNEALERS:
         up.enter_context(DaemonProcess(zookeeper, folder / name, sections))
-    providers = places(folder)
-    if "docker" in providers:
-        up.callback(remove_docker_images, zookeeper)
+    dock = container_engine(up)
+    if "url" not in dock.keys and not dock.fault:
+        up.callback(remove_from_engine, zookeeper)
+    providers = places(folder, dock)
     for name in BUILDERS:
         nodepool = {
             "images-dir": str(folder / name / "images"),
@@ -92,47 +87,90 @@ def build(folder: Path, up: ExitStack) -> dict[str, Any]:
         for fqdn, node in farm.records()
     ]
     (folder / "launcher").mkdir()
-    (folder / "launcher/nodepool.yaml").write_text(yaml.safe_dump(rack(machines[-1])))
-    up.enter_context(DaemonProcess(zookeeper, folder / "launcher", {"ssh": farm.settings()}, launcher=LAUNCHER))
+    pools = folder / "launcher/nodepool.yaml"
+    pools.write_text("providers: []\n")  # its scene writes it
+    sections = {"ssh": farm.settings(), "admin_domain": "example.com"}
+    up.enter_context(DaemonProcess(zookeeper, folder / "launcher", sections, launcher=LAUNCHER))
     config = folder / "nodepool-ocb.yaml"
-    config.write_text(yaml.safe_dump({"zookeeper": {"hosts": server.hosts}, "ssh": farm.settings()}))
+    client = {"zookeeper": {"hosts": server.hosts}, "ssh": farm.settings(), "launcher": {"nodepool": str(pools)}}
+    config.write_text(yaml.safe_dump(client))
     return {
         "config": str(config),
         "zookeeper": server.hosts,
         "machines": machines,
         "providers": sorted(providers),
         "provider_directory": providers["local"]["directory"],
+        "pools": str(pools),
+        "lent": rack(machines[-1]) if dock.fault else berth(dock, providers["docker"]),
+        "no_engine": dock.fault,
+        "engine": dock.keys.get("url"),
     }
 
 
-def places(folder: Path) -> dict[str, dict[str, Any]]:
-    """Where images go: a directory, and the local container engine where one answers."""
-    carried = [{"name": IMAGE["name"]}]
-    found = {"local": {"driver": "local", "directory": str(folder / "provider")}}
+class Dock(msgspec.Struct, frozen=True):
+    """A container engine: the keys of a provider and of its pool; or the reason why there is none."""
+
+    keys: Mapping[str, str] = {}
+    pool: Mapping[str, str] = {}
+    fault: str | None = None
+
+
+def container_engine(up: ExitStack) -> Dock:
+    """The engine of this host where it answers, else a private one, else none."""
     if shutil.which("docker") and not subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
-        found["docker"] = {"driver": "docker", "repository": "nodepool-ocb-demo"}
+        return Dock(pool={"publish": "127.0.0.1"})
+    fault = engine.why_not() or (None if shutil.which("ip") else "ip is not installed (Debian: iproute2)")
+    if fault is not None:
+        return Dock(fault=fault)
+    try:
+        private = up.enter_context(engine.Engine())
+        return Dock(keys={"url": private.url}, pool={"network": private.add_network()})
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+        return Dock(fault=f"a private one did not start: {str(error).splitlines()[0]}")
+
+
+def places(folder: Path, dock: Dock) -> dict[str, dict[str, Any]]:
+    """The destinations of images: a directory, and the container engine if there is one."""
+    carried = [{"name": IMAGE["name"]}]
+    found: dict[str, dict[str, Any]] = {"local": {"driver": "local", "directory": str(folder / "provider")}}
+    if not dock.fault:
+        found["docker"] = {"driver": "docker", "repository": "nodepool-ocb-demo", **dock.keys}
     return {name: {"name": name, "format": "tar", "diskimages": carried, **keys} for name, keys in found.items()}
+
+
+def berth(dock: Dock, provider: Mapping[str, Any]) -> dict[str, Any]:
+    """The nodepool.yaml of a launcher that launches containers of the image."""
+    variables = [{"name": "OCB_ROOT", "value": ROOT_OF_ROLES}]
+    label = {"name": LABEL, "diskimage": IMAGE["name"], "env": variables}
+    known = {key: value for key, value in provider.items() if key != "format"}
+    image = {"name": IMAGE["name"], "username": IMAGE["username"]}
+    return {
+        "labels": [{"name": LABEL, "anneal": True}],
+        "diskimages": [image],
+        "providers": [{**known, "pools": [{"name": "main", **dock.pool, "labels": [label]}]}],
+    }
 
 
 def rack(machine: dict[str, Any]) -> dict[str, Any]:
     """The nodepool.yaml of a launcher that lends one machine."""
     host, _, port = machine["address"].rpartition(":")
-    node = {"name": host, "labels": ["lent"], "username": machine["user"], "connection-port": int(port)}
+    node = {"name": host, "labels": [LABEL], "username": machine["user"], "connection-port": int(port)}
     provider = {"name": "rack", "driver": "static", "pools": [{"name": "main", "nodes": [node]}]}
-    return {"labels": [{"name": "lent"}], "providers": [provider]}
+    return {"labels": [{"name": LABEL, "anneal": True}], "providers": [provider]}
 
 
-def remove_docker_images(zookeeper: ZooKeeperSettings) -> None:
-    """Remove the images that the builders sent to the engine, by this cluster's stamp."""
+def remove_from_engine(zookeeper: ZooKeeperSettings) -> None:
+    """Remove the containers and images of this cluster from the engine of this host, by the cluster's stamp."""
     with Session(zookeeper) as session:
         znode = session.get(paths.CLUSTER)
-    if znode is not None:
-        stamp = f"label=nodepool_ocb_cluster={codec.decode(Cluster, znode).id}"
-        listed = subprocess.run(
-            ["docker", "images", "-q", "--filter", stamp], capture_output=True, text=True, check=False
-        )
+    if znode is None:
+        return
+    stamp = f"label=nodepool_ocb_cluster={codec.decode(Cluster, znode).id}"
+    for listing, removal in ((["ps", "-aq"], ["rm", "--force", "--volumes"]), (["images", "-q"], ["rmi", "--force"])):
+        words = ["docker", *listing, "--filter", stamp]
+        listed = subprocess.run(words, capture_output=True, text=True, check=False)
         if ids := listed.stdout.split():
-            subprocess.run(["docker", "rmi", "--force", *ids], capture_output=True, check=False)
+            subprocess.run(["docker", *removal, *ids], capture_output=True, check=False)
 
 
 def say(words: dict[str, Any]) -> None:

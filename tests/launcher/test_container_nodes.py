@@ -24,21 +24,21 @@ from nodepool_ocb.model.pool import PoolNode, PoolNodeState
 from nodepool_ocb.model.records import Cluster, Create, Json, NodeRole, Role, State
 from nodepool_ocb.store import images
 from nodepool_ocb.store.client import codec
+from nodepool_ocb.testing import hostimage
 from nodepool_ocb.testing.engine import Engine
 from nodepool_ocb.testing.mirrors import mirror
 from nodepool_ocb.testing.processes import ANNEALER, BUILDER, LAUNCHER, DaemonProcess
 from tests.cli.background_command import COMMAND
 from tests.launcher.launcher_fleet import LauncherFleet
-from tests.providers.machines import images as host_programs
 
 IMAGE: Final = "box"
-SCRIPT: Final = "read -r build </etc/build; echo $build >/root/greeting; write_attribute greeting/build $build"
+SCRIPT: Final = 'read -r build </etc/build; echo $build >/root/greeting; write_attribute greeting/build "$build"'
 QUICK: Final = {"retry_seconds": 0.2, "cleanup_seconds": 1.0, "sweep_seconds": 5.0, "drain_seconds": 2.0}
 
 #: An image of this host's programs: it needs no mirror, and its build takes a second.
 PACKED: Final[Mapping[str, Json]] = {
     "backend": "command",
-    "options": {"argv": [sys.executable, host_programs.__file__]},
+    "options": {"argv": [sys.executable, hostimage.__file__]},
 }
 
 

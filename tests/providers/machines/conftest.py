@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.testing.engine import Engine
-from tests.providers.machines.images import sshd_tar
+from nodepool_ocb.testing.hostimage import sshd_tar
 
 
 @pytest.fixture(scope="session")

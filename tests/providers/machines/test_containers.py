@@ -28,7 +28,7 @@ from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.keyscan import host_keys
 from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineStamp
 from nodepool_ocb.testing.engine import Engine
-from tests.providers.machines.images import sshd_tar
+from nodepool_ocb.testing.hostimage import sshd_tar
 from tests.providers.machines.orders import made, new_order, new_stamp, opened, refused
 from tests.providers.sites import docker_provider, new_item, sent
 

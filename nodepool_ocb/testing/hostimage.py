@@ -1,6 +1,6 @@
 """An image with sshd, of this host's own programs: made within a second, without a mirror.
 
-As a script it is the program of an image of backend ``command``.
+As a program it makes an image of backend ``command``; its file /etc/build names the build.
 """
 
 from __future__ import annotations
@@ -9,49 +9,16 @@ import io
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Final
 
-PROGRAMS: Final = (
-    *(
-        "sh",
-        "sshd",
-        "ssh-keygen",
-        "mkdir",
-        "chmod",
-        "chown",
-        "rm",
-        "cat",
-        "id",
-        "env",
-        "sleep",
-        "ls",
-        "grep",
-        "head",
-        "date",
-        "mv",
-    ),
-    *(
-        "flock",
-        "setsid",
-        "timeout",
-        "sync",
-        "sha256sum",
-        "dd",
-        "tail",
-        "wc",
-        "sed",
-        "df",
-        "uname",
-        "hostname",
-        "touch",
-        "nproc",
-        "rmdir",
-        "mktemp",
-        "cp",
-    ),
-)
+LOGIN: Final = "sh sshd ssh-keygen hostname env id cat ls"
+FILES_AND_TIMES: Final = "mkdir chmod chown rm rmdir mv cp touch mktemp sync dd df date sleep"
+RUNNER: Final = "flock setsid timeout sha256sum grep sed head tail wc uname nproc"
+SHIPPED_ROLES: Final = "awk cut tr stat readlink install ln od find cmp getconf getent su setpriv"
+PROGRAMS: Final = f"{LOGIN} {FILES_AND_TIMES} {RUNNER} {SHIPPED_ROLES}".split()
 FILES: Final = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nsshd:x:100:65534::/run/sshd:/bin/false\nzuul:x:1000:1000::/home/zuul:/bin/sh\n",
     "etc/group": "root:x:0:\nnogroup:x:65534:\nzuul:x:1000:\n",
@@ -91,5 +58,13 @@ def sshd_tar(path: Path, **more: str) -> Path:
     return path
 
 
+def main() -> None:
+    """Make the image of a builder's backend ``command``."""
+    image, build = (os.environ[f"NODEPOOL_OCB_{name}"] for name in ("IMAGE", "BUILD"))
+    sys.stdout.write(f"packing sshd and {len(PROGRAMS) - 1} more programs of this host\n")
+    tar = sshd_tar(Path(os.environ["NODEPOOL_OCB_OUTPUT_TAR"]), etc__build=f"build {build} of {image}\n")
+    sys.stdout.write(f"build {build} of {image}: {tar.stat().st_size} bytes\n")
+
+
 if __name__ == "__main__":
-    sshd_tar(Path(os.environ["NODEPOOL_OCB_OUTPUT_TAR"]), etc__build=f"{os.environ['NODEPOOL_OCB_BUILD']}\n")
+    main()
