@@ -25,14 +25,14 @@ ENDED = "ZooKeeper was restored from an older copy, so the outcome of this run i
 
 
 def restored(
-    world: World, builders: Mapping[str, Daemon | None], now: float, by: str, reason: str | None
+    world: World, daemons: Mapping[str, Mapping[str, Daemon | None]], now: float, by: str, reason: str | None
 ) -> Iterator[list[Change]]:
     """The transactions after ZooKeeper was restored. After a stop behind any of them, the same command goes on.
 
-    ``builders``: the registrations, by id; None for one that cannot be read. Raises Conflict if a daemon is registered, a node is
-    claimed, or a record cannot be read.
+    ``daemons``: the registrations, by kind and id; None for one that cannot be read. Raises Conflict if a daemon is registered, a
+    node is claimed, or a record cannot be read.
     """
-    _refuse(world, builders)
+    _refuse(world, daemons)
     number, ids = int(now * 1000), int(now)
     yield [*_pause(world, by, reason, now), *_structure(world, number, ids)]
     yield from limits.parts(limits.singly([*_nodes(world, number), *_pointers(world, ids)]))
@@ -40,9 +40,9 @@ def restored(
     yield from limits.parts(claim.writes(vertex, record) for vertex, record in moved.items())
 
 
-def _refuse(world: World, builders: Mapping[str, Daemon | None]) -> None:
-    registered: list[tuple[str, str, Daemon | None]] = [("annealer", *each) for each in sorted(world.annealers.items())]
-    registered += [("builder", identity, daemon) for identity, daemon in sorted(builders.items())]
+def _refuse(world: World, daemons: Mapping[str, Mapping[str, Daemon | None]]) -> None:
+    every = {**daemons, "annealer": world.annealers}
+    registered = [(kind, *each) for kind, found in sorted(every.items()) for each in sorted(found.items())]
     for kind, identity, daemon in registered:
         on = f", on {daemon.host}" if daemon is not None else ""
         raise Conflict(

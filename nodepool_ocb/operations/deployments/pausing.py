@@ -5,10 +5,16 @@ from __future__ import annotations
 from nodepool_ocb.engine import maintenance
 from nodepool_ocb.engine.deployments import SYSTEM as SYSTEM
 from nodepool_ocb.engine.recovery import restoring
+from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.pool import PoolNodeState
+from nodepool_ocb.model.records import Change, Set
 from nodepool_ocb.operations.names import deployment_of
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
-from nodepool_ocb.operations.reads.builders import ReadBuilders
+from nodepool_ocb.operations.reads.daemons import ReadDaemons
+from nodepool_ocb.operations.reads.pools import ReadPool
 from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.pool.states import PoolNodeEvent, pool_node_after
+from nodepool_ocb.pool.views import PoolView
 
 
 class PausedUntil(Explained, frozen=True, kw_only=True):
@@ -84,19 +90,35 @@ class ResumeAll(DeploymentResume, frozen=True, kw_only=True):
 class RestoredCluster(Operation[Explained], frozen=True, kw_only=True):
     """State that ZooKeeper was restored from an older copy; before any daemon is started.
 
-    Pauses everything, and raises all epochs, generations and ids above those of the lost time.
+    Pauses everything, and raises all epochs, generations and ids above those of the lost time. Ready nodes of pools count as
+    used, since the lost time may have used them.
     """
 
     noun = "restored"
     verb = ""
     right = Right.ADMIN
-    reads = (ReadWorld, ReadBuilders)
-    writes = ("deployment", "node", "noderole", "rollout", "run of tasks")
+    reads = (ReadWorld, ReadDaemons, ReadPool)
+    writes = ("deployment", "node", "noderole", "rollout", "run of tasks", "node of a pool")
 
     reason: str = "ZooKeeper was restored from an older copy"
 
     def decide(self, situation: Situation) -> Steps[Explained]:
         world = yield from ReadWorld()
-        builders = yield from ReadBuilders()
-        yield from restoring.restored(world, builders, situation.now, situation.by, self.reason)
+        daemons = yield from ReadDaemons()
+        yield from restoring.restored(world, daemons.by_kind, situation.now, situation.by, self.reason)
+        pool = yield from ReadPool()
+        yield from limits.parts(limits.singly(_given_up(pool.view, situation.now, self.reason)))
         return Explained()
+
+
+def _given_up(view: PoolView, now: float, reason: str) -> list[Change]:
+    """Each ready node becomes a used one: in the lost time its machine may have been used, or deleted."""
+    return [
+        Set(
+            paths.pool_node(each.id),
+            pool_node_after(each.record, PoolNodeEvent.RETURN, now, reason=reason),
+            each.version,
+        )
+        for each in view.nodes.values()
+        if each.record.state is PoolNodeState.READY
+    ]
