@@ -119,6 +119,8 @@ class StaticMachines:
                     return None if answer is None else refused(answer)
                 with self._lock:
                     self._not_before[place(machine)] = time.monotonic() + LOGIN_SECONDS
+            if machine.connection_type in WITH_SSH and host_keys:
+                return _shown(machine, host_keys)
             found = listens(machine.name, machine.port, machine.timeout_seconds, machine.connection_type in WITH_SSH)
         except OwnFault as fault:
             return MachineRefused(str(fault), LaunchParty.HOST)
@@ -250,6 +252,16 @@ class StaticMachines:
                 )
                 self._pools[timeout_seconds] = Pool(settings)
             return self._pools[timeout_seconds]
+
+
+def _shown(machine: StaticMachine, keys: tuple[str, ...]) -> MachineRefused | None:
+    """None if the machine shows one of these host keys; no login is needed."""
+    found = host_keys(machine.name, machine.port, machine.timeout_seconds, {keys[0].split(" ")[0]})
+    if isinstance(found, MachineRefused):
+        return found
+    if set(found) & set(keys):
+        return None
+    return MachineRefused(f"{place(machine)} shows the host key {found[0][:100]}, which its node does not have")
 
 
 def _give_back(pool: Pool, link: Link) -> None:

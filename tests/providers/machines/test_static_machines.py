@@ -235,6 +235,18 @@ def test_another_machine_in_its_place_is_not_handed_out(farm: Farm) -> None:
     farm.unplug(0)
 
 
+def test_another_machine_in_its_place_is_not_handed_out_although_this_host_cannot_log_in(farm: Farm) -> None:
+    given = machine(farm)
+    provider = opened(static_provider(given), SshSettings())
+    lent = made(lend(provider, given))
+    assert provider.check(lent.external_id, lent.host_keys or ()) is None
+    farm.unplug(0)
+    farm.start_another(0)
+    assert "shows the host key" in refused(provider.check(lent.external_id, lent.host_keys or ()), LaunchParty.MACHINE)
+    provider.close()
+    farm.unplug(0)
+
+
 def test_a_login_that_is_refused_is_not_tried_again_soon(farm: Farm, tmp_path: Path) -> None:
     """sshd counts refused logins; the machine is asked without one."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "stranger")], check=True)
