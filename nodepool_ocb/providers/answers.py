@@ -21,6 +21,7 @@ from nodepool_ocb.telemetry import terminal_escape
 TEXT_CHARACTERS: Final = 1024
 FAULT_CHARACTERS: Final = 1000  # of a sentence of a provider, which is cut
 PROPERTIES_BYTES: Final = 1 << 16
+AMOUNTS: Final = 100  # resources of a machine or a quota
 HOST_KEYS: Final = 20
 HOST_KEY_CHARACTERS: Final = 1 << 13
 
@@ -121,6 +122,8 @@ def _text(field: str, value: str | None) -> Iterator[str]:
 
 
 def _amounts(field: str, amounts: Mapping[str, Any]) -> Iterator[str]:
+    if len(amounts) > AMOUNTS:
+        yield f"`{field}` has {len(amounts)} entries"
     for name, amount in amounts.items():
         yield from _text(field, name)
         if not (math.isfinite(amount) and amount >= 0):

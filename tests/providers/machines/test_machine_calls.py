@@ -191,6 +191,7 @@ GOOD = Machine(external_id="i-1", name="n", stamp=new_stamp(), address="10.0.0.1
         (replace(GOOD, port=0), "`port` is 0"),
         (replace(GOOD, resources={"cores": float("nan")}), "cores: nan"),
         (replace(GOOD, resources={"cores": -1.0}), "cores: -1"),
+        (replace(GOOD, resources={f"r{n}": 1.0 for n in range(5000)}), "`resources` has 5000 entries"),
         (replace(GOOD, host_keys=("ssh-rsa AAAA\nevil ssh-rsa BBBB",)), "which is not TYPE BASE64"),
         (replace(GOOD, host_keys=tuple(f"ssh-rsa AAAA{n:04}" for n in range(99))), "99 keys"),
         (replace(GOOD, properties={"a": "x" * 100_000}), "`properties` has"),
@@ -220,7 +221,13 @@ def test_the_words_of_a_fault_are_one_line_of_bounded_length() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [ProviderQuota(limits={"instances": float("nan")}), ProviderQuota(foreign={"ram": -1}), {"instances": 1}]
+    "answer",
+    [
+        ProviderQuota(limits={"instances": float("nan")}),
+        ProviderQuota(foreign={"ram": -1}),
+        ProviderQuota(limits={f"r{n}": 1.0 for n in range(5000)}),
+        {"instances": 1},
+    ],
 )
 def test_a_quota_that_is_none_is_refused(answer: Any) -> None:
     provider, _ = odd(lambda: answer)
