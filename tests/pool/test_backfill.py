@@ -106,6 +106,12 @@ def test_the_priority_the_relative_priority_and_the_sequence_order_requests() ->
     assert claims(*late, request("100-0000000002", "short", relative_priority=1), file=one)[0] == "claim 3"
 
 
+def test_a_relative_priority_of_null_counts_as_zero() -> None:
+    ranks = {"1": 1, "2": None, "3": -1}
+    queue = sorted((request(id, "small", relative_priority=rank) for id, rank in ranks.items()), key=lambda r: r.order)
+    assert [each.id[-1] for each in queue] == ["3", "2", "1"]
+
+
 def test_a_request_that_waited_beyond_the_patience_goes_before_newer_ones_of_its_tenant() -> None:
     one = configuration(pool("main", "short", limits={"instances": 1}), patience_seconds=300.0)
     fields = {"relative_priority": 5, "tenant_name": "t"}

@@ -121,6 +121,18 @@ def test_a_machine_that_builds_is_looked_at_less_and_less_often_until_the_deadli
     )
 
 
+def test_a_machine_that_runs_without_an_address_is_awaited() -> None:
+    step = next_step(view(CREATED, machine=MachineSight(external_id="m1", addressed=False, at=NOW)))
+    assert step is not None
+    assert step.action is LaunchAction.WAIT
+
+
+def test_a_node_that_never_enters_the_cluster_ends_the_launch_at_the_deadline_of_the_roles() -> None:
+    step = next_step(view(TESTING, policy=ANNEALED, now=NOW + 1e6))
+    assert step is not None
+    assert step.action is LaunchAction.FAIL
+
+
 @pytest.mark.parametrize("state", ["failed", "deleting"])
 def test_a_machine_that_failed_ends_the_launch_with_the_words_of_the_provider(state: str) -> None:
     step = next_step(view(CREATED, machine=MachineSight(external_id="m1", state=state, fault="no host", at=NOW)))
@@ -253,6 +265,10 @@ USED: Final = record(PoolNodeState.USED, external_id="m1", facts={"fqdn": "n1.ex
 )
 def test_a_deletion_is_a_launch_in_reverse(node: PoolNode, story: list[str]) -> None:
     assert steps(node) == story
+
+
+def test_only_the_record_of_a_launch_that_ended_stays() -> None:
+    assert steps(USED, keep_record=True) == steps(USED)
 
 
 def test_a_machine_that_an_order_left_is_found_by_its_stamp_and_deleted() -> None:

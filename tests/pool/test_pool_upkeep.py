@@ -248,6 +248,26 @@ def test_one_of_several_launchers_with_the_provider_acts() -> None:
     assert 1 <= len(steps(CLOUD, *nodes, members=(member(MAIN), *rivals))) < 60
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"state": PoolNodeState.DELETING},
+        {"state": PoolNodeState.BUILDING},
+        {"state": PoolNodeState.FAILED, "external_id": "m1"},
+        {"state": PoolNodeState.READY, "allocated_to": R1},
+    ],
+    ids=str,
+)
+def test_one_of_several_launchers_continues_or_frees_a_node(fields: dict[str, Any]) -> None:
+    everyone = (member(MAIN), *(member(MAIN, session) for session in range(2, 30)))
+    nodes = [node(str(each), "small", state_time=OLD, driver_data=FACTS, **fields) for each in range(1, 300)]
+    assert 1 <= len(steps(CLOUD, *nodes, members=everyone)) < 60
+
+
+def test_a_ready_node_with_a_lock_is_not_allocated() -> None:
+    assert steps(CLOUD, held("1", "small"), node("5", "small", locked=True)) == ["launch cloud/main small for 1"]
+
+
 def test_a_launcher_that_is_paused_leaves_nodes_to_others() -> None:
     assert steps(CLOUD, node("5", "small", state=PoolNodeState.USED), members=(member(MAIN, paused=True),)) == []
 

@@ -148,6 +148,13 @@ def test_an_expired_request_is_deleted_unless_its_nodes_are_used() -> None:
     assert steps(CLOUD, request("1", "small", locked_by="host2", **late)) == []
 
 
+def test_an_expired_request_is_deleted_by_the_launcher_that_holds_its_lock() -> None:
+    everyone = (member(MAIN), *(member(MAIN, session) for session in range(2, 30)))
+    for id in range(1, 9):
+        late = held(str(id), "small", expires=NOW - 1)
+        assert steps(CLOUD, late, members=everyone) == [f"delete request {id}"]
+
+
 def test_a_fulfilled_request_without_its_nodes_is_deleted_after_a_while() -> None:
     done = request("1", "small", state=RequestState.FULFILLED, nodes=("0000000005",))
     assert decided(CLOUD, done).seconds == 60.0
