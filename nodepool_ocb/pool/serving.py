@@ -1,7 +1,8 @@
 """The steps for requests: claim, allocate, launch, fulfil, decline, release. Pure.
 
 - A launcher claims a request that one of its pools can serve now, if no other launcher goes before it. It also claims the first
-  waiting request of a pool, if no pool of another launcher could serve that request sooner.
+  waiting request of a pool that launches, if no pool of another launcher could serve that request sooner. A request that
+  waits for a static machine, or for room of its tenant, stays REQUESTED, as with Nodepool: its requester may still revise it.
 - A claim names the ready nodes that serve the whole request, if there are such: they are handed out with the claim.
 - The holder of the lock allocates and launches. The nodes that are allocated to a request bind it to their pool.
 - A pool that never can serve a request declines it. The request fails if no member is left that may serve it.

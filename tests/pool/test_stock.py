@@ -7,8 +7,21 @@ from typing import Any
 import pytest
 
 from nodepool_ocb.model.pool import PoolNodeState
-from nodepool_ocb.pool.configuration import PoolConfiguration, PoolLabelPolicy
-from tests.pool.poolworld import NOW, configuration, decided, held, label, member, members, node, pool, request, steps
+from nodepool_ocb.pool.configuration import PoolConfiguration, PoolLabelPolicy, StaticMachine
+from tests.pool.poolworld import (
+    NOW,
+    configuration,
+    decided,
+    held,
+    label,
+    machines,
+    member,
+    members,
+    node,
+    pool,
+    request,
+    steps,
+)
 
 MAIN = pool("main", "small", label("imaged", image="debian"), limits={"instances": 3})
 
@@ -109,7 +122,7 @@ def test_a_tenant_at_its_limit_does_not_stop_another() -> None:
     file = configuration(MAIN, tenant_limits={"t": {"instances": 1}})
     used = node("5", "small", state=PoolNodeState.IN_USE, locked=True, tenant_name="t")
     asked = [request("1", "small", tenant_name="t"), request("2", "small", tenant_name="u")]
-    assert steps(file, *asked, used) == ["claim 1", "claim 2"]
+    assert steps(file, *asked, used) == ["claim 2"]
     assert steps(file, held("1", "small", tenant_name="t"), held("2", "small", tenant_name="u"), used) == [
         "launch cloud/main small for 2"
     ]
@@ -119,7 +132,19 @@ def test_a_small_request_does_not_pass_a_wide_one_of_its_tenant_at_the_limit() -
     file = configuration(pool("main", "small"), tenant_limits={"t": {"instances": 2}})
     used = node("5", "small", state=PoolNodeState.IN_USE, locked=True, tenant_name="t")
     asked = [request("1", "small", "small", tenant_name="t"), request("2", "small", tenant_name="t")]
-    assert steps(file, *asked, used) == ["claim 1"]
+    assert steps(file, *asked, used) == []
+
+
+def test_a_request_stays_requested_while_it_waits_for_a_static_machine_or_its_tenant() -> None:
+    lab = machines("lab", StaticMachine(name="m", labels=("x",)), provider="lab")
+    file = configuration(lab, pool("main", "small", limits={"instances": 1}), tenant_limits={"t": {"instances": 1}})
+    fields = {"state": PoolNodeState.IN_USE, "locked": True}
+    slot = node("5", "x", place=lab, hostname="m", username="zuul", connection_port=22, slot=0, **fields)
+    assert steps(file, request("1", "x"), slot) == []
+    assert (
+        steps(file, request("1", "small", tenant_name="t"), node("6", "small", tenant_name="t", **fields), slot) == []
+    )
+    assert steps(file, request("1", "small"), node("6", "small", **fields), slot) == ["claim 1"]  # a pool that launches
 
 
 def test_the_limit_of_a_provider_counts_all_its_pools() -> None:

@@ -48,7 +48,7 @@ class RequestPlan(msgspec.Struct, frozen=True):
     request: RequestView
     fit: PoolFit | None
     verdicts: tuple[PoolVerdict, ...]
-    reserves: bool = False  # it is the first that waits for a pool, or for its tenant
+    reserves: bool = False  # it is the first that waits for a pool which launches
     hopeful: bool = False  # each pool can serve it later, without a deadline
 
 
@@ -238,7 +238,7 @@ class Planner:
         self._ledger.charge(fit.key, fit.launches, tenant)
 
     def _reserve(self, request: RequestView, types: Sequence[str], verdicts: Sequence[PoolVerdict]) -> bool:
-        """Reserve each pool, and the tenant, that no earlier request reserved. Gives whether it reserved one."""
+        """Reserve each pool, and the tenant, that no earlier request reserved. Gives whether it reserved a pool that launches."""
         found = False
         for each in verdicts:
             if each.code in CAPACITY and each.ever:
@@ -248,14 +248,13 @@ class Planner:
             if pool is not None and each.ever and each.code in CAPACITY and key not in self.reservations:
                 self.reservations[key] = reserve_pool(self._ledger, request, pool, types, self._now)
                 self._state += 1
-                found = True
+                found = found or not static(pool)
             key = ("tenant", request.record.tenant_name or "")
             if each.ever and each.code == "TENANT_LIMIT" and key not in self.reservations:
                 need = self._ledger.of_labels((each.provider, each.pool), types)
                 made = reserve_tenant(self._ledger, request.id, request.record.tenant_name, need, self._now)
                 self.reservations[key] = made
                 self._state += 1
-                found = True
         return found
 
 
