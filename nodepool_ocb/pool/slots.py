@@ -6,10 +6,15 @@ Name, user and port identify a machine in the file, as in Nodepool.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from nodepool_ocb.model.pool import launch_facts
 from nodepool_ocb.pool.configuration import ProviderPool, StaticMachine
 from nodepool_ocb.pool.views import PoolNodeView
+
+#: The fields of a machine and of its nodes that tell how users log in.
+LOGIN_FIELDS: Final = ("connection_type", "shell_type", "python_path")
+WITH_HOST_KEYS: Final = ("ssh", "network_cli")  # the connection types with host keys
 
 
 class MachineIndex:
@@ -41,6 +46,8 @@ class MachineIndex:
             return f"max-parallel-jobs of its machine is {machine.slots}"
         if set(node.labels) != set(machine.labels):
             return "the labels of its machine changed"
+        if changed := _changed(node, machine):
+            return f"{changed} of its machine changed"
         return None
 
     def doubled(self, nodes: Iterable[PoolNodeView]) -> set[str]:
@@ -78,3 +85,19 @@ class MachineIndex:
         for place in unslotted:
             taken[place].add(min(set(range(len(taken[place]) + 1)) - taken[place]))
         return taken
+
+
+def _changed(node: PoolNodeView, machine: StaticMachine) -> str | None:
+    """The key of the file with a value that the node does not have: users log in by the node's values."""
+    record, ours = node.record, launch_facts(node.record) is not None
+    for field in LOGIN_FIELDS:
+        found = getattr(record, field)
+        if found != getattr(machine, field) and (ours or found is not None):  # other software may not write each
+            return field.replace("_", "-")
+    checked = machine.connection_type in WITH_HOST_KEYS and record.host_keys is not None
+    return "host-key" if checked and not _bare(machine.host_keys) <= _bare(record.host_keys or ()) else None
+
+
+def _bare(keys: Iterable[str]) -> set[str]:
+    """Host keys without their comments."""
+    return {" ".join(key.split()[:2]) for key in keys}

@@ -279,12 +279,20 @@ LAB = configuration(BOX)
 
 
 def slot(id: str, *labels: str, **fields: Any) -> Any:
-    found = {"hostname": "box", "username": "zuul", "connection_port": 22, "slot": int(id) - 5, **fields}
+    login = {"username": "zuul", "connection_port": 22, "connection_type": "ssh", "python_path": "auto"}
+    found = {"hostname": "box", "slot": int(id) - 5, **login, **fields}
     return node(id, *(labels or ("x",)), place=BOX, **found)
 
 
 def test_an_idle_slot_that_agrees_with_the_file_stays() -> None:
     assert steps(LAB, slot("5"), slot("6")) == []
+
+
+def test_a_machine_that_did_not_answer_is_tried_again_after_half_a_minute() -> None:
+    facts = {"key": "", "machine": "box", "party": "machine"}
+    for age, expected in ((29.0, []), (31.0, ["delete 6"])):
+        failed = {"state": PoolNodeState.FAILED, "state_time": NOW - age, "driver_data": facts}
+        assert steps(LAB, slot("5"), slot("6", **failed)) == expected
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+import pytest
 
 from nodepool_ocb.model.pool import LaunchFacts, PoolNode, PoolNodeState
 from nodepool_ocb.pool.configuration import ProviderPool, StaticMachine
@@ -41,6 +44,55 @@ def test_a_record_of_ours_holds_its_slot_before_and_after_its_launch() -> None:
     assert missing(begun) == [("a", 0), ("b", 0)]
     ready = viewed(driver_data=facts, slot=1, hostname="m1", username="root", connection_port=22)
     assert missing(ready) == [("a", 0), ("b", 0)]
+
+
+HOST_KEYS = ("ssh-rsa AAAA",)
+PINNED = StaticMachine(name="m1", labels=("a",), host_keys=("ssh-rsa AAAA of m1",), shell_type="cmd")
+
+
+def misfit(machine: StaticMachine, **fields: object) -> str | None:
+    of_ours: dict[str, object] = {
+        "driver_data": msgspec.to_builtins(LaunchFacts(key="k", machine="m1")),
+        "hostname": "m1",
+        "username": "zuul",
+        "connection_port": 22,
+        "slot": 0,
+        "host_keys": HOST_KEYS,
+        "connection_type": "ssh",
+        "shell_type": "cmd",
+        "python_path": "auto",
+    }
+    pool = ProviderPool(name="main", provider="rack", machines=(machine,))
+    return MachineIndex(pool).misfit(viewed(**{**of_ours, **fields}))
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"labels": ("a", "b")}, "the labels"),
+        ({"python_path": "/usr/bin/python3"}, "python-path"),
+        ({"shell_type": None}, "shell-type"),
+        ({"connection_type": "network_cli"}, "connection-type"),
+        ({"host_keys": ("ssh-rsa BBBB",)}, "host-key"),
+    ],
+)
+def test_a_node_is_made_anew_when_the_file_changes_the_login_of_its_machine(change: dict[str, Any], key: str) -> None:
+    assert misfit(PINNED) is None
+    assert misfit(msgspec.structs.replace(PINNED, **change)) == f"{key} of its machine changed"
+
+
+def test_a_record_of_nodepool_that_agrees_with_the_file_stays() -> None:
+    theirs: dict[str, object] = {
+        "driver_data": None,
+        "shell_type": None,
+        "host_keys": ("ssh-rsa AAAA of m1", "ssh-ed25519 C"),
+    }
+    assert misfit(PINNED, **theirs) is None
+
+
+def test_host_keys_of_a_machine_without_ssh_do_not_count() -> None:
+    windows = msgspec.structs.replace(PINNED, connection_type="winrm")
+    assert misfit(windows, connection_type="winrm", host_keys=()) is None
 
 
 def test_a_new_request_allows_reuse_and_has_a_number_for_its_priority() -> None:

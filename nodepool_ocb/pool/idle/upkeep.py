@@ -26,6 +26,7 @@ from nodepool_ocb.pool.wakes import Wakes
 
 GRACE_SECONDS = 10.0  # a record may be read before the lock that its writer holds
 MOVING = LAUNCHING | {PoolNodeState.DELETING, PoolNodeState.FAILED, PoolNodeState.ABORTED}
+STATIC_SECONDS = 30.0  # a static machine that did not answer is tried again then
 FAILED_SECONDS = 60.0  # a failed launch for min-ready stays so long after its back-off
 
 
@@ -155,6 +156,8 @@ class Upkeep:
             due = end + FAILED_SECONDS
         elif node.record.allocated_to is not None:
             due = math.inf if self._serves(node) else 0.0
+        elif facts.machine is not None:
+            due = node.record.state_time + STATIC_SECONDS
         else:
             due = node.record.state_time + backoff(facts.attempt) + FAILED_SECONDS
         if (facts is None or bare(node)) and not math.isinf(due) and self._wakes.passed(due):
