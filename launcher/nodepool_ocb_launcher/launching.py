@@ -249,7 +249,7 @@ class Launch:
             "cloud": machine.cloud or record.cloud,
             "host_id": machine.host_id,
             "node_properties": machine.properties or record.node_properties,
-            "resources": dict(machine.resources) or record.resources,
+            "resources": {**(record.resources or {}), **machine.resources} or None,  # a cloud may not tell of volumes
             **({} if keys is None else {"host_keys": keys}),
         }
 

@@ -7,10 +7,19 @@ from typing import Final
 
 from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.pool.configuration import LaunchProvider
+from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel
 
 #: The schema of options that must not exist.
 NO_OPTIONS: Final[Json] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+VOLUME_GB: Final = 50  # Nodepool's default
+
+
+def volume_resources(label: PoolLabel) -> dict[str, float]:
+    """The volume of a node that boots from one; empty for other labels."""
+    if not label.options.get("boot-from-volume"):
+        return {}
+    return {"volumes": 1.0, "volume-gb": float(label.options.get("volume-size", VOLUME_GB))}
 
 
 def option_faults(

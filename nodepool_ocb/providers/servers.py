@@ -20,7 +20,7 @@ from nodepool_ocb.errors import Invalid, Unavailable
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool, Resources
 from nodepool_ocb.pool.views import ProviderQuota
-from nodepool_ocb.providers.launchoptions import option_faults
+from nodepool_ocb.providers.launchoptions import VOLUME_GB, option_faults, volume_resources
 from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineRefused, MachineStamp
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ ANSWER_SECONDS: Final = 30.0  # of one request
 DELETE_SECONDS: Final = 40.0  # that a server may take to disappear within one call
 LOOK_SECONDS: Final = 0.5  # between two looks at a server that is being deleted
 KNOWN_SECONDS: Final = 300.0  # that the lists of flavors and networks are kept
-VOLUME_GB: Final = 50  # Nodepool's default
 VALUE_CHARACTERS: Final = 255  # of a value of the metadata
 OUR_ADDRESS: Final = "nodepool_ocb "  # the beginning of a floating address's description
 NAMES: Final[Json] = {"type": "array", "items": {"type": "string", "minLength": 1}}
@@ -119,9 +118,7 @@ class OpenStackServers:
     def resources(provider: LaunchProvider, label: PoolLabel) -> Resources:
         """One instance, and the volume; the flavor's cores and memory are known to the cloud alone."""
         del provider
-        found = {"instances": 1.0}
-        if label.options.get("boot-from-volume"):
-            found |= {"volumes": 1.0, "volume-gb": float(label.options.get("volume-size", VOLUME_GB))}
+        found = {"instances": 1.0} | volume_resources(label)
         if "min-ram" in label.options:
             found["ram"] = float(label.options["min-ram"])
         return found | dict(label.resources)

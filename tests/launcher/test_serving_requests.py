@@ -24,3 +24,17 @@ def test_a_request_for_a_label_that_no_pool_has_fails_with_the_reason(launchers:
     record = launchers.until_state(launchers.request("huge"), RequestState.FAILED)
     assert record.reason is not None
     assert "huge" in record.reason
+
+
+def test_the_volume_of_a_machine_counts_after_its_launch_though_its_cloud_tells_the_flavor_alone(
+    launchers: LauncherFleet,
+) -> None:
+    cloud = launchers.cloud("north", max_volume_gb=25)
+    cloud["pools"][0]["labels"][0] |= {"boot-from-volume": True, "volume-size": 20}
+    launchers.launcher(cloud).start()
+    (node,) = launchers.fulfilled(launchers.request("small"))
+    assert node.resources == {"instances": 1, "cores": 4, "ram": 8192, "volumes": 1, "volume-gb": 20}
+    second, third = launchers.request("small"), launchers.request("huge")
+    launchers.until_state(third, RequestState.FAILED)  # decided after the second one
+    assert launchers.machines("north")[1:] == []
+    assert launchers.until_state(second, RequestState.PENDING).nodes == ()

@@ -27,7 +27,7 @@ from nodepool_ocb.documents import files
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, Resources
 from nodepool_ocb.pool.views import ProviderQuota
 from nodepool_ocb.providers.fake.settings import ANY, KEY, ONLY, FakeFault, FakeSettings
-from nodepool_ocb.providers.launchoptions import option_faults
+from nodepool_ocb.providers.launchoptions import option_faults, volume_resources
 from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineRefused, MachineStamp
 
 CALLS_FILE: Final = "calls.jsonl"
@@ -62,9 +62,9 @@ class FakeCloud:
 
     @staticmethod
     def resources(provider: LaunchProvider, label: PoolLabel) -> Resources:
-        """Those of Nodepool's fake flavor, if the label names none."""
+        """Those of Nodepool's fake flavor and of the volume, if the label names none."""
         del provider
-        return {"instances": 1.0, "cores": 4.0, "ram": 8192.0} | dict(label.resources)
+        return {"instances": 1.0, "cores": 4.0, "ram": 8192.0} | volume_resources(label) | dict(label.resources)
 
     def create(self, order: MachineOrder) -> Machine | MachineRefused:
         fault = self._begin("create", f"{order.name} {order.stamp.key}", order)
@@ -88,7 +88,7 @@ class FakeCloud:
             cloud=self._provider.cloud,
             host_id="fake",
             host_keys=settings.host_keys,
-            resources=self.resources(self._provider, order.label),
+            resources=_told(self.resources(self._provider, order.label)),
             since=time.time(),
         )
         with self._locked():
@@ -256,6 +256,11 @@ class TestCloud(FakeCloud):
     def resources(provider: LaunchProvider, label: PoolLabel) -> Resources:
         del provider
         return {"instances": 1.0} | dict(label.resources)
+
+
+def _told(resources: Resources) -> Resources:
+    """The resources that a cloud tells of a machine: its flavor, and nothing of its volumes."""
+    return {name: amount for name, amount in resources.items() if not name.startswith("volume")}
 
 
 def _hang(seconds: float, order: MachineOrder | None) -> None:
