@@ -29,6 +29,7 @@ from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_launcher.carrying import InstructionCarrier
 from nodepool_ocb_launcher.components import PoolComponents
 from nodepool_ocb_launcher.context import LauncherContext
+from nodepool_ocb_launcher.leftovers import Leftovers
 from nodepool_ocb_launcher.lives import Lives
 from nodepool_ocb_launcher.upkeep import ProviderUpkeep, merged, placed
 from nodepool_ocb_launcher.works import NodeWorks
@@ -54,6 +55,7 @@ class Launcher:
         self.works = NodeWorks(context, wake)
         self._carrier = InstructionCarrier(context, self.works, wake)
         self._upkeep = ProviderUpkeep(context, wake, self.turns.post)
+        self._leftovers = Leftovers(context, self.cache)
         self._lives = Lives()
         self._seeded = False
         context.records = self._records
@@ -94,6 +96,7 @@ class Launcher:
         self.registration.compare(daemons.read(context.session, ClientKind.LAUNCHER).get(context.id))
         context.roster.sweep()
         self.cache.sweep()
+        self._leftovers.sweep()
 
     def _keeps(self) -> tuple[str, ...]:
         """The labels that the file wants to be ready."""
