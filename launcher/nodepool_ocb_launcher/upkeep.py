@@ -1,7 +1,8 @@
 """The work of one owner for each provider: leaks, and the provider's quota. It is shared among launchers by the rendezvous hash.
 
-A listing and a quota are read by a thread of their own for each provider. The quota is read while a request waits or a node is
-launched there, and when it is older than ``quota_seconds``. It is told to the other launchers in our registration, which is
+A listing and a quota are read by a thread of their own for each provider. The quota is read once at the beginning, so that the
+first launch knows it. Later it is read while a request waits or a node is launched there, and when it is older than
+``quota_seconds``. It is told to the other launchers in our registration, which is
 written if an amount changed.
 """
 
@@ -64,7 +65,9 @@ class ProviderUpkeep:
                 continue
             if self._backoff.comes(("leaks", name), context.settings.launcher.leak_seconds):
                 self._threads.start(("leaks", name), partial(self._list, name, calls))
-            if name in wanted and self._backoff.comes(("quota", name), context.settings.launcher.quota_seconds):
+            if (name in wanted or name not in self.quotas) and self._backoff.comes(
+                ("quota", name), context.settings.launcher.quota_seconds
+            ):
                 self._threads.start(("quota", name), partial(self._ask, name, calls))
         return min(self._backoff.timers(), default=float("inf"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.model.pool import PoolNodeState, launch_facts
+from nodepool_ocb.model.pool import PoolNodeState, RequestState, launch_facts
 from tests.launcher.launcher_fleet import LauncherFleet
 
 
@@ -27,3 +27,11 @@ def test_a_full_provider_gets_one_order_more_for_each_machine_that_goes(launcher
 def _fulfilled(launchers: LauncherFleet, request: str) -> bool:
     record = launchers.read(request)
     return record is not None and bool(record.nodes)
+
+
+def test_the_quota_is_read_before_the_first_launch(launchers: LauncherFleet) -> None:
+    launchers.launcher(launchers.cloud("north", options={"reported-quota": {"instances": 0}})).start()
+    launchers.until(lambda: "quota" in launchers.calls("north"), "the quota is read")
+    record = launchers.until_state(launchers.request("small"), RequestState.FAILED)
+    assert "quota" in (record.reason or "").lower()
+    assert "create" not in launchers.calls("north")
