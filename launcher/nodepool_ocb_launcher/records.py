@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -10,6 +10,8 @@ from nodepool_ocb.model.pool import LaunchFacts
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool, StaticMachine
 from nodepool_ocb.pool.instructions import LaunchNode
 from nodepool_ocb.pool.views import RequestView
+
+STATIC_LAUNCHER: Final = "static driver"  # the launcher of a static machine, as Nodepool writes it
 
 
 def new_fields(
@@ -30,7 +32,7 @@ def new_fields(
         "pool": pool.name,
         "cloud": provider.cloud,
         "region": provider.region,
-        "launcher": launcher,
+        "launcher": launcher if machine is None else STATIC_LAUNCHER,
         "type": (label.name,) if machine is None else machine.labels,
         "attributes": pool.node_attributes,
         "slot": step.slot,

@@ -44,6 +44,7 @@ def test_a_slot_is_handed_out_and_is_a_new_node_after_its_use(launchers: Launche
     request = launchers.request("small")
     (node,) = launchers.fulfilled(request)
     assert (node.interface_ip, node.ssh_port) == farm.address(0)
+    assert node.launcher == "static driver"  # as Nodepool writes it
     assert node.host_keys == farm.records()[0][1].host_keys
     launchers.give_back(request, launchers.take(request))
     launchers.until(lambda: first not in launchers.nodes(), "the node is deleted")
