@@ -88,7 +88,7 @@ class FakeCloud:
             cloud=self._provider.cloud,
             host_id="fake",
             host_keys=settings.host_keys,
-            resources=_told(self.resources(self._provider, order.label)),
+            resources=_flavored(self.resources(self._provider, order.label)),
             since=time.time(),
         )
         with self._locked():
@@ -258,7 +258,7 @@ class TestCloud(FakeCloud):
         return {"instances": 1.0} | dict(label.resources)
 
 
-def _told(resources: Resources) -> Resources:
+def _flavored(resources: Resources) -> Resources:
     """The resources that a cloud tells of a machine: its flavor, and nothing of its volumes."""
     return {name: amount for name, amount in resources.items() if not name.startswith("volume")}
 

@@ -43,10 +43,10 @@ from nodepool_ocb.images import nodepool as nodepool_file
 from nodepool_ocb.jigs.jig import Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import NodeRequest, PoolNode, RequestState
-from nodepool_ocb.pool import leaks
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabelPolicy
-from nodepool_ocb.pool.launching import LaunchSeconds
+from nodepool_ocb.pool.idle import leaks
+from nodepool_ocb.pool.launches.launching import LaunchSeconds
 from nodepool_ocb.providers import launching, static
 from nodepool_ocb.providers.machines import LaunchParty, MachineRefused
 from nodepool_ocb.store import clusters, nodepool11
