@@ -19,19 +19,14 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Collection
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import nodepool.launcher
-import nodepool.nodeutils
 import nodepool.tests
 import upstream_cloud
 import yaml
 from msgspec.structs import replace
-from nodepool.driver.statemachine import NodescanRequest
-from nodepool.exceptions import ConnectionTimeoutException
 
 import nodepool_ocb.daemon.life
 import nodepool_ocb.daemon.reloading
@@ -40,15 +35,15 @@ import nodepool_ocb_launcher.main
 from nodepool_ocb import config
 from nodepool_ocb.daemon.command import CommandOptions
 from nodepool_ocb.images import nodepool as nodepool_file
-from nodepool_ocb.jigs.jig import Unreachable
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.pool import NodeRequest, PoolNode, RequestState
+from nodepool_ocb.model.pool import NodeRequest, PoolNode, PoolNodeState, RequestState
+from nodepool_ocb.model.records import Set
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabelPolicy
 from nodepool_ocb.pool.idle import leaks
 from nodepool_ocb.pool.launches.launching import LaunchSeconds
+from nodepool_ocb.pool.states import pool_node_in
 from nodepool_ocb.providers import launching, static
-from nodepool_ocb.providers.machines import LaunchParty, MachineRefused
 from nodepool_ocb.store import clusters, nodepool11
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
@@ -59,8 +54,8 @@ from nodepool_ocb_launcher.launcher import Launcher
 log = logging.getLogger(__name__)
 
 START_SECONDS: Final = 30.0
+QUOTA_SECONDS: Final = 5.0
 STOP_SECONDS: Final = 40.0
-BOOT_SECONDS: Final = 5.0  # `boot-timeout`, at most
 LEAK_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.02
 QUICK: Final = {"sweep_seconds": 2.0, "quota_seconds": 1.0, "drain_seconds": 2.0}
@@ -90,13 +85,13 @@ def _replace_machines() -> None:
         return upstream_cloud.AdapterMachines if name in DRIVERS else found(name)
 
     launching._DRIVERS.driver = driver  # type: ignore[method-assign]
-    nodepool_ocb_launcher.launching.host_keys = _scanned
-    static.host_keys, static.listens = _answered, _listens
+    nodepool_ocb_launcher.launching.host_keys = upstream_cloud.scanned
+    static.host_keys, static.listens = upstream_cloud.answered, upstream_cloud.listens
     static.StaticMachines._may_log_in = lambda *_: False  # type: ignore[method-assign]
 
     def shorter(self: LauncherContext, provider: LaunchProvider, label: PoolLabelPolicy) -> LaunchSeconds:
         known = seconds(self, provider, label)
-        return replace(known, keyscan=min(known.keyscan, BOOT_SECONDS))
+        return replace(known, keyscan=min(known.keyscan, upstream_cloud.BOOT_SECONDS))
 
     LauncherContext.seconds = shorter  # type: ignore[method-assign]
 
@@ -137,13 +132,19 @@ class OurPool:
         self._await()
 
     def _await(self) -> None:
+        """Wait until its pools are registered; then for the quotas of its providers, of which some do not answer."""
         ends = time.monotonic() + START_SECONDS
         while not (self._daemon and self._daemon.registration.stands and self._daemon.components.ids):
             if self._fault is not None:
                 raise self._fault
             assert time.monotonic() < ends, "the launcher did not register its pools"
             time.sleep(LOOK_SECONDS)
-            self._daemon = self._daemon or _started.get(self._thread.ident or 0) if self._thread else None
+            self._daemon = _started.get(self._thread.ident or 0) if self._thread else None
+        daemon, ends = self._daemon, time.monotonic() + QUOTA_SECONDS
+        while (
+            not daemon.context.providers.keys() <= daemon.registration.record.quotas.keys() and time.monotonic() < ends
+        ):
+            time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
         """As SIGTERM does."""
@@ -179,7 +180,7 @@ class OurPool:
         return upstream_cloud.configurations()[-1]
 
     def getProviderManager(self, name: str) -> Any:
-        return _Manager(name)
+        return _Manager(name, self)
 
     def getPoolWorkers(self, name: str) -> list[_Worker]:
         return [worker for key, worker in self._workers().items() if key[0] == name]
@@ -203,6 +204,13 @@ class OurPool:
             if request.state is RequestState.PENDING and begun.count(id) < len(request.node_types)
         ]
 
+    def ask_for_deletion(self, id: str) -> None:
+        assert self._session is not None
+        znode = self._session.get(paths.pool_node(id))
+        assert znode is not None
+        record = pool_node_in(codec.decode(PoolNode, znode), PoolNodeState.DELETING, self._session.now())
+        self._session.commit([Set(znode.path, record, znode.version)])
+
 
 class _Worker:
     """A pool of our launcher. The requests that it holds are those of all pools."""
@@ -218,8 +226,15 @@ class _Worker:
 class _Manager:
     """A provider: its adapter is the one that our launcher uses."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, pool: OurPool) -> None:
         self.adapter = upstream_cloud.adapter(name)
+        self._pool = pool
+
+    def startNodeCleanup(self, node: Any) -> _NoThread:
+        """Ask for the deletion of a node that the test has locked, as a client does."""
+        self._pool.ask_for_deletion(node.id)
+        node.lock.release()
+        return _NoThread()
 
 
 class _NoThread:
@@ -235,42 +250,6 @@ def _records(session: Session, folder: str, kind: Any) -> dict[str, Any]:
     found = session.get_many([f"{folder}/{name}" for name in names])
     pairs = zip(names, found, strict=True)
     return {name: codec.decode(kind, znode) for name, znode in pairs if znode is not None and znode.data}
-
-
-# -- machines --
-
-
-def _scanned(address: str, port: int, timeout_seconds: float, kinds: Collection[str] = ()) -> Any:
-    """The host keys of a launched machine, by Nodepool's scan."""
-    del kinds
-    machine = SimpleNamespace(connection_type="ssh", interface_ip=address, connection_port=port)
-    try:
-        scan = NodescanRequest(machine, True, timeout_seconds, log)
-        scan.setWorker(_NoThread())
-        while not scan.complete:
-            scan.advance(False)
-        return tuple(scan.result())
-    except ConnectionTimeoutException as late:
-        time.sleep(BOOT_SECONDS)
-        return MachineRefused(f"the scan timed out: {late}", LaunchParty.MACHINE)
-
-
-def _answered(address: str, port: int, timeout_seconds: float, kinds: Collection[str] = ()) -> Any:
-    """The host keys of a static machine, by Nodepool's scan."""
-    del kinds
-    try:
-        return tuple(nodepool.nodeutils.nodescan(address, port=port, timeout=timeout_seconds, gather_hostkeys=True))
-    except Exception as error:
-        return MachineRefused(f"{address}: {error!r}", LaunchParty.MACHINE)
-
-
-def _listens(host: str, port: int, timeout_seconds: float, banner: bool = True) -> Unreachable | None:
-    """Whether a static machine answers, by Nodepool's scan."""
-    try:
-        nodepool.nodeutils.nodescan(host, port=port, timeout=timeout_seconds, gather_hostkeys=banner)
-    except Exception as error:
-        return Unreachable("connect", f"{host}: {error!r}")
-    return None
 
 
 # -- methods of the tests --

@@ -10,18 +10,21 @@ import logging
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 import nodepool.config
+import nodepool.nodeutils
 from nodepool.driver import Drivers
 from nodepool.driver.openstack.adapter import OpenStackInstance, quota_from_flavor
-from nodepool.exceptions import QuotaException
+from nodepool.driver.statemachine import NodescanRequest
+from nodepool.exceptions import ConnectionTimeoutException, QuotaException
 from openstack.exceptions import BadRequestException
 
 from nodepool_ocb.config import SshSettings
+from nodepool_ocb.jigs.jig import Unreachable
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, Resources
 from nodepool_ocb.pool.views import ProviderQuota
 from nodepool_ocb.providers.fake import FakeCloud
@@ -29,6 +32,7 @@ from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, 
 
 log = logging.getLogger(__name__)
 
+BOOT_SECONDS: Final = 5.0  # `boot-timeout`, at most
 LOOK_SECONDS: Final = 0.02  # between two looks at an answer of the adapter
 DELETE_SECONDS: Final = 2.0  # that a deleted server may stay in the list
 STATES: Final = {"ACTIVE": "running", "ERROR": "failed"}  # all others are building
@@ -90,6 +94,7 @@ class AdapterMachines:
     def create(self, order: MachineOrder) -> Machine | MachineRefused:
         cloud = adapter(self._provider.name)
         label = configured(self._provider.name).pools[order.pool.name].labels[order.label.name]
+        cloud._findImage.cache_clear()  # driver openstack keeps no list of images
         if order.image is None and not cloud.labelReady(label):
             return MachineRefused(f"there is no image for label {label.name}", LaunchParty.REQUEST)
         zone = order.az or random.choice(label.pool.azs or cloud.getAZs())
@@ -196,3 +201,39 @@ def _refused(error: Exception) -> MachineRefused:
         return MachineRefused(str(error), LaunchParty.QUOTA)
     party = LaunchParty.REQUEST if isinstance(error, BadRequestException) else LaunchParty.PROVIDER
     return MachineRefused(f"{type(error).__name__}: {error}", party)
+
+
+# -- scans of machines --
+
+
+def scanned(address: str, port: int, timeout_seconds: float, kinds: Collection[str] = ()) -> Any:
+    """The host keys of a launched machine, by Nodepool's scan."""
+    del kinds
+    machine = SimpleNamespace(connection_type="ssh", interface_ip=address, connection_port=port)
+    try:
+        scan = NodescanRequest(machine, True, timeout_seconds, log)
+        scan.setWorker(object())
+        while not scan.complete:
+            scan.advance(False)
+        return tuple(scan.result())
+    except ConnectionTimeoutException as late:
+        time.sleep(BOOT_SECONDS)
+        return MachineRefused(f"the scan timed out: {late}", LaunchParty.MACHINE)
+
+
+def answered(address: str, port: int, timeout_seconds: float, kinds: Collection[str] = ()) -> Any:
+    """The host keys of a static machine, by Nodepool's scan."""
+    del kinds
+    try:
+        return tuple(nodepool.nodeutils.nodescan(address, port=port, timeout=timeout_seconds, gather_hostkeys=True))
+    except Exception as error:
+        return MachineRefused(f"{address}: {error!r}", LaunchParty.MACHINE)
+
+
+def listens(host: str, port: int, timeout_seconds: float, banner: bool = True) -> Unreachable | None:
+    """Whether a static machine answers, by Nodepool's scan."""
+    try:
+        nodepool.nodeutils.nodescan(host, port=port, timeout=timeout_seconds, gather_hostkeys=banner)
+    except Exception as error:
+        return Unreachable("connect", f"{host}: {error!r}")
+    return None
