@@ -11,6 +11,9 @@ from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderP
 from nodepool_ocb.pool.instructions import LaunchNode
 from nodepool_ocb.pool.views import RequestView
 
+PYTHON: Final = (
+    "auto"  # Nodepool's python-path of an image that says nothing else; that of a diskimage is in its upload
+)
 STATIC_LAUNCHER: Final = "static driver"  # the launcher of a static machine, as Nodepool writes it
 
 
@@ -52,7 +55,7 @@ def _named(machine: StaticMachine, step: LaunchNode) -> bool:
 def _of_label(label: PoolLabel) -> dict[str, Any]:
     return {
         "username": label.username,
-        "python_path": label.python_path,
+        "python_path": label.python_path or (PYTHON if label.diskimage is None else None),
         "shell_type": label.shell_type,
         "connection_type": label.connection_type,
         "connection_port": label.connection_port,

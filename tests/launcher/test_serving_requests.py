@@ -12,6 +12,7 @@ def test_a_request_is_fulfilled_by_a_launched_node_which_is_deleted_after_its_us
     (node,) = launchers.fulfilled(request)
     (machine,) = launchers.machines("north")
     assert (node.state, node.allocated_to) == (PoolNodeState.READY, request)
+    assert node.python_path == "auto"  # the default of a cloud image
     assert (node.external_id, node.hostname) == (machine["machine"]["external_id"], machine["machine"]["name"])
     locks = launchers.take(request)
     launchers.give_back(request, locks)
