@@ -49,6 +49,17 @@ PROGRAM "$@" || exit $?
 """
 
 
+class _NoWorker:
+    """A thread of Nodepool; ours has none. Its configuration has the fake clouds."""
+
+    def __init__(self, config: Any) -> None:
+        self.name, self._config = "none", config
+
+    def shutdown(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
 class OurBuilder:
     """The attributes of ``NodePoolBuilder`` that tests use."""
 
@@ -70,6 +81,7 @@ class OurBuilder:
         self._log = self._folder / "log"
         self._clouds = CloudServer(self.file, str(self._folder / "cloud"))
         self._config = self._clouds.config
+        self._upload_workers = [_NoWorker(self._config)]
         self._janitor = SimpleNamespace(_config=self._config, _cleanup=self.look_again)
         self._slow_if_the_test_says_so()
         self._connect()
