@@ -1,8 +1,8 @@
 """Our launcher in the place of the launcher that Nodepool's tests start.
 
-``install`` replaces nodepool.launcher.NodePool. Each pool of a test is our daemon: its ``run``, on a thread, with the test's
-nodepool.yaml, layout nodepool, and the test's ZooKeeper by TLS. Machines are those of ``upstream_cloud``. The shim answers
-questions of a test about the launcher from ZooKeeper and from the daemon; it decides nothing.
+``install`` replaces ``useNodepool`` of the tests; the commands of Nodepool keep its class. Each pool of a test is our daemon: its
+``run``, on a thread, with the test's nodepool.yaml, layout nodepool, and the test's ZooKeeper by TLS. Machines are those of
+``upstream_cloud``. The shim answers questions of a test about the launcher from ZooKeeper and the daemon; it decides nothing.
 
 - Host keys of machines with ``fake`` in their name come from Nodepool's own scan, which the tests break. A scan of a launched
   machine that times out takes the time of ``boot-timeout``, which is short here.
@@ -22,7 +22,6 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-import nodepool.launcher
 import nodepool.tests
 import upstream_cloud
 import yaml
@@ -67,10 +66,9 @@ _started: dict[int, Launcher] = {}  # by the thread that serves
 
 def install() -> None:
     """Replace Nodepool's launcher, and the parts of ours that would reach real machines."""
-    nodepool.launcher.NodePool = OurPool
     base, tests = nodepool.tests.BaseTestCase, nodepool.tests.DBTestCase
     base.wait_for_threads, base.assertReportedStat = _wait_for_no_thread, _assert_reported
-    tests.startPool = _start_pool
+    tests.useNodepool, tests.startPool = _use_pool, _start_pool
     _replace_machines()
     nodepool_ocb_launcher.main.Launcher = _Noted  # type: ignore[misc]
     nodepool_ocb.daemon.life.metrics.SessionCounts = lambda _: None  # type: ignore[misc,assignment]  # one a process
@@ -253,6 +251,13 @@ def _records(session: Session, folder: str, kind: Any) -> dict[str, Any]:
 
 
 # -- methods of the tests --
+
+
+def _use_pool(test: Any, *arguments: str, secure_conf: str | None = None, **keys: float) -> OurPool:
+    pool = OurPool(secure_conf, *arguments, **keys)
+    pool.cleanup_interval = pool.delete_interval = 0.5
+    test.addCleanup(pool.stop)
+    return pool
 
 
 def _start_pool(_test: Any, pool: OurPool) -> None:
