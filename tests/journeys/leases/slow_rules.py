@@ -44,14 +44,18 @@ class Life(NamedTuple):
     ended: float
 
 
-def wishes(count: int, seconds: float, seed: int, vain: Sequence[str]) -> list[Wish]:
-    """Requests of mixed sizes: a third at once, the others during the storm. Some for a label of ``vain`` are too large."""
+def wishes(count: int, seconds: float, seed: int, vain: int = 0) -> list[Wish]:
+    """Requests of mixed sizes: a third at once, the others during the storm. Some for machines of the rack are too large.
+
+    The first ``vain`` ones are too large for each cloud: only the false quota permits them.
+    """
     chance = random.Random(seed)
     found = []
     for number in range(count):
         after = 0.0 if number % 3 == 0 else chance.uniform(0.0, seconds)
         kind = UNKNOWN if chance.random() < 0.03 else chance.choice(("any", "any", "iron", "cloud"))
-        size = 5 if kind in vain and chance.random() < 0.06 else chance.choice(SIZES)
+        size = 5 if kind == "iron" and chance.random() < 0.06 else chance.choice(SIZES)
+        kind, size = ("cloud", 5) if number < vain else (kind, size)
         found.append(
             Wish(
                 number=number,

@@ -155,12 +155,12 @@ def revive(launchers: Sequence[LauncherProcess]) -> None:
 @pytest.mark.parametrize(
     ("count", "seconds", "every_seconds", "vain"),
     [
-        pytest.param(24, 8.0, 1.0, ["iron"], id="short"),
-        pytest.param(200, 150.0, 1.5, ["iron", "any", "cloud"], id="long", marks=pytest.mark.long),
+        pytest.param(24, 8.0, 1.0, 0, id="short"),
+        pytest.param(200, 150.0, 1.5, 1, id="long", marks=pytest.mark.long),
     ],
 )
 def test_in_a_storm_each_request_ends_and_no_node_serves_two_or_is_lost(
-    chroot: str, tmp_path: Path, count: int, seconds: float, every_seconds: float, vain: list[str]
+    chroot: str, tmp_path: Path, count: int, seconds: float, every_seconds: float, vain: int
 ) -> None:
     seed, seconds = seeded(), duration(seconds)
     print(f"seed {seed}")
