@@ -16,7 +16,7 @@ from nodepool_ocb.daemon.workers import side_by_side
 from nodepool_ocb.errors import Invalid, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.journal import Entry, PoolVerb
-from nodepool_ocb.model.pool import PoolNode, PoolNodeState
+from nodepool_ocb.model.pool import PoolNode, PoolNodeState, launch_facts
 from nodepool_ocb.pool.instructions import (
     AdoptNode,
     AllocateNodes,
@@ -206,11 +206,28 @@ class InstructionCarrier:
         if (work := self._works.get(step.node)) is not None:
             work.delete(step.reason)
             return None
+        if self._drop(step):
+            return None
         held = self._hold(step.node, step.version, "delete")
         if held is None:
             return None
         log.info("node %s is being deleted: %s", step.node, step.reason)
         return NodeWork(self._context, held, deletion=step.reason)
+
+    def _drop(self, step: DeleteNode) -> bool:
+        """Delete the record of a returned slot, if nothing is to be done for its machine; False: a work must delete it."""
+        node = self._node(step.node, step.version)
+        record, facts = node.record, launch_facts(node.record)
+        calls = self._context.providers.get(record.provider or "")
+        enrolled = facts is not None and facts.fqdn is not None
+        if calls is None or calls.deletes or enrolled or record.state is not PoolNodeState.USED:
+            return False
+        entry = pooling.of_node(self._context.author(), PoolVerb.DELETE_NODE, node.id, record, step.reason)
+        if not self._nodes.drop(node, entry):
+            return False
+        metrics.MACHINES_DELETED.labels(calls.name).inc()
+        log.info("node %s is deleted: %s", node.id, step.reason)
+        return True
 
     def _fail(self, step: FailNode) -> NodeWork | None:
         if self._works.get(step.node) is not None:

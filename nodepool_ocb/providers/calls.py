@@ -172,6 +172,11 @@ class MachineCalls:
         """Whether it lends machines that it does not make: whether ``check`` asks anything."""
         return hasattr(self._driver, "check")
 
+    @property
+    def deletes(self) -> bool:
+        """Whether ``delete`` does anything."""
+        return bool(getattr(self._driver, "deletes", True))
+
     def check(self, external_id: str, host_keys: tuple[str, ...]) -> MachineRefused | None:
         """None also for a driver that makes its machines."""
         if not self.lends:

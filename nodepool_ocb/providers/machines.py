@@ -132,7 +132,11 @@ class MachineProvider(Protocol):
 
 
 class SlotLender(Protocol):
-    """The further methods of a provider that lends machines which it does not make. Others have none of them."""
+    """The further methods of a provider that lends machines which it does not make. Others have none of them.
+
+    If its ``delete`` does nothing at all, it may say so by an attribute ``deletes`` that is False: then the record of a returned
+    node is deleted without a call.
+    """
 
     def check(self, external_id: str, host_keys: tuple[str, ...]) -> MachineRefused | None:
         """None if the machine answers now, with one of these host keys if there are any. Asked before each hand-out."""

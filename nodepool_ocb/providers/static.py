@@ -52,6 +52,8 @@ def place(machine: StaticMachine) -> str:
 class StaticMachines:
     """The machines of all pools of a provider. Connections are shared by the slots of a machine."""
 
+    deletes: Final = False
+
     def __init__(self, provider: LaunchProvider, ssh: SshSettings) -> None:
         self._machines = {place(each): each for each in _machines(provider)}
         self._ssh = ssh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.model.pool import PoolNodeState
+from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.zookeeper.counters import requests, transactions
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.launcher.launcher_fleet import LauncherFleet
@@ -39,3 +41,25 @@ def test_an_idle_launcher_of_fifty_labels_at_four_providers_writes_nothing(alone
     seconds = time.monotonic() - since
     assert transactions(alone.server) == wrote
     assert (requests(alone.server) - asked) / seconds < 2.0, "the pings of two sessions count"
+
+
+def test_the_cycle_of_a_static_slot_takes_seven_transactions_of_the_launcher(
+    alone: LauncherFleet, tmp_path: Path
+) -> None:
+    with Farm(1, tmp_path / "farm") as farm:
+        host, port = farm.address(0)
+        machine = {"name": host, "connection-port": port, "labels": ["small"], "username": getpass.getuser()}
+        rack = {"name": "rack", "driver": "static", "pools": [{"name": "main", "nodes": [machine]}]}
+        launcher = alone.launcher(rack, sweep_seconds=600.0, session_seconds=30.0).start()
+        alone.until(lambda: alone.nodes(PoolNodeState.READY), "the slot is ready")
+        alone.session.now()  # the first call writes the clock
+        first, wrote = next(iter(alone.nodes())), transactions(alone.server)
+        request = alone.request("small")  # 1
+        alone.fulfilled(request)
+        alone.give_back(request, alone.take(request))  # lock, in-use, used, unlock, delete: 5
+        alone.until(lambda: first not in alone.nodes(PoolNodeState.READY) and alone.nodes(PoolNodeState.READY), "again")
+        of_requester = 6
+        assert transactions(alone.server) - wrote - of_requester <= 7, (
+            "hand out, drop; create, lock, name, id and address, ready"
+        )
+        assert launcher.running()

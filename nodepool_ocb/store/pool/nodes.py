@@ -163,6 +163,18 @@ class NodeWriter:
         self._held.release(lock_path)
         return None
 
+    def drop(self, node: PoolNodeView, entry: Entry | None = None) -> bool:
+        """Delete the record of a node that is not locked, in one transaction, at the version that was decided from.
+
+        False: a client has the lock or waits for it, or the record changed. A lock with a contender cannot be deleted.
+        """
+        changes = [Delete(paths.pool_node_lock(node.id), 0), Delete(paths.pool_node(node.id), node.version)]
+        try:
+            self._journal.commit(changes, entry)
+        except Stale:
+            return False
+        return True
+
     def free(self, node: PoolNodeView) -> None:
         """Make an allocated node free for any request, at the version that was decided from."""
         gone: dict[str, Any] = {"allocated_to": None, "tenant_name": None, "requestor": None}

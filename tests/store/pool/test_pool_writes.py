@@ -121,6 +121,32 @@ def test_nodes_that_are_too_many_for_one_transaction_are_not_handed_out_in_one(l
     assert launcher.request(request).record.state is RequestState.REQUESTED
 
 
+def test_a_returned_node_without_a_holder_is_dropped_in_one_transaction(launcher: Launcher) -> None:
+    node = add_node(launcher.session, PoolNodeState.USED)
+    launcher.session.ensure(paths.pool_node_lock(node))
+    seen, zxid = launcher.node(node), launcher.session.last_zxid
+    assert launcher.nodes.drop(seen)
+    assert launcher.session.last_zxid == zxid + 1
+    assert launcher.session.children(paths.POOL_NODES) == []
+
+
+def test_no_node_is_dropped_under_a_client_that_holds_its_lock(launcher: Launcher, kazoo: KazooClient) -> None:
+    node = add_node(launcher.session, PoolNodeState.USED)
+    seen = launcher.node(node)
+    with KazooLock(kazoo, paths.pool_node_lock(node)):
+        assert not launcher.nodes.drop(seen)
+    assert launcher.node(node).record.state is PoolNodeState.USED
+
+
+def test_no_node_is_dropped_that_changed_meanwhile(launcher: Launcher) -> None:
+    node = add_node(launcher.session, PoolNodeState.USED)
+    launcher.session.ensure(paths.pool_node_lock(node))
+    seen = launcher.node(node)
+    launcher.session.commit([Set(paths.pool_node(node), seen.record, 0)])
+    assert not launcher.nodes.drop(seen)
+    assert launcher.node(node).version == 1
+
+
 def test_one_of_two_launchers_claims_a_request(launcher: Launcher, rival: Launcher) -> None:
     request = add_request(launcher.session)
     seen = launcher.request(request), rival.request(request)
