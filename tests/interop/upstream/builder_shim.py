@@ -8,7 +8,6 @@ the file that the test wrote, connects by TLS to the chroot of the test, and run
 from __future__ import annotations
 
 import os
-import select
 import shlex
 import shutil
 import signal
@@ -20,7 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Final
-from unittest import mock
 
 import yaml
 from cloud_server import CloudServer
@@ -32,6 +30,7 @@ from nodepool.zk import zookeeper as zk
 
 HERE: Final = Path(__file__).parent
 START_SECONDS: Final = 60.0
+POLL_MILLISECONDS: Final = builder.BUILD_PROCESS_POLL_TIMEOUT
 STOP_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.1
 LOG_CHARACTERS: Final = 20000
@@ -124,8 +123,8 @@ class OurBuilder:
         self.zk = zk.ZooKeeper(client, enable_cache=False)
 
     def _slow_if_the_test_says_so(self) -> None:
-        """A test makes a build slow by a mock in Nodepool's build worker; here the pause file does that."""
-        if isinstance(select.poll, mock.Mock):
+        """A test makes a build slow inside Nodepool's build worker; here the pause file does that."""
+        if builder.BUILD_PROCESS_POLL_TIMEOUT != POLL_MILLISECONDS:
             (Path(self._config.images_dir) / PAUSE).touch()
 
     def _offer_programs(self) -> None:
