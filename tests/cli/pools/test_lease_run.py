@@ -256,7 +256,9 @@ def test_a_program_that_does_not_exist_has_127_and_the_nodes_are_returned(leases
 def test_a_request_that_is_not_served_in_time_is_withdrawn(leases: Leases) -> None:
     result = leases.run("true", options="--label small --wait-timeout 4s")
     assert result.returncode == 194
-    assert "waits: its labels are offered by west/main" in result.stderr
+    assert (
+        "waits: west/main has its labels; its limits are in the nodepool.yaml of the launcher on host1" in result.stderr
+    )
     assert "was not served in time" in result.stderr
     assert leases.launcher.requests() == []
 
