@@ -14,7 +14,7 @@ from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool
 from nodepool_ocb.providers import launching
 from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineRefused
-from nodepool_ocb.providers.servers import OpenStackServers
+from nodepool_ocb.providers.cloud.servers import OpenStackServers
 from nodepool_ocb.testing.nova import Nova
 from tests.providers.machines.orders import made, new_order, new_stamp
 
@@ -29,7 +29,7 @@ def nova(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nova]:
         cloud.write_clouds(tmp_path / "clouds.yaml")
         cloud.images[IMAGE] = {"id": IMAGE, "name": "debian", "status": "active", "owner": "0123"}
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
-        monkeypatch.setattr("nodepool_ocb.providers.servers.LOOK_SECONDS", 0.05)
+        monkeypatch.setattr("nodepool_ocb.providers.cloud.servers.LOOK_SECONDS", 0.05)
         yield cloud
 
 
@@ -135,7 +135,7 @@ def test_a_server_of_another_node_is_not_deleted(nova: Nova) -> None:
 
 
 def test_a_server_that_does_not_disappear_is_reported(nova: Nova, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodepool_ocb.providers.servers.DELETE_SECONDS", 0.2)
+    monkeypatch.setattr("nodepool_ocb.providers.cloud.servers.DELETE_SECONDS", 0.2)
     configured = provider()
     servers, order = driver(configured), order_of(configured)
     created = made(servers.create(order))

@@ -1,0 +1,1 @@
+"""Driver openstack for machines: servers of Nova, with their volumes and floating addresses, by way of openstacksdk."""
