@@ -92,7 +92,11 @@ def build(folder: Path, up: ExitStack) -> dict[str, Any]:
     sections = {"ssh": farm.settings(), "admin_domain": "example.com"}
     up.enter_context(DaemonProcess(zookeeper, folder / "launcher", sections, launcher=LAUNCHER))
     config = folder / "nodepool-ocb.yaml"
-    client = {"zookeeper": {"hosts": server.hosts}, "ssh": farm.settings(), "launcher": {"nodepool": str(pools)}}
+    client: dict[str, Any] = {
+        "zookeeper": {"hosts": server.hosts},
+        "ssh": farm.settings(),
+        "launcher": {"nodepool": str(pools)},
+    }
     config.write_text(yaml.safe_dump(client))
     return {
         "config": str(config),

@@ -150,6 +150,10 @@ def stack(fleet: Fleet, failing: Sequence[str] = (), of: str = DEPLOYMENT) -> No
                 propose(fleet, role, fqdn, above, {"fail": "it broke"} if lost else None, of)
 
 
+def generations(fleet: Fleet) -> dict[str, int]:
+    return {vertex.name: vertex.record.generation for vertex in load_world(fleet.session).vertices()}
+
+
 def succeeded_again(fleet: Fleet) -> dict[str, list[str]]:
     """The noderoles with more than one successful run, and the ends of their runs.
 
