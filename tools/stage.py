@@ -89,8 +89,8 @@ def build(folder: Path, up: ExitStack) -> dict[str, Any]:
     (folder / "launcher").mkdir()
     pools = folder / "launcher/nodepool.yaml"
     pools.write_text("providers: []\n")  # its scene writes it
-    sections = {"ssh": farm.settings(), "admin_domain": "example.com"}
-    up.enter_context(DaemonProcess(zookeeper, folder / "launcher", sections, launcher=LAUNCHER))
+    domain = {"ssh": farm.settings(), "admin_domain": "example.com"}
+    up.enter_context(DaemonProcess(zookeeper, folder / "launcher", domain, launcher=LAUNCHER))
     config = folder / "nodepool-ocb.yaml"
     client: dict[str, Any] = {
         "zookeeper": {"hosts": server.hosts},

@@ -13,8 +13,8 @@ from nodepool_ocb.config import SshSettings
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool
 from nodepool_ocb.providers import launching
-from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineRefused
 from nodepool_ocb.providers.cloud.servers import OpenStackServers
+from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineRefused
 from nodepool_ocb.testing.nova import Nova
 from tests.providers.machines.orders import made, new_order, new_stamp
 
