@@ -15,6 +15,7 @@ import yaml
 
 from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.testing.machines import Farm
+from nodepool_ocb.testing.zookeeper.server import free_port
 from tests.interop.tls_proxy import TlsProxy
 from tests.launcher.launcher_fleet import LauncherFleet
 
@@ -36,6 +37,7 @@ class Nodepool11:
         document = {
             "zookeeper-servers": [{"host": host, "port": int(port), "chroot": launchers.chroot}],
             "zookeeper-tls": proxy.files,
+            "webapp": {"port": free_port(), "listen_address": "127.0.0.1"},
             "labels": [{"name": "small"}],
             "providers": [provider],
         }
