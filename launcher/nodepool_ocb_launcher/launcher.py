@@ -84,7 +84,8 @@ class Launcher:
         self.cache.load()
 
     def refresh(self) -> None:
-        """Read the changes."""
+        """Read the changes, and free the locks that were left behind when the connection broke."""
+        self.context.locks.sweep()
         self.cache.refresh()
 
     def sweep(self) -> None:

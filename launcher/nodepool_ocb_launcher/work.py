@@ -87,7 +87,7 @@ class NodeWork:
 
     def _go(self) -> bool:
         """Take the next step; False at a wait or at the end."""
-        if self._halt.is_set():
+        if self._halt.is_set() or self._node.given_up:  # a last write that failed gives the lock up
             self.release()
         elif not self._node.held:
             self._rest(AGAIN_SECONDS, "ZooKeeper does not answer")

@@ -71,7 +71,7 @@ def test_the_roles_of_a_slot_run_again_before_it_is_handed_out_once_more(launche
         assert record.state is not State.ACTIVE, "an annealer runs it again"
         waiting = launchers.read(request)
         assert waiting is not None
-        assert waiting.state is RequestState.PENDING
+        assert waiting.state is RequestState.REQUESTED, "no machine is ready for it"
         session.commit([Set(path, replace(record, state=State.ACTIVE), znode.version)])  # the test plays the annealer
         launchers.fulfilled(request)
         launchers.give_back(request, launchers.take(request))

@@ -17,6 +17,7 @@ from nodepool_ocb.pool.launches.refusals import quota_refusals
 from nodepool_ocb.providers import launching
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.pool.cache import PoolCache
+from nodepool_ocb.store.pool.journal import PoolJournal
 from nodepool_ocb.store.pool.nodes import HeldNode, NodeWriter
 from nodepool_ocb_launcher.carrying import InstructionCarrier
 from nodepool_ocb_launcher.context import LauncherContext
@@ -94,3 +95,23 @@ def test_a_node_that_is_given_up_while_its_launch_begins_to_wait_is_deleted_at_o
     work.run()
     assert context.session.get(paths.pool_node(held.id)) is None
     assert work.over
+
+
+def test_a_last_write_without_an_answer_gives_the_node_up(
+    context: LauncherContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = _node(context)
+    work = NodeWork(context, held)
+    monkeypatch.setattr(Launch, "step", lambda _: LaunchStep(action=LaunchAction.SET_READY))
+    monkeypatch.setattr(Launch, "take", lambda *_: held.finish(PoolNodeState.ABORTED))
+    monkeypatch.setattr(PoolJournal, "commit", _no_answer)
+    work.run()
+    assert held.given_up
+    assert not work.over, "the lock may still stand"
+    monkeypatch.undo()
+    work.run()
+    assert work.over, "the work does not wait for a lock that it gave up"
+
+
+def _no_answer(*_: object, **__: object) -> None:
+    raise Unavailable("no answer")

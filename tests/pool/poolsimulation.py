@@ -210,6 +210,9 @@ class PoolSimulation:
             slot=step.slot,
             username=machine.username if machine else None,
             connection_port=machine.port if machine else None,
+            connection_type=machine.connection_type if machine else None,
+            shell_type=machine.shell_type if machine else None,
+            python_path=machine.python_path if machine else None,
             resources=amounts(offered.resources if offered else {}),
             driver_data={"key": "", "attempt": step.attempt, "machine": step.machine},
         )

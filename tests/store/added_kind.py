@@ -9,6 +9,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from nodepool_ocb.model import kinds
@@ -107,7 +108,9 @@ def of_zookeeper(hosts: str) -> dict[str, Any]:
 
 def of_tables() -> dict[str, Any]:
     """Its rights, its name for people, its section of the page, and its damaged record in the hostile village."""
-    import tools.generate as generate
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))  # the script imports its neighbours
+    import generate
+
     from nodepool_ocb.model import rights
     from nodepool_ocb.store import quarantine
     from nodepool_ocb.store.world.paths import parse

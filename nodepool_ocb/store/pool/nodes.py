@@ -57,6 +57,11 @@ class HeldNode:
         lock = self._held.get(self._lock_path)
         return lock is not None and lock.held(self._session)
 
+    @property
+    def given_up(self) -> bool:
+        """Whether this process let go of the lock, or lost it with a session. It never has this lock again."""
+        return self._held.get(self._lock_path) is None
+
     def note(self, **fields: Any) -> None:
         """Record facts; the state stays."""
         self._write(replace(self.record, **fields))

@@ -425,8 +425,8 @@ def webhook(stage: Stage, patch: pytest.MonkeyPatch) -> None:
             write(session)
             stage.fleet.until(lambda: len(stage.ledger.reports) > number, "it is delivered")
 
-        stage.again(begin_anew, f"{DELIVERY}.attempt#1")
-        stage.again(deliver, f"{DELIVERY}.attempt#2")
+        stage.again(begin_anew, f"{DELIVERY}._begun")
+        stage.again(deliver, f"{DELIVERY}.attempt")
         receiver.answer = lambda _: 500
         stage.again(deliver, f"{DELIVERY}._note")
 
@@ -604,7 +604,7 @@ SCENES: Final[dict[Callable[[Stage, pytest.MonkeyPatch], None], tuple[str, ...]]
         "store.tasks.runs.keep_history#2",
     ),
     large_ends: ("annealer.runs.executor.Executor._write: alone",),
-    webhook: (f"{DELIVERY}.attempt#1", f"{DELIVERY}.attempt#2", f"{DELIVERY}._note"),
+    webhook: (f"{DELIVERY}._begun", f"{DELIVERY}.attempt", f"{DELIVERY}._note"),
 }
 
 
