@@ -454,6 +454,7 @@ def _command(context: click.Context) -> Iterator[str]:
 OPERATIONS = """\
 An operation is one verb as a typed value ([how to add one](adding-operations.md)). The command line performs each by its noun and
 verb. The right is the least that a caller needs: a viewer reads, an operator moves work, an admin changes the cluster itself.
+The call is the name of the operation in the API, or the reason why only the caller's host performs it.
 """
 WITHOUT = "The decision of each still stands in the command line, so no other interface can perform it.\n"
 
@@ -466,6 +467,7 @@ def operations_table() -> str:
             f"`{each.__name__}`",
             ", ".join(f"`{field}`" for field in each.__struct_fields__) or "(none)",
             str(each.right),
+            registry.reason_local(each) or f"`{registry.name_of(each)}`",
             ", ".join(sorted({part for read in each.reads for part in read.records.split(", ")} - {""})) or "(nothing)",
             ", ".join(each.writes) or "(nothing)",
         )
@@ -480,7 +482,7 @@ def operations_table() -> str:
             "# Operations\n",
             NOTICE.format(source="nodepool_ocb/operations/"),
             OPERATIONS,
-            table(("command", "operation", "fields", "right", "reads", "writes"), rows),
+            table(("command", "operation", "fields", "right", "call", "reads", "writes"), rows),
             "## Local commands\n",
             table(("command", "reason"), ((f"`{name}`", reason) for name, reason in local.items())),
             *(("## Commands without an operation\n", WITHOUT, table(("command",), waiting)) if waiting else ()),

@@ -43,7 +43,7 @@ def test_every_operation_is_the_operation_of_a_command() -> None:
 def test_the_page_of_operations_has_every_command_and_names_no_record_twice() -> None:
     rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     assert {row[0].strip("`") for row in rows} == {*COMMANDS}
-    twice = {row[0] for row in rows for cell in row[4:6] if len(cell.split(", ")) > len({*cell.split(", ")})}
+    twice = {row[0] for row in rows for cell in row[5:7] if len(cell.split(", ")) > len({*cell.split(", ")})}
     assert not twice
 
 
@@ -72,3 +72,14 @@ def test_an_operation_is_a_value_with_named_fields_and_defaults_of_their_types(o
 def test_an_operation_declares_lookups_and_kinds_of_records(operation: type[Operation[Any]]) -> None:
     assert all(issubclass(each, Lookup) for each in operation.reads)
     assert all(isinstance(each, str) for each in operation.writes)
+
+
+def test_every_operation_has_a_name_of_its_own_and_the_tables_name_operations_alone() -> None:
+    names = [registry.name_of(each) for each in OPERATIONS]
+    assert len(names) == len({*names})
+    assert {*registry.FORMS, *registry.LOCAL} <= {each.__name__ for each in OPERATIONS}
+
+
+def test_a_server_of_the_api_performs_every_operation_that_is_not_local() -> None:
+    performed = {each.__name__ for each in registry.remote().values()}
+    assert performed == {each.__name__ for each in OPERATIONS} - {*registry.LOCAL}
