@@ -41,6 +41,7 @@ from nodepool_ocb.model.records import (
     Structure,
     TaskRunPointer,
 )
+from nodepool_ocb.model.tokens import Token
 
 _HOLE: Final = re.compile(r"\{([a-z_]+)\}")
 
@@ -273,6 +274,7 @@ KINDS: Final = (
         own=Access(annealer=_CHANGE, api="r"),
         empty=True,
     ),
+    RecordKind(record=Token, paths=("/ocb/tokens/{token}",), name="token", folder=Access(api=_CHANGE)),
     RecordKind(record=BuildRequest, paths=(f"{_IMAGE}/request-build",), name="build request", empty=True),
     RecordKind(record=Pause, paths=(f"{_IMAGE}/pause",), name="pause", empty=True),
     RecordKind(
@@ -345,8 +347,10 @@ FOLDERS: Final = {
     "/ocb": Access(annealer="r", launcher="r", api="r"),
     "/ocb/clock": Access(annealer="rw", api="rw"),
     "/ocb/daemons/annealer": Access(annealer=_CHANGE, launcher="r", api="r"),
+    "/ocb/daemons/api": Access(annealer="r", launcher="r", api=_CHANGE),
     "/ocb/journal": Access(annealer="r", launcher="r", api="r"),
     "/ocb/journal/pool": Access(annealer="r", launcher="cdr", api="cdr"),
+    "/ocb/paused": Access(annealer="r", launcher="r", api=_CHANGE),
     "/ocb/tasks": Access(annealer="r", launcher="r", api=_CHANGE),
     "/nodepool": Access(annealer="r", builder="r", launcher="r", api="r", requester="r"),
     "/nodepool/clock": Access(builder="rw", launcher="rw", api="rw", requester="rw"),

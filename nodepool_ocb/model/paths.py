@@ -24,6 +24,7 @@ JOURNAL_ENTRIES = "/ocb/journal/entries"
 JOURNAL_POOL = "/ocb/journal/pool"  # entries of launchers, with numbers of their own
 WEBHOOK = "/ocb/journal/webhook"
 WEBHOOK_LOCK = "/ocb/journal/webhook/lock"
+TOKENS = "/ocb/tokens"
 PAUSED = "/ocb/paused"  # but for those of builders
 PAUSED_BUILDERS = "/nodepool/daemons/paused"
 IMAGES = "/nodepool/image"
@@ -32,7 +33,8 @@ REQUEST_LOCKS = "/nodepool/requests-lock"
 POOL_NODES = "/nodepool/nodes"
 COMPONENTS = "/nodepool/components"
 POOL_CLOCK = "/nodepool/clock"  # for clients without the right to write below /ocb
-DAEMON_KINDS = ("annealer", "builder", "launcher")
+DAEMON_KINDS = ("annealer", "api", "builder", "launcher")
+PAUSABLE_KINDS = ("annealer", "builder", "launcher")
 POOL_KINDS = ("builder", "launcher")  # those that live below /nodepool
 COMPONENT_KINDS = ("builder", "launcher", "pool")  # Nodepool's registrations
 
@@ -53,6 +55,10 @@ def pool_entry(number: int) -> str:
     '/ocb/journal/pool/0000000007'
     """
     return f"/ocb/journal/pool/{number:010}"
+
+
+def token(id: str) -> str:
+    return f"{TOKENS}/{id}"
 
 
 def role(name: str) -> str:

@@ -42,7 +42,9 @@ def pause(session: SessionReads, kind: str, host: str) -> Stored[DaemonPause] | 
 
 def pauses(session: SessionReads) -> dict[tuple[str, str], DaemonPause]:
     """All that can be read, by kind and host; raises Unavailable or Denied."""
-    hosts = [(kind, host) for kind in paths.DAEMON_KINDS for host in session.children(paths.daemon_pauses(kind)) or ()]
+    hosts = [
+        (kind, host) for kind in paths.PAUSABLE_KINDS for host in session.children(paths.daemon_pauses(kind)) or ()
+    ]
     found: dict[tuple[str, str], DaemonPause] = {}
     for key, znode in zip(
         sorted(hosts), session.get_many([paths.daemon_pause(*key) for key in sorted(hosts)]), strict=True

@@ -119,6 +119,7 @@ def at_a_glance(session: Session, locks: Iterable[str], nodes: bool) -> dict[str
         paths.JOURNAL_ENTRIES,
         paths.JOURNAL_POOL,
         paths.PAUSED,
+        paths.TOKENS,
         paths.PAUSED_BUILDERS,
         *POOL,
     ]

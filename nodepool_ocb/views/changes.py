@@ -32,6 +32,7 @@ from nodepool_ocb.model.records import (
     Set,
     Structure,
 )
+from nodepool_ocb.model.tokens import Token
 from nodepool_ocb.views import differences
 from nodepool_ocb.views.differences import FieldRow
 from nodepool_ocb.views.view import View, whole
@@ -39,8 +40,8 @@ from nodepool_ocb.views.view import View, whole
 _OF_CHECK: Final = frozenset({"check", "checked", "mended", "refresh"})
 VERBS: Final = {"Create": "create", "Delete": "delete"}
 _ROWS: Final = {row.record: row for row in KINDS if row.record is not None}
-_BELOW_NODEPOOL: Final = (Build, BuildRequest, DaemonPause, NodeRequest, Pause, PoolNode, Upload)
-_TREE: Final = PathTree([row for row in KINDS if row.record in _BELOW_NODEPOOL])
+_WITHOUT_WORLD: Final = (Build, BuildRequest, DaemonPause, NodeRequest, Pause, PoolNode, Token, Upload)
+_TREE: Final = PathTree([row for row in KINDS if row.record in _WITHOUT_WORLD])
 
 
 class ChangeRow(View, frozen=True, kw_only=True):
@@ -210,7 +211,7 @@ def _of_parts(path: str) -> tuple[str, str] | None:
 
 
 def _of_row(path: str) -> tuple[str, str] | None:
-    """The kind and the name of a pause of daemons, or of a record of an image or a pool.
+    """The kind and the name of a pause of daemons, a token, or a record of an image or a pool.
 
     >>> _of_row("/nodepool/daemons/paused/builder/host1")
     ('pause of daemons', 'builder@host1')

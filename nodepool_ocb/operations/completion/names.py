@@ -238,6 +238,7 @@ KINDS: Final[Mapping[str, Read]] = {
     "selectors": _selectors,
     "settings": _settings,
     "requests": _children(paths.REQUESTS),
+    "tokens": _children(paths.TOKENS),
     "leases": _children(paths.POOL_NODES),
     "pools": _pools,
     "pool_labels": _pool_labels,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from nodepool_ocb.engine import maintenance
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, DaemonPause, Delete, Set
 from nodepool_ocb.operations.names import unknown
@@ -86,7 +87,7 @@ class DaemonResume(Operation[Explained], frozen=True, kw_only=True):
 
 
 def _hosts(names: Sequence[str]) -> Steps[list[tuple[str, str]]]:
-    """The kind and the host of each name; raises NotFound for the id of a daemon that is not running."""
+    """The kind and the host of each name; raises NotFound for the id of a daemon that is not running, and Invalid."""
     found = yield from ReadDaemons()
     running = {
         identity: (kind, record.host)
@@ -98,9 +99,11 @@ def _hosts(names: Sequence[str]) -> Steps[list[tuple[str, str]]]:
 
 
 def _host(name: str, running: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
-    if name in running:
-        return running[name]
     kind, at, host = name.partition("@")
-    if at and host and "/" not in host and kind in paths.DAEMON_KINDS:
-        return kind, host
-    raise unknown("daemon", name, running)
+    if name in running:
+        kind, host = running[name]
+    elif not (at and host and "/" not in host and kind in paths.DAEMON_KINDS):
+        raise unknown("daemon", name, running)
+    if kind not in paths.PAUSABLE_KINDS:
+        raise Invalid(f"a server of the API has no pause; stop it on {host}: systemctl stop nodepool-ocb-{kind}")
+    return kind, host

@@ -307,3 +307,18 @@ def test_wrong_rights_that_come_while_others_are_mended_are_mended_too(
         assert [each.path for each in acls.Walk(session, Acls(settings)).mended()] == ["/ocb/nodes/n1"]
         assert session.spoiled
     assert not list(walk.differing())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ClientKind if kind not in (ClientKind.PEOPLE, ClientKind.API)])
+def test_a_stolen_credential_of_a_daemon_or_requester_reads_no_token(world: Guarded, kind: ClientKind) -> None:
+    token = paths.token("0" * 12)
+    with Session(world.settings_of(ClientKind.PEOPLE, "/c")) as people:
+        people.ensure(token)
+    with Session(world.settings_of(kind, "/c")) as stolen:
+        for attempt in (
+            lambda: stolen.get(token),
+            lambda: stolen.children(paths.TOKENS),
+            lambda: stolen.commit([Create(paths.token("1" * 12))]),
+        ):
+            with pytest.raises(Denied):
+                attempt()

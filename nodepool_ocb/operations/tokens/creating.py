@@ -1,0 +1,77 @@
+"""``token create``: a credential of the API. Its secret is in the answer alone."""
+
+from __future__ import annotations
+
+from nodepool_ocb.engine import selection
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import paths, tokens
+from nodepool_ocb.model.records import Create
+from nodepool_ocb.model.tokens import Token, TokenRole
+from nodepool_ocb.operations.names import deployment_of
+from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.tokens import DrawSecret, EnsureTokens
+from nodepool_ocb.operations.reads.world import ReadWorld
+
+
+class TokenCreated(Explained, frozen=True, kw_only=True):
+    """The answer; ``token`` is None in a dry run. The secret cannot be read again."""
+
+    id: str | None = None
+    token: str | None = None
+
+
+class TokenCreate(Operation[TokenCreated], frozen=True, kw_only=True):
+    """Create a token. With deployments or a selector it opens only the nodes and noderoles that they mean."""
+
+    noun = "token"
+    verb = "create"
+    right = Right.ADMIN
+    reads = (ReadWorld, DrawSecret, EnsureTokens)
+    writes = ("token",)
+
+    name: str  # of the person or the program
+    role: TokenRole = TokenRole.VIEWER
+    deployments: tuple[str, ...] = ()
+    selector: str | None = None
+    reveal: bool = False
+    seconds: float | None = None  # until its end; None: without an end
+
+    def decide(self, situation: Situation) -> Steps[TokenCreated]:
+        self._refuse_oddities()
+        if self.deployments:
+            world = yield from ReadWorld()
+            for each in self.deployments:
+                deployment_of(world, each)
+        drawn = yield from DrawSecret()
+        token = tokens.text(drawn.id, drawn.secret)
+        record = Token(
+            name=self.name,
+            role=self.role,
+            digest=tokens.digest((tokens.split(token) or ("", ""))[1]),
+            deployments=tuple(sorted({*self.deployments})),
+            selector=self.selector,
+            reveal=self.reveal,
+            created=situation.now,
+            by=situation.by,
+            expires=None if self.seconds is None else situation.now + self.seconds,
+        )
+        yield from EnsureTokens()
+        yield [Create(paths.token(drawn.id), record)]
+        return TokenCreated() if situation.call.dry_run else TokenCreated(id=drawn.id, token=token)
+
+    def _refuse_oddities(self) -> None:
+        """Raises Invalid for a name, limits or an end that no token may have."""
+        if not self.name or len(self.name) > tokens.LONGEST_NAME or not self.name.isprintable() or " " in self.name:
+            raise Invalid(
+                f"{self.name[:100]!r} is no name of a token: write one word of at most {tokens.LONGEST_NAME} characters"
+            )
+        if self.selector is not None:
+            selection.parse(self.selector)
+        if self.seconds is not None and self.seconds <= 0:
+            raise Invalid(f"an end in {self.seconds:g} seconds is in the past; give, for example, --expires 30d")
+        if self.role is TokenRole.NODE and not (self.selector or self.deployments):
+            raise Invalid("a token of role node needs limits; give -l with the name of the node")
+        if self.role is TokenRole.JOIN and self.selector is not None:
+            raise Invalid("a token of role join creates nodes that no selector can mean yet; give --deployment instead")
+        if self.reveal and self.role in (TokenRole.JOIN, TokenRole.NODE):
+            raise Invalid(f"a token of role {self.role} reveals no secrets; leave out --reveal")
