@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import pytest
 
-from nodepool_ocb.config import LauncherSettings, Settings, ZooKeeperSettings
+from nodepool_ocb.config import LauncherSettings, Settings, SshSettings, ZooKeeperSettings
 from nodepool_ocb.daemon.registration import of_this_process
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change
-from nodepool_ocb.pool.configuration import PoolConfiguration
+from nodepool_ocb.pool.configuration import LaunchProvider, PoolConfiguration
 from nodepool_ocb.providers import launching
 from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.store.client.session import Session
@@ -44,7 +44,7 @@ class KilledLauncher:
             settings, on_lost=lambda: self._launcher.lost(), on_connected=lambda: self._launcher.turns.wake.set()
         )
         whole = Settings(launcher=LauncherSettings(drain_seconds=0.5), admin_domain="example.com")
-        self.calls = {name: launching.open(provider, whole.ssh) for name, provider in configuration.providers.items()}
+        self.calls = {name: self.opened(provider, whole.ssh) for name, provider in configuration.providers.items()}
         context = LauncherContext(
             self._session, whole, configuration, self.calls, lambda: self._launcher.turns.wake.set()
         )
@@ -72,6 +72,10 @@ class KilledLauncher:
             wait = turns.turn()
             turns.wake.wait(min(wait, WAIT_SECONDS))
 
+    def opened(self, provider: LaunchProvider, ssh: SshSettings) -> MachineCalls:
+        """The calls to a provider."""
+        return launching.open(provider, ssh)
+
     def owns(self, one: object) -> bool:
         """Whether a session or the calls of a provider are this launcher's."""
         return one is self._session or one in self.calls.values()
@@ -81,9 +85,13 @@ class KilledLauncher:
         with self._guard:
             if not self.dead.is_set():
                 self.moments.append(name)
-                if len(self.moments) == self._moment:
+                if self.ends(name):
                     self.dead.set()
         self.check()
+
+    def ends(self, _name: str) -> bool:
+        """Whether it dies at the last of its moments."""
+        return len(self.moments) == self._moment
 
     def check(self) -> None:
         """Raises Killed if the launcher is dead."""

@@ -52,15 +52,23 @@ class KillStory:
         self.configuration = configuration(folder, kind)
         self.launchers: list[KilledLauncher] = []
 
+    def launcher(self, moment: int) -> KilledLauncher:
+        return KilledLauncher(self.settings, self.configuration, moment)
+
     def machines(self) -> int:
+        """The number of machines, as far as is known."""
         return len(self.fleet.machines("north"))
+
+    def counted(self) -> int:
+        """The number of machines, by asking."""
+        return self.machines()
 
     def replace_the_dead(self) -> None:
         """After the death of the first launcher a second one comes."""
         first = self.launchers[0]
         if first.dead.is_set() and len(self.launchers) == 1:
             first.__exit__()
-            self.launchers.append(KilledLauncher(self.settings, self.configuration).__enter__())
+            self.launchers.append(self.launcher(0).__enter__())
 
     def until(self, holds: Callable[[], object], what: str) -> None:
         def step() -> bool:
@@ -74,7 +82,7 @@ class KillStory:
     def run(self) -> bool:
         """Whether the launcher reached the moment."""
         with killing(lambda: list(self.launchers)):
-            self.launchers.append(KilledLauncher(self.settings, self.configuration, self.moment).__enter__())
+            self.launchers.append(self.launcher(self.moment).__enter__())
             try:
                 self._tell()
             finally:
@@ -88,12 +96,12 @@ class KillStory:
             self.until(lambda: self.fleet.nodes(PoolNodeState.READY), "a node is ready")
         request = self.fleet.request("small")
         self.until(lambda: (found := self.fleet.read(request)) and found.nodes, "it is fulfilled")
-        assert self.machines() == (self.kind != "slot")
+        assert self.counted() == (self.kind != "slot")
         locks = self.fleet.take(request)
         used = self.fleet.nodes().keys()
         self.fleet.give_back(request, locks)
         self.until(lambda: not used & self.fleet.nodes().keys(), "the node is deleted")
-        assert remains or self.machines() == 0
+        assert remains or self.counted() == 0
         assert not self.fleet.session.children(paths.NODES), "nor a node of /ocb"
 
 

@@ -1,23 +1,11 @@
-"""An image with sshd of the container engine, and a key."""
+"""A key to log in with."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-
-from nodepool_ocb.testing.engine import Engine
-from nodepool_ocb.testing.hostimage import sshd_tar
-
-
-@pytest.fixture(scope="session")
-def image(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The id of an image with sshd and the user zuul."""
-    if shutil.which("sshd", path="/usr/sbin:/usr/local/sbin") is None:
-        pytest.skip("no sshd for an image (Debian: openssh-server)")
-    return engine.run("import", str(sshd_tar(tmp_path_factory.mktemp("image") / "image.tar"))).strip()
 
 
 @pytest.fixture
