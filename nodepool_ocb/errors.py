@@ -67,6 +67,10 @@ class Ambiguous(Invalid):
     """A call leaves open which record it means; the command line refuses it as a wrong usage."""
 
 
+class EndPassed(Invalid):
+    """The end that a call gives to a pause is not in the future."""
+
+
 class TooLarge(Invalid):
     """Data exceeds the limit of a znode or a transaction."""
 

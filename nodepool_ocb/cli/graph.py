@@ -32,13 +32,12 @@ def command(
     With --around a box is always a noderole.
     """
     drawings.checked(form, file)
-    chosen = perform(GraphDraw(deployment=deployment, around=around, selector=selector)).answer
-    vertices = chosen.vertices
+    drawn = perform(GraphDraw(deployment=deployment, around=around, selector=selector)).answer
     instead = "noderoles: a box is a role; with --around it is a noderole"
-    whole = drawings.whole(form, len(vertices), around is not None, instead)
+    whole = drawings.whole(form, len(drawn.nodes), around is not None, instead)
     texts = {
-        "dot": lambda: graph.dot(vertices),
-        "svg": lambda: graphviz.dot(graph.NAME, (graph.picture if whole else graph.collapsed)(vertices)),
-        "mermaid": lambda: graph.mermaid(vertices),
+        "dot": lambda: graph.dot(drawn),
+        "svg": lambda: graphviz.dot(graph.NAME, (graph.picture if whole else graph.collapsed)(drawn)),
+        "mermaid": lambda: graph.mermaid(drawn),
     }
-    drawings.show(chosen.document, texts, form, file)
+    drawings.show(drawn, texts, form, file)

@@ -11,6 +11,7 @@ import grp
 import pwd
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -37,25 +38,29 @@ class Bounds(msgspec.Struct, frozen=True):
 USUAL: Final = Bounds()
 
 
-class Document(msgspec.Struct, frozen=True):
+class Document(msgspec.Struct, frozen=True, dict=True):
     """The contents of a file: its ``value``, and the line (from 1) of every key and item of it."""
 
     name: str
     value: Json
-    lines: dict[Key, int]
+    lines: tuple[tuple[Key, int], ...]
     warnings: tuple[str, ...] = ()  # of a document that was read leniently
 
     def line(self, key: Sequence[str | int]) -> int:
         """The line of a key, or of the nearest key above it (below an alias, that of the alias)."""
-        key = tuple(key)
-        return next((self.lines[key[:end]] for end in range(len(key), -1, -1) if key[:end] in self.lines), 1)
+        key, lines = tuple(key), self._line_of
+        return next((lines[key[:end]] for end in range(len(key), -1, -1) if key[:end] in lines), 1)
+
+    @cached_property
+    def _line_of(self) -> dict[Key, int]:
+        return dict(self.lines)
 
     def path(self, key: Sequence[str | int]) -> str:
         """A key as people read it: list items by their name, or their id, where they have one.
 
-        >>> Document("f", {"roles": [{"name": "ntp", "flags": []}]}, {}).path(["roles", 0, "flags"])
+        >>> Document("f", {"roles": [{"name": "ntp", "flags": []}]}, ()).path(["roles", 0, "flags"])
         'roles[ntp].flags'
-        >>> Document("f", [{"id": "netconfig", "role": 1}], {}).path([0, "role"])
+        >>> Document("f", [{"id": "netconfig", "role": 1}], ()).path([0, "role"])
         'netconfig.role'
         """
         value, text = self.value, ""
@@ -159,7 +164,8 @@ def _documents(parsed: Sequence[ParsedYaml], name: str, text: str, lenient: bool
     if problems:
         raise Invalid(problems)
     return [
-        Document(name, each.value, each.lines, tuple(warning.at(name) for warning in each.warnings)) for each in parsed
+        Document(name, each.value, tuple(each.lines.items()), tuple(warning.at(name) for warning in each.warnings))
+        for each in parsed
     ]
 
 

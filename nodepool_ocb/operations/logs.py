@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from nodepool_ocb.images.rules import BuildView
 from nodepool_ocb.model.records import Daemon, NodeRole
 
 if TYPE_CHECKING:
-    from nodepool_ocb.images.rules import BuildView
     from nodepool_ocb.store.client.session import Session
 
 MOST_BYTES: Final = 1 << 20  # of a log in a document

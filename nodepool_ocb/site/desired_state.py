@@ -92,12 +92,19 @@ class DesiredNoderole(msgspec.Struct, frozen=True):
 
 
 class DesiredNode(msgspec.Struct, frozen=True):
-    """A node with the fields that the files set; ``noderoles`` is None if the files do not list them."""
+    """A node with the fields that the files set; ``noderoles`` is None if the files do not list them.
+
+    A list is a tuple in ``fields``, as in a Node, also after a way through JSON.
+    """
 
     fqdn: str
     place: SourceLocation
     fields: Mapping[str, Any] = {}
     noderoles: tuple[DesiredNoderole, ...] | None = None
+
+    def __post_init__(self) -> None:
+        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in self.fields.items()}
+        msgspec.structs.force_setattr(self, "fields", fields)
 
 
 class DesiredState(msgspec.Struct, frozen=True):

@@ -83,7 +83,7 @@ class FailedRun(View, frozen=True):
     record: Run
 
 
-class ExplanationDocument(View, frozen=True, kw_only=True):
+class ExplanationDocument(View, frozen=True, kw_only=True, tag="explanation"):
     """An explanation, as it is shown."""
 
     noderole: str
@@ -95,7 +95,7 @@ class ExplanationDocument(View, frozen=True, kw_only=True):
     outdated: OutdatedRow | None = None  # the inputs that changed since its newest run
 
 
-class SkippedDocument(View, frozen=True):
+class SkippedDocument(View, frozen=True, tag="skipped"):
     """A task that the newest run of tasks does not do."""
 
     noderole: str

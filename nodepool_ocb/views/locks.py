@@ -9,7 +9,7 @@ from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.views.view import View
 
 
-class ClaimRow(View, frozen=True, kw_only=True):
+class ClaimRow(View, frozen=True, kw_only=True, tag="claim"):
     """The claim of an annealer on a node."""
 
     kind: str  # "node"
@@ -25,7 +25,7 @@ class ClaimRow(View, frozen=True, kw_only=True):
     since: float
 
 
-class LockRow(View, frozen=True, kw_only=True):
+class LockRow(View, frozen=True, kw_only=True, tag="lock"):
     """A lock that is held."""
 
     kind: str

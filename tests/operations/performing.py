@@ -1,19 +1,24 @@
-"""A performer without a command line: the caller is a list of notes."""
+"""A performer without a command line: the caller is a list of notes. Each operation and each answer passes through JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.config import Settings, ZooKeeperSettings
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import Change
-from nodepool_ocb.operations.operation import Call
+from nodepool_ocb.operations.operation import Call, Operation, Performed
 from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.operations.wire import codec
 from nodepool_ocb.store.client.session import Session, Stats
+
+T = TypeVar("T")
 
 
 class ListeningCaller:
@@ -42,6 +47,17 @@ class InterruptedPerformer(Performer):
         super().__init__(Call(login="ann", host="desk", **call), self.heard, lambda: Settings(zookeeper=settings))  # type: ignore[arg-type]
         self._meanwhile: Callable[[], object] | None = meanwhile
         self.reads = 0
+
+    def perform(self, operation: Operation[T], opened: Session | None = None) -> Performed[T]:
+        kind = type(operation)
+        if opened is None or not kind.__module__.startswith("nodepool_ocb."):
+            return super().perform(operation, opened)
+        sent = codec.decode_operation(kind, codec.encode_fields(operation))
+        assert sent == operation
+        performed = super().perform(sent, opened)
+        received = tuple(codec.decode_answer(kind, codec.encode_answer(each)) for each in performed.answers)
+        assert received == performed.answers
+        return replace(performed, answers=received)
 
     def load(self, opened: Session) -> World:
         world = super().load(opened)

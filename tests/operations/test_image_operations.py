@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb import config
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.errors import Conflict, EndPassed, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.records import Create, ImageSettings, Set
@@ -19,7 +19,7 @@ from nodepool_ocb.operations.images.deleting_uploads import UploadDelete
 from nodepool_ocb.operations.images.exporting import ImageExport
 from nodepool_ocb.operations.images.forgetting import ImageErase, UploadDeleteRecords
 from nodepool_ocb.operations.images.importing import ImageImport
-from nodepool_ocb.operations.images.pausing import EndPassed, ImagePause, ImageUnpause
+from nodepool_ocb.operations.images.pausing import ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow, UploadList
 from nodepool_ocb.operations.reads.images import ReadConfiguredPauses
 from nodepool_ocb.store.client.session import Session

@@ -127,7 +127,7 @@ def test_a_deletion_goes_on_after_another_writer_raised_the_structure_between_it
 @pytest.mark.usefixtures("world")
 def test_a_graph_has_the_noderoles_that_are_asked_for(zk_settings: ZooKeeperSettings) -> None:
     def names(**fields: str) -> set[str]:
-        return {each.name for each in calm(zk_settings).perform(GraphDraw(**fields)).answer.document.nodes}
+        return {each.name for each in calm(zk_settings).perform(GraphDraw(**fields)).answer.nodes}
 
     every = {f"{role}@{N1}" for role in ("base", "middle", "top")}
     assert names() == names(around=f"middle@{N1}") == every

@@ -32,8 +32,8 @@ def test_around_a_noderole_is_all_above_and_below_it_and_nothing_beside_it() -> 
 def test_drawings_have_a_box_for_each_node_and_an_arrow_for_each_edge() -> None:
     world = small()
     put(world, f"far@{N2}", State.ACTIVE, TOP)
-    vertices = sorted(world.vertices(), key=lambda vertex: vertex.name)
-    dot, mermaid = graph.dot(vertices), graph.mermaid(vertices)
+    drawn = graph.document(sorted(world.vertices(), key=lambda vertex: vertex.name))
+    dot, mermaid = graph.dot(drawn), graph.mermaid(drawn)
     assert f'    "{BASE}" [label="base\\nERROR", fillcolor="#ffc9c9"];' in dot
     assert (dot.count("subgraph"), dot.count("->")) == (2, 3)
     assert f'  "{TOP}" -> "far@{N2}";' in dot
@@ -45,7 +45,7 @@ def test_a_collapsed_drawing_has_a_box_for_each_role_with_its_counts_and_the_col
     world = small()
     put(world, f"base@{N2}", State.ACTIVE)
     put(world, f"middle@{N2}", State.ACTIVE, f"base@{N2}")
-    text = graphviz.dot(graph.NAME, graph.collapsed(list(world.vertices())))
+    text = graphviz.dot(graph.NAME, graph.collapsed(graph.document(list(world.vertices()))))
     assert '    "base" [label="base\\n1 ERROR\\n1 ACTIVE", fillcolor="#ffc9c9"];' in text
     assert '    "middle" [label="middle\\n1 BLOCKED\\n1 ACTIVE", fillcolor="#fff3bf"];' in text
     assert (text.count("subgraph"), text.count('"base" -> "middle"'), text.count("->")) == (0, 1, 2)

@@ -13,10 +13,11 @@ from nodepool_ocb.cli.kit import completion, output, reporting, times
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, yes_option
 from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.maintenance.options import say as say_maintenance
+from nodepool_ocb.errors import EndPassed
 from nodepool_ocb.operations.images.building import ImageBuild
 from nodepool_ocb.operations.images.deleting import ImageDelete
 from nodepool_ocb.operations.images.forgetting import ImageErase
-from nodepool_ocb.operations.images.pausing import EndPassed, ImagePause, ImageUnpause
+from nodepool_ocb.operations.images.pausing import ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow
 from nodepool_ocb.operations.reads.images import configured_pauses
 from nodepool_ocb.views import images

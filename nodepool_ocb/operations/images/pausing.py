@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import EndPassed, Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Pause
 from nodepool_ocb.model.records import Create, Delete, Set
@@ -10,10 +10,6 @@ from nodepool_ocb.operations.images import finding
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.images import ReadImages
 from nodepool_ocb.views.times import shown
-
-
-class EndPassed(Invalid):
-    """The end of a pause is not in the future."""
 
 
 class ImageIsPaused(Explained, frozen=True, kw_only=True):

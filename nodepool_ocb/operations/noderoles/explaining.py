@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.world import World
@@ -19,11 +20,12 @@ from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.tasks.runs import naming
 from nodepool_ocb.views import explanation as explaining
-from nodepool_ocb.views.explanation import FailedRun, RolloutPointer, SkippedDocument
-from nodepool_ocb.views.view import View
+from nodepool_ocb.views.explanation import ExplanationDocument, FailedRun, RolloutPointer, SkippedDocument
+
+ExplainedNoderole: TypeAlias = tuple[ExplanationDocument | SkippedDocument, str]
 
 
-class NoderoleExplain(Operation[list[tuple[View, str]]], frozen=True, kw_only=True):
+class NoderoleExplain(Operation[list[ExplainedNoderole]], frozen=True, kw_only=True):
     """Each explanation as a document and as words."""
 
     noun = "noderole"
@@ -45,7 +47,7 @@ class NoderoleExplain(Operation[list[tuple[View, str]]], frozen=True, kw_only=Tr
     noderoles: tuple[str, ...] = ()  # ROLE@FQDN; one that stands alone may be a task that a run of tasks skipped
     selector: str | None = None
 
-    def decide(self, situation: Situation) -> Steps[list[tuple[View, str]]]:
+    def decide(self, situation: Situation) -> Steps[list[ExplainedNoderole]]:
         world = yield from ReadWorld()
         if self.selector is None and len(self.noderoles) == 1:
             names = list(self.noderoles)
@@ -59,7 +61,7 @@ class NoderoleExplain(Operation[list[tuple[View, str]]], frozen=True, kw_only=Tr
         return found
 
 
-def _explained(world: World, name: str, now: float) -> Steps[tuple[View, str]]:
+def _explained(world: World, name: str, now: float) -> Steps[ExplainedNoderole]:
     """Raises NotFound."""
     skipped = yield from _skipped(world, name)
     if skipped is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import outdated
@@ -14,15 +12,8 @@ from nodepool_ocb.views.graphs import noderoles as shown
 from nodepool_ocb.views.graphs.noderoles import Graph
 
 
-class ChosenGraph(msgspec.Struct, frozen=True):
-    """The graph as a document, and its noderoles, sorted by name, for drawings."""
-
-    document: Graph
-    vertices: list[Vertex]
-
-
-class GraphDraw(Operation[ChosenGraph], frozen=True, kw_only=True):
-    """The noderoles, and the edges from parents to children."""
+class GraphDraw(Operation[Graph], frozen=True, kw_only=True):
+    """The noderoles, sorted by name, and the edges from parents to children."""
 
     noun = "graph"
     verb = ""
@@ -33,11 +24,10 @@ class GraphDraw(Operation[ChosenGraph], frozen=True, kw_only=True):
     around: str | None = None  # ROLE@FQDN: only the noderoles above and below it
     selector: str | None = None
 
-    def decide(self, situation: Situation) -> Steps[ChosenGraph]:  # noqa: ARG002
+    def decide(self, situation: Situation) -> Steps[Graph]:  # noqa: ARG002
         world = yield from ReadWorld()
         meant = yield from selection.MatchNoderoles(self.selector)
-        vertices = [each for each in self._chosen(world) if meant is None or each.name in meant]
-        return ChosenGraph(shown.document(vertices), vertices)
+        return shown.document([each for each in self._chosen(world) if meant is None or each.name in meant])
 
     def _chosen(self, world: World) -> list[Vertex]:
         chosen = set(shown.around(noderole_of(world, self.around)) if self.around else world.vertices())

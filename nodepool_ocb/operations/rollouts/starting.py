@@ -26,13 +26,13 @@ from nodepool_ocb.operations.rollouts import again, refusing, selecting, stages,
 from nodepool_ocb.operations.rollouts.stages import StagedRollout
 from nodepool_ocb.operations.tasks import planning as taskplanning
 from nodepool_ocb.operations.tasks import running
+from nodepool_ocb.rollout.plan import RolloutPlan
 from nodepool_ocb.rollout.strategy import Strategy
 from nodepool_ocb.views.rollouts import strategies as shown
 from nodepool_ocb.views.rollouts.rows import RolloutRow, row
 from nodepool_ocb.views.rollouts.strategies import RolloutPlanDocument
 
 if TYPE_CHECKING:
-    from nodepool_ocb.rollout.plan import RolloutPlan
     from nodepool_ocb.rollout.records import Rollout
 
 READS: Final = (ReadWorld, *selecting.READS, *taskplanning.READS)

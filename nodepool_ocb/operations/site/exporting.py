@@ -50,7 +50,8 @@ class ExportSite(Operation[ExportedSite], frozen=True, kw_only=True):
             raise Invalid([f"{why}; see: nodepool-ocb record show {path}" for path, why in kept.unreadable.items()])
         whole = meant is None and self.deployment is None
         document = exporting.document(world, views, dict(kept.blobs), whole=whole, catalogue=self.catalogue)
-        return ExportedSite(document, tuple(view.name for view in views))
+        plain = msgspec.json.decode(msgspec.json.encode(document))  # without tuples, as a client receives it
+        return ExportedSite(plain, tuple(view.name for view in views))
 
 
 def _chosen(world: World, deployment: str | None, meant: Collection[NodeView] | None) -> list[NodeView]:

@@ -32,6 +32,16 @@ class NoderoleVertex(View, frozen=True, kw_only=True):
     state: State
     deployment: str
 
+    @property
+    def role(self) -> str:
+        """The part before the @."""
+        return self.name.partition("@")[0]
+
+    @property
+    def node(self) -> str:
+        """The FQDN of its node."""
+        return self.name.partition("@")[2]
+
 
 class Graph(View, frozen=True, kw_only=True):
     """The noderoles, and the edges between them: (parent, child)."""
@@ -59,45 +69,43 @@ def around(vertex: Vertex) -> set[Vertex]:
     return found
 
 
-def picture(vertices: Sequence[Vertex]) -> GraphPicture:
+def picture(graph: Graph) -> GraphPicture:
     """The picture for Graphviz."""
-    return GraphPicture([_box(vertex) for vertex in vertices], _edges(vertices))
+    return GraphPicture([_box(vertex) for vertex in graph.nodes], graph.edges)
 
 
-def collapsed(vertices: Sequence[Vertex]) -> GraphPicture:
+def collapsed(graph: Graph) -> GraphPicture:
     """For Graphviz: a box for each role, with how many of its noderoles are in which state."""
-    return graphviz.collapsed(picture(vertices), WORST)
+    return graphviz.collapsed(picture(graph), WORST)
 
 
-def dot(vertices: Sequence[Vertex]) -> str:
+def dot(graph: Graph) -> str:
     """For Graphviz: one cluster a node."""
-    return graphviz.dot(NAME, picture(vertices))
+    return graphviz.dot(NAME, picture(graph))
 
 
-def mermaid(vertices: Sequence[Vertex]) -> str:
+def mermaid(graph: Graph) -> str:
     """For Mermaid's flowcharts, as Markdown viewers draw them."""
-    numbers = {vertex.name: f"n{number}" for number, vertex in enumerate(vertices)}
+    numbers = {vertex.name: f"n{number}" for number, vertex in enumerate(graph.nodes)}
     lines = ["flowchart LR"]
-    for fqdn, bound in _by_node(vertices):
+    for fqdn, bound in _by_node(graph.nodes):
         lines.append(f"  subgraph {json.dumps(fqdn)}")
         for vertex in bound:
-            state = vertex.record.state
-            lines.append(f'    {numbers[vertex.name]}["{vertex.role}<br/>{state}"]:::{state}')
+            lines.append(f'    {numbers[vertex.name]}["{vertex.role}<br/>{vertex.state}"]:::{vertex.state}')
         lines.append("  end")
-    lines += [f"  {numbers[parent]} --> {numbers[child]}" for parent, child in _edges(vertices)]
+    lines += [f"  {numbers[parent]} --> {numbers[child]}" for parent, child in graph.edges]
     lines += [f"  classDef {state} fill:{colour}" for state, colour in FILL.items()]
     return "\n".join(lines)
 
 
-def _box(vertex: Vertex) -> Box:
-    state = vertex.record.state
-    return Box(vertex.name, vertex.role, (state,), state, FILL[state], vertex.node.name)
+def _box(vertex: NoderoleVertex) -> Box:
+    return Box(vertex.name, vertex.role, (vertex.state,), vertex.state, FILL[vertex.state], vertex.node)
 
 
-def _by_node(vertices: Iterable[Vertex]) -> Iterable[tuple[str, list[Vertex]]]:
-    found: dict[str, list[Vertex]] = {}
+def _by_node(vertices: Iterable[NoderoleVertex]) -> Iterable[tuple[str, list[NoderoleVertex]]]:
+    found: dict[str, list[NoderoleVertex]] = {}
     for vertex in vertices:
-        found.setdefault(vertex.node.name, []).append(vertex)
+        found.setdefault(vertex.node, []).append(vertex)
     return found.items()
 
 

@@ -39,9 +39,9 @@ class EntryLine(View, frozen=True, kw_only=True):
 class EntryFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The entries to show. A field that is None does not limit the choice."""
 
-    names: Collection[str] | None = None
-    meant: Collection[str] | None = None  # by a selector: nodes and noderoles, each for itself
-    beside: Collection[str] = ()  # subjects that are about one of the names in another way
+    names: tuple[str, ...] | None = None
+    meant: frozenset[str] | None = None  # by a selector: nodes and noderoles, each for itself
+    beside: frozenset[str] = frozenset()  # subjects that are about one of the names in another way
     since: float | None = None
     by: str | None = None
     verb: str | None = None
@@ -50,7 +50,7 @@ class EntryFilter(msgspec.Struct, frozen=True, kw_only=True):
         """Whether an entry is one of them.
 
         >>> bind = Entry(at=5.0, login="anna", host="h", verb="node bind", subjects=("ntp@n1.x",))
-        >>> [EntryFilter(names=["n1.x"]).has(bind), EntryFilter(verb="node").has(bind), EntryFilter(verb="nod").has(bind)]
+        >>> [EntryFilter(names=("n1.x",)).has(bind), EntryFilter(verb="node").has(bind), EntryFilter(verb="nod").has(bind)]
         [True, True, False]
         """
         return (
@@ -63,9 +63,9 @@ class EntryFilter(msgspec.Struct, frozen=True, kw_only=True):
     def about(self, subject: str) -> bool:
         """Whether it has one of the names, and is meant.
 
-        >>> [EntryFilter(meant={"ntp@n1.x"}).about(each) for each in ("ntp@n1.x", "ntp@n1.x (user)", "n1.x")]
+        >>> [EntryFilter(meant=frozenset({"ntp@n1.x"})).about(each) for each in ("ntp@n1.x", "ntp@n1.x (user)", "n1.x")]
         [True, True, False]
-        >>> beside = EntryFilter(names=["ntp@n1.x"], beside=["lab", "ntp in lab"])
+        >>> beside = EntryFilter(names=("ntp@n1.x",), beside=frozenset({"lab", "ntp in lab"}))
         >>> [beside.about(each) for each in ("ntp in lab", "lab/01", "a in lab")]
         [True, True, False]
         """
@@ -77,9 +77,9 @@ class EntryFilter(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it has no room for all its subjects, and may be one of them for those that it does not name.
 
         >>> commit = Entry(at=5.0, login="anna", host="h", verb="node commit", subjects=("ntp@n1.x",), more=9)
-        >>> [EntryFilter(names=[name]).may_have(commit) for name in ("n1.x", "n2.x")], EntryFilter(verb="image").may_have(commit)
+        >>> [EntryFilter(names=(name,)).may_have(commit) for name in ("n1.x", "n2.x")], EntryFilter(verb="image").may_have(commit)
         ([False, True], False)
-        >>> EntryFilter(meant={"ntp@n2.x"}).may_have(commit)
+        >>> EntryFilter(meant=frozenset({"ntp@n2.x"})).may_have(commit)
         True
         """
         return (
