@@ -111,6 +111,7 @@ class Launch:
             policy=policy,
             seconds=self._context.seconds(found.provider, policy),
             now=self._context.session.now(),
+            lent=found.calls.lends and not found.calls.deletes,
             drawn=self._drawn,
             sought=self._sought,
             machine=None
@@ -221,10 +222,13 @@ class Launch:
 
     def _write_id(self, _step: LaunchStep) -> None:
         """Record the id, with the address if the machine has one already: one write instead of two."""
-        machine = self._machine
-        assert machine is not None
+        assert self._machine is not None
+        self._write(**self._facts_of(self._machine))
+
+    def _facts_of(self, machine: Machine) -> dict[str, Any]:
+        """The key of a machine's id, and those of its address if it has one."""
         addressed = machine.state == "running" and machine.address is not None
-        self._write(external_id=machine.external_id, **(self._address(machine) if addressed else {}))
+        return {"external_id": machine.external_id, **(self._address(machine) if addressed else {})}
 
     def _write_address(self, _step: LaunchStep) -> None:
         assert self._machine is not None
@@ -273,8 +277,13 @@ class Launch:
         record, now = self._node.record, self._context.session.now()
         seconds = max(0.0, now - (record.created_time or now))
         said = f"it was ready after {seconds:.1f} s"
+        fields: dict[str, Any] = {}
+        if record.external_id is None:  # a machine that is lent: no fact of it was recorded before
+            assert self._machine is not None
+            fields = {"hostname": self.facts.machine or self._machine.name, **self._facts_of(self._machine)}
+            record = replace(record, **fields)
         entry = pooling.of_node(self._context.author(), PoolVerb.LAUNCH_NODE, self._node.id, record, said)
-        self._node.finish(PoolNodeState.READY, entry, reason=None)
+        self._node.finish(PoolNodeState.READY, entry, reason=None, **fields)
         self._context.roster.forget(self.facts.fqdn or "")
         provider = self._parts.provider.name
         metrics.LAUNCHES.labels(provider, "ready").inc()

@@ -15,6 +15,7 @@ from typing import Final
 from nodepool_ocb.pool.views import PoolNodeView
 from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.machines import LaunchParty, MachineRefused
+from nodepool_ocb.threads import SpareThreads
 from nodepool_ocb_launcher.context import LauncherContext
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ OF_MACHINES: Final = frozenset({LaunchParty.MACHINE, LaunchParty.REQUEST})
 
 
 class SlotCheck:
-    """One question to one machine, on a thread of its own."""
+    """One question to one machine."""
 
     def __init__(
         self,
@@ -43,14 +44,14 @@ class SlotCheck:
         self.at = time.monotonic()
         self._late = False
         self._calls, self._node, self._wake, self._halt, self._warn = calls, node, wake, halt, warn
-        threading.Thread(target=self._run, name=f"check {node.id}", daemon=True).start()
 
     @property
     def old(self) -> bool:
         """Whether its answer counts no more."""
         return self.ended.is_set() and time.monotonic() - self.at > VALID_SECONDS
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Ask, on a thread of its own."""
         record = self._node.record
         answer = self._calls.check(record.external_id or "", record.host_keys or ())
         if answer is not None and answer.party not in OF_MACHINES:
@@ -72,7 +73,7 @@ class SlotChecks:
     """The checks under way, and their answers for a while. Call it on the turn thread."""
 
     def __init__(self, context: LauncherContext, wake: Callable[[], None]) -> None:
-        self._context, self._wake = context, wake
+        self._context, self._wake, self._threads = context, wake, SpareThreads()
         self._checks: dict[tuple[str, int], SlotCheck] = {}
         self._left = TURN_SECONDS  # that this turn may still wait
         self._said: dict[str, float] = {}  # by provider: when a warning was logged (monotonic)
@@ -123,5 +124,6 @@ class SlotChecks:
     def _check(self, calls: MachineCalls, node: PoolNodeView) -> SlotCheck:
         key = (node.id, node.version)
         if key not in self._checks:
-            self._checks[key] = SlotCheck(calls, node, self._wake, self._context.halt, self._warn)
+            check = self._checks[key] = SlotCheck(calls, node, self._wake, self._context.halt, self._warn)
+            self._threads.begin(f"check {node.id}", check.run)
         return self._checks[key]

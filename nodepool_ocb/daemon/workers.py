@@ -19,6 +19,7 @@ from typing import TypeVar
 from nodepool_ocb.errors import Stale, Unavailable
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.telemetry.logs import failed
+from nodepool_ocb.threads import SpareThreads
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class WorkerPool:
     def __init__(self, name: str, size: int, wake: Callable[[], None]) -> None:
         self.size = size
         self._name, self._wake = name, wake
+        self._threads = SpareThreads()
         self._busy: set[Hashable] = set()
         self._change = threading.Condition()
 
@@ -41,7 +43,7 @@ class WorkerPool:
                 return False
             self._busy.add(key)
         try:
-            threading.Thread(target=self._work, args=(key, work), name=f"{self._name} {key}", daemon=True).start()
+            self._threads.begin(f"{self._name} {key}", partial(self._work, key, work))
         except RuntimeError as full:  # the machine has no room for another thread
             log.warning("%s %s: %s", self._name, key, full)
             with self._change:

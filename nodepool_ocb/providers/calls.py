@@ -29,6 +29,7 @@ from nodepool_ocb.providers.machines import (
 from nodepool_ocb.providers.ownfaults import of_this_host
 from nodepool_ocb.providers.transfer import Pace
 from nodepool_ocb.telemetry.redaction import Mask
+from nodepool_ocb.threads import SpareThreads
 
 T = TypeVar("T")
 
@@ -114,6 +115,7 @@ class MachineCalls:
         self._abandoned = 0
         self._begun = 0  # calls that have not ended, abandoned ones included
         self._retired = False
+        self._threads = SpareThreads()
         self._lock = threading.Lock()
 
     @property
@@ -185,7 +187,7 @@ class MachineCalls:
 
     def close(self) -> None:
         """Give back connections. The launcher's other providers are closed too, if this one hangs or raises."""
-        _Call("close", self._driver.close).within(GRACE_SECONDS, None)
+        _Call(self._threads, "close", self._driver.close).within(GRACE_SECONDS, None)
 
     def retire(self) -> None:
         """Other calls replace these: give back connections as soon as no call is under way, now and after each later one.
@@ -199,7 +201,7 @@ class MachineCalls:
 
     def _close_behind(self) -> None:
         with contextlib.suppress(RuntimeError):  # no thread: the next call's end closes
-            _Call("close", self._driver.close).within(0.0, None)
+            _Call(self._threads, "close", self._driver.close).within(0.0, None)
 
     def _call(
         self, verb: str, ask: Callable[[], T | MachineRefused], seconds: float, stop: threading.Event | None = None
@@ -231,7 +233,7 @@ class MachineCalls:
         with self._lock:
             if self._abandoned >= ABANDONED:
                 return MachineRefused(f"{what}: {self._abandoned} calls have not ended", LaunchParty.PROVIDER)
-        call = _Call(what, ask, self._ended_late, self._ended)
+        call = _Call(self._threads, what, ask, self._ended_late, self._ended)
         with self._lock:
             self._begun += 1
         try:
@@ -266,12 +268,13 @@ class _Call:
 
     def __init__(
         self,
+        threads: SpareThreads,
         what: str,
         ask: Callable[[], Any],
         late: Callable[[], None] | None = None,
         done: Callable[[], None] | None = None,
     ) -> None:
-        self._what, self._ask, self._late, self._done = what, ask, late, done
+        self._threads, self._what, self._ask, self._late, self._done = threads, what, ask, late, done
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._abandoned = False
@@ -280,7 +283,7 @@ class _Call:
 
     def within(self, seconds: float, stop: threading.Event | None) -> bool:
         """Begin; whether it ended in this time. Raises RuntimeError where this host starts no thread."""
-        threading.Thread(target=self._run, name=self._what[:40], daemon=True).start()
+        self._threads.begin(self._what[:40], self._run)
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             if self._ended.wait(left if stop is None else min(left, STOP_SECONDS)):

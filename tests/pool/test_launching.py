@@ -217,6 +217,46 @@ def test_each_fact_but_the_first_and_the_last_has_a_deadline() -> None:
     }
 
 
+LENT: Final = MachineSight(external_id="m1#0", addressed=True, keyed=True, at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("fields", "action"),
+    [
+        ({}, LaunchAction.CREATE_MACHINE),
+        ({"machine": LENT}, LaunchAction.SET_READY),
+        ({"machine": replace(LENT, keyed=False)}, LaunchAction.WRITE_NAME),
+        ({"machine": replace(LENT, state="building")}, LaunchAction.WRITE_NAME),
+        ({"policy": ANNEALED}, LaunchAction.WRITE_NAME),
+        ({"policy": ANNEALED, "machine": LENT}, LaunchAction.WRITE_NAME),
+        ({"refused": LaunchRefusal(LaunchAction.CREATE_MACHINE, "no route", HOST, NOW)}, LaunchAction.WAIT),
+        (
+            {"refused": LaunchRefusal(LaunchAction.CREATE_MACHINE, "no route", HOST, NOW - 2)},
+            LaunchAction.CREATE_MACHINE,
+        ),
+        ({"refused": LaunchRefusal(LaunchAction.CREATE_MACHINE, "no slot", at=NOW)}, LaunchAction.FAIL),
+    ],
+)
+def test_a_machine_that_is_lent_is_recorded_in_one_write(fields: dict[str, Any], action: LaunchAction) -> None:
+    step = next_step(view(replace(NEW, created_time=NOW), lent=True, **fields))
+    assert step is not None
+    assert step.action is action
+
+
+@pytest.mark.parametrize(("created", "not_before"), [(NOW, 0.0), (NOW - 1000, NOW)])
+def test_a_fault_of_this_host_ends_the_launch_of_a_machine_that_is_lent_by_a_deadline(
+    created: float, not_before: float
+) -> None:
+    facts = {"key": "", "not_before": not_before}
+    node = replace(NEW, created_time=created, driver_data=facts)
+    refused = LaunchRefusal(LaunchAction.CREATE_MACHINE, "no route", HOST, NOW)
+    steps = [next_step(view(node, lent=True, refused=refused, now=NOW + after)) for after in (299.0, 300.0)]
+    assert [each and (each.action, each.reason, each.party) for each in steps] == [
+        (LaunchAction.CREATE_MACHINE, None, "machine"),
+        (LaunchAction.FAIL, "deadline create of 300 s is over: no route", HOST),
+    ]
+
+
 def test_a_launch_that_ended_has_no_step() -> None:
     ended = [state for state in PoolNodeState if fact(replace(NAMED, state=state)) is LaunchFact.OVER]
     assert set(ended) == {*PoolNodeState} - {PoolNodeState.INIT, PoolNodeState.BUILDING, PoolNodeState.TESTING}

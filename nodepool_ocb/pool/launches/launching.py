@@ -6,6 +6,8 @@ The record holds the newest fact. A launcher that takes over reads it and contin
   provider for the machine with this stamp. If there is none, it draws another stamp before it orders one. So a record never
   has two machines: an order that arrives late makes a machine with a former stamp, which is a leak.
 - Each further fact is one versioned write: the id, the address, the host keys, the state ``testing``, the state ``ready``.
+- A machine that its provider only lends, and that no role acts on, needs no such chain: its order changes nothing that a
+  successor must find. One write records all its facts with the state ``ready``.
 - Each phase has a deadline, which counts from the newest fact. ``explain`` names it.
 - A fault of the launcher's own host is no fact. The step is tried again until the deadline; then the launch is aborted.
 """
@@ -130,6 +132,7 @@ class LaunchView(msgspec.Struct, frozen=True, kw_only=True):
     policy: PoolLabelPolicy
     seconds: LaunchSeconds
     now: float
+    lent: bool = False  # the provider lends the machine, and neither makes nor deletes it
     drawn: bool = False  # the stamp was drawn in this hold, and the provider was not asked for a machine with it
     sought: bool = False  # the provider said that no machine has the stamp
     machine: MachineSight | None = None
@@ -186,7 +189,24 @@ def deadline(record: PoolNode, seconds: LaunchSeconds) -> tuple[LaunchDeadline, 
 def _recorded(view: LaunchView) -> LaunchStep:
     if (left := view.facts.not_before - view.now) > 0:
         return LaunchStep(action=LaunchAction.WAIT, seconds=left, reason="the launch before it failed")
+    if view.lent and not view.policy.annealed:
+        return _lent(view)
     return LaunchStep(action=LaunchAction.WRITE_NAME)
+
+
+def _lent(view: LaunchView) -> LaunchStep:
+    machine, refused = view.machine, view.refused
+    if machine is not None:
+        whole = machine.state == "running" and machine.addressed and machine.keyed
+        return LaunchStep(action=LaunchAction.SET_READY if whole else LaunchAction.WRITE_NAME)
+    if refused is None:
+        return LaunchStep(action=LaunchAction.CREATE_MACHINE)
+    if refused.party != HOST:
+        return LaunchStep(action=LaunchAction.FAIL, reason=refused.reason, party=refused.party)
+    end = max(view.record.created_time or 0.0, view.facts.not_before) + view.seconds.create
+    if view.now >= end:
+        return _over(view, LaunchDeadline.CREATE, f": {refused.reason}")
+    return _again(view) or LaunchStep(action=LaunchAction.CREATE_MACHINE)
 
 
 def _named(view: LaunchView) -> LaunchStep:
@@ -279,12 +299,18 @@ def _late(view: LaunchView) -> LaunchStep | None:
     found = deadline(view.record, view.seconds)
     if found is None or view.now < found[1]:
         return None
-    name, seconds = found[0], float(getattr(view.seconds, found[0]))
+    name = found[0]
     cause = f": {view.refused.reason}" if view.refused is not None else ""
     if name is LaunchDeadline.ROLES and view.roles is not None:
         cause = f": {_waiting(view.roles)}"
     elif name is LaunchDeadline.BOOT and view.machine is not None and not cause:
         cause = f": the machine is {view.machine.state} and has {'an' if view.machine.addressed else 'no'} address"
+    return _over(view, name, cause)
+
+
+def _over(view: LaunchView, name: LaunchDeadline, cause: str) -> LaunchStep:
+    """The end of the launch by a deadline."""
+    seconds = float(getattr(view.seconds, name))
     party = view.refused.party if view.refused is not None else MACHINE
     return LaunchStep(action=LaunchAction.FAIL, reason=f"deadline {name} of {seconds:g} s is over{cause}", party=party)
 
