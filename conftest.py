@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Generator
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -13,6 +17,28 @@ pytest_plugins = [
     f"tests.fixtures.{name}"
     for name in ("builders", "commands", "corpora", "engines", "fleets", "launchers", "upstream")
 ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without garbage collections, and leave the modules and tests out of all later ones: they never become garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Search for doctests only in files that have an example: most have none, tests above all."""
+    found = yield
+    if file_path.suffix == ".py" and ">>>" not in file_path.read_text():
+        found = [each for each in found if type(each).__name__ != "DoctestModule"]
+    return found
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
