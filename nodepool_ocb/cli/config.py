@@ -8,7 +8,7 @@ import click
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.options import Noun, asked
-from nodepool_ocb.cli.kit.performing import performer
+from nodepool_ocb.cli.kit.performing import direct
 from nodepool_ocb.views.cluster import config_words
 
 
@@ -38,5 +38,5 @@ def check(offline: bool, nodepool: Path | None) -> None:
     """
     from nodepool_ocb.operations import configuration  # here, since it loads providers and backends
 
-    document = configuration.checked(performer(), asked("config"), nodepool, offline=offline)
+    document = configuration.checked(direct(), asked("config"), nodepool, offline=offline)
     output.thing(document, document.file or "defaults", output.fields(config_words(document)))

@@ -62,6 +62,8 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "record": ("nodepool_ocb.cli.record", "Single records in ZooKeeper: look at one, delete one that cannot be read."),
     "secret": ("nodepool_ocb.cli.secret", "Secret attributes: keys, where they are used, going over to new ones."),
     "config": ("nodepool_ocb.cli.config", "Check the configuration."),
+    "login": ("nodepool_ocb.cli.login", "Store a token of a server of the API, for --api."),
+    "logout": ("nodepool_ocb.cli.logout", "Delete the stored token of a server of the API."),
     "completion": ("nodepool_ocb.cli.shells.command", "Print the completion script of a shell."),
     "man": ("nodepool_ocb.cli.manual.command", "Write the manual pages."),
 }
@@ -150,7 +152,7 @@ def cli() -> None:
 
     A noderole is a role on a node, written ROLE@FQDN. Start with `status`; ask `noderole explain ROLE@FQDN` why
     something does not move. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 timed out, 6 in error,
-    7 no ZooKeeper, 8 denied, 9 no cluster there. 10: a dry run found changes; 141: the reader of a pipe has left.
+    7 no ZooKeeper or API, 8 denied, 9 no cluster there. 10: a dry run found changes; 141: the reader of a pipe has left.
     """
 
 

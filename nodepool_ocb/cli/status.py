@@ -6,7 +6,7 @@ import click
 
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.kit.performing import perform, performer
+from nodepool_ocb.cli.kit.performing import direct, perform
 from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.operations.cluster.status import StatusOverview
 from nodepool_ocb.views import sections
@@ -37,7 +37,7 @@ def _watch(deployment: str | None, selector: str | None) -> None:
     from nodepool_ocb.cli.pictures import matrix
     from nodepool_ocb.operations.scope import Scope
 
-    matrix.watch(Scope(performer(), deployment, selector))
+    matrix.watch(Scope(direct(), deployment, selector))
 
 
 def _overview() -> None:

@@ -49,8 +49,18 @@ class Caller(Protocol):
         """
 
 
+class AnyPerformer(Protocol):
+    """A performer of the operations of one call: directly on ZooKeeper, or at a server of the API. Not thread-safe."""
+
+    call: Call
+    caller: Caller
+
+    def perform(self, operation: Operation[T]) -> Performed[T]:
+        """Perform it; raises the errors of the operation and of the way to its records."""
+
+
 class Performer:
-    """Performs the operations of one call; not thread-safe."""
+    """Performs the operations of one call directly on ZooKeeper; not thread-safe."""
 
     def __init__(self, call: Call, caller: Caller, settings: Callable[[], Settings]) -> None:
         self.call = call

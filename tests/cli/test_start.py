@@ -11,7 +11,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from nodepool_ocb.cli.kit.performing import performer
+from nodepool_ocb.cli.kit.performing import direct
 from nodepool_ocb.cli.main import NOUNS, cli
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.testing.zookeeper.server import free_port
@@ -72,7 +72,7 @@ def test_a_refused_connection_ends_a_command_long_before_its_patience_does() -> 
     with (
         cli.make_context("nodepool-ocb", ["--zookeeper", f"127.0.0.1:{free_port()}", "status"]) as ctx,
         pytest.raises(Unavailable, match="connection refused"),
-        performer(ctx).session(timeout_seconds=120.0),
+        direct(ctx).session(timeout_seconds=120.0),
     ):
         pass
     assert time.monotonic() - started < 60.0

@@ -9,7 +9,7 @@ import click
 from nodepool_ocb.cli.history.history import line, moment
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.kit.performing import perform, performer
+from nodepool_ocb.cli.kit.performing import direct, perform
 from nodepool_ocb.cli.kit.selecting import history_selector_option
 from nodepool_ocb.operations.history.events import Event, events
 from nodepool_ocb.operations.history.reading import EventsChoose
@@ -47,7 +47,7 @@ def command(
         )
     at, seconds = moment(since)
     operation = EventsChoose(names=tuple(names), selector=selector, since=at, since_seconds=seconds, strict=not follow)
-    for found in events(performer(), perform(operation).answer, after, after_pool):
+    for found in events(direct(), perform(operation).answer, after, after_pool):
         for event in found:
             _print(event)
         if not follow:

@@ -11,7 +11,7 @@ from nodepool_ocb.cli.images.exchange import export, import_
 from nodepool_ocb.cli.images.log import log
 from nodepool_ocb.cli.kit import completion, output, reporting, times
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, yes_option
-from nodepool_ocb.cli.kit.performing import perform, performer
+from nodepool_ocb.cli.kit.performing import direct, perform
 from nodepool_ocb.cli.maintenance.options import say as say_maintenance
 from nodepool_ocb.errors import EndPassed
 from nodepool_ocb.operations.images.building import ImageBuild
@@ -71,8 +71,8 @@ def _watch() -> None:
     from nodepool_ocb.operations.images import watching  # here, since the progress of waits takes long to import
 
     shown: dict[str, images.ImageRow] = {}
-    paused = configured_pauses(performer().settings())
-    for found in watching.images(performer(), None):
+    paused = configured_pauses(direct().settings())
+    for found in watching.images(direct(), None):
         rows = {name: images.row(view, time.time(), paused) for name, view in sorted(found.items())}
         for name, row in rows.items():
             if shown.get(name) != row:

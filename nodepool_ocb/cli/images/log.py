@@ -7,7 +7,7 @@ import click
 from nodepool_ocb.cli import logs
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.kit.performing import performer
+from nodepool_ocb.cli.kit.performing import direct
 from nodepool_ocb.operations.images.logs import ImageLog
 
 
@@ -25,7 +25,7 @@ def log(name: str, id: str | None, follow: bool, raw: bool) -> None:
     from nodepool_ocb.operations import buildlogs
 
     logs.refuse(follow=follow, raw=raw)
-    used = performer()
+    used = direct()
     with used.session() as opened:
         found = buildlogs.LogOfBuild(opened, used.perform(ImageLog(image=name, build=id), opened).answer)
         if output.chosen() != "table":

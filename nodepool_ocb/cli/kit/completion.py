@@ -20,11 +20,11 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 def _names(kind: str) -> Complete:
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-        from nodepool_ocb.cli.kit.performing import performer
+        from nodepool_ocb.cli.kit.performing import direct
         from nodepool_ocb.operations.completion.names import ReadNames
 
         try:
-            used = performer(ctx)
+            used = direct(ctx)
             with used.session(PATIENCE_SECONDS) as opened:
                 found = used.read(iter(ReadNames(kind, ctx.params, incomplete)), opened)
         except Exception:  # of any kind: a shell in the middle of a line has no use for it
@@ -68,13 +68,13 @@ pool_providers = _names("pool_providers")
 
 def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The tasks of the list that ``--release`` or ``--deployment`` names; of names with commas the last goes on."""
-    from nodepool_ocb.cli.kit.performing import performer
+    from nodepool_ocb.cli.kit.performing import direct
     from nodepool_ocb.operations.tasks import lists
 
     before = incomplete.rpartition(",")
     try:
         owner = lists.owner(ctx.params.get("release"), ctx.params.get("deployment"))
-        used = performer(ctx)
+        used = direct(ctx)
         with used.session(PATIENCE_SECONDS) as opened:
             listed = used.read(lists.loaded(owner), opened).tasks.tasks
             found = {f"{before[0]}{before[1]}{each.id}" for each in listed}

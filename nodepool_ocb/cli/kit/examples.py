@@ -129,6 +129,8 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "daemon list": "",
     "daemon pause": "annealer@host1 --reason 'kernel update' --for 30m",
     "daemon resume": "annealer@host1",
+    "login": "https://ocb.example.com",
+    "logout": "https://ocb.example.com",
     "lock list": "",
     "acl check": "",
     "acl init": "--dry-run",

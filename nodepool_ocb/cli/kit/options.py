@@ -1,5 +1,5 @@
-"""The options that commands share: ``--config``, ``--zookeeper`` and ``-o`` before or after the verb, ``--reason`` of verbs that
-write.
+"""The options that commands share: ``--config``, ``--zookeeper``, ``--api`` and ``-o`` before or after the verb, and ``--reason``
+of verbs that write.
 
 The values are kept in click's ``meta``, which a command and its groups share: the nearest to the end of the line wins.
 """
@@ -67,6 +67,13 @@ def _common() -> list[click.Option]:
             callback=_keep_servers,
             expose_value=False,
             help="HOST:PORT,.../CHROOT instead of that of the configuration.",
+        ),
+        click.Option(
+            ["--api"],
+            metavar="URL",
+            callback=_keep,
+            expose_value=False,
+            help="Perform it at this server of the API, not on ZooKeeper: https://HOST[:PORT].",
         ),
     ]
 
@@ -155,7 +162,7 @@ class Noun(click.Group):
 
 
 def asked(name: str, ctx: click.Context | None = None) -> Any:
-    """The value of ``output``, ``config``, ``zookeeper`` or ``reason``; None if it was not given."""
+    """The value of ``output``, ``config``, ``zookeeper``, ``api`` or ``reason``; None if it was not given."""
     ctx = ctx or click.get_current_context(silent=True)
     return ctx.meta.get(_META + name) if ctx else None
 

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit.options import asked, confirm, settings
 from nodepool_ocb.errors import Ambiguous
+from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.operation import Call, Operation, Performed
-from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.operations.performer import AnyPerformer, Performer
 
 _META: Final = "nodepool_ocb.cli.performer"
 
@@ -56,21 +57,44 @@ def me() -> str:
     return os.environ.get("SUDO_USER") or user if user == "root" else user
 
 
-def performer(ctx: click.Context | None = None) -> Performer:
-    """The performer of this command."""
+def performer(ctx: click.Context | None = None) -> AnyPerformer:
+    """The performer of this command: at the server of ``--api``, or directly on ZooKeeper."""
     ctx = ctx or click.get_current_context(silent=True)
-    kept: Performer | None = None if ctx is None else ctx.meta.get(_META)
+    kept: AnyPerformer | None = None if ctx is None else ctx.meta.get(_META)
     if kept is None:
-        import logging  # here as the others, so that the help of a noun does not load them
-        import socket
-
-        for library in ("kazoo", "nodepool_ocb.store"):  # their faults come to us as exceptions
-            logging.getLogger(library).setLevel(logging.CRITICAL)
-        call = Call(login=me(), host=socket.gethostname(), verb=_verb(), reason=asked("reason", ctx))
-        kept = Performer(call, Terminal(), partial(settings, ctx))
+        kept = _made(call_of(ctx), asked("api", ctx), ctx)
         if ctx is not None:
             ctx.meta[_META] = kept
     return kept
+
+
+def call_of(ctx: click.Context | None) -> Call:
+    """The circumstances of this command."""
+    import socket  # here as others, so that the help of a noun does not load them
+
+    return Call(login=me(), host=socket.gethostname(), verb=_verb(), reason=asked("reason", ctx))
+
+
+def _made(call: Call, api: str | None, ctx: click.Context | None) -> AnyPerformer:
+    import logging
+
+    if api is not None:
+        from nodepool_ocb.remote.performer import logged_in
+
+        if asked("zookeeper", ctx) is not None:
+            raise click.UsageError("--api and --zookeeper contradict each other; give one of them")
+        return logged_in(call, Terminal(), api)
+    for library in ("kazoo", "nodepool_ocb.store"):  # their faults come to us as exceptions
+        logging.getLogger(library).setLevel(logging.CRITICAL)
+    return Performer(call, Terminal(), partial(settings, ctx))
+
+
+def direct(ctx: click.Context | None = None) -> Performer:
+    """The performer of this command, for a part of it that needs a session with ZooKeeper; raises UsageError with ``--api``."""
+    used = performer(ctx)
+    if not isinstance(used, Performer):
+        raise click.UsageError("this works directly on ZooKeeper alone, and not with --api")
+    return used
 
 
 def perform(operation: Operation[T], *, dry_run: bool = False, yes: bool = False) -> Performed[T]:
@@ -79,6 +103,8 @@ def perform(operation: Operation[T], *, dry_run: bool = False, yes: bool = False
     Raises UsageError for a call that leaves open which record it means.
     """
     used = performer()
+    if not isinstance(used, Performer) and (reason := registry.reason_local(type(operation))) is not None:
+        raise click.UsageError(f"`{operation.title()}` does not work with --api. {reason}")
     used.call = replace(used.call, dry_run=dry_run)
     used.caller = Terminal(yes=yes)
     with usage():

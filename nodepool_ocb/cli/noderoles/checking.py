@@ -10,7 +10,7 @@ import click
 
 from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option
-from nodepool_ocb.cli.kit.performing import perform, performer
+from nodepool_ocb.cli.kit.performing import direct, perform
 from nodepool_ocb.cli.kit.selecting import noderoles_argument, noderoles_given, selector_option
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.documents.counting import some
@@ -43,7 +43,7 @@ def check(names: Sequence[str], selector: str | None, wait: bool, timeout_second
     if wait and not dry_run:
         asked = performed.answer.asked
         _wait(asked, timeout_seconds)
-        _tell(performer().read(checking.results(asked)), everything=selector is None)
+        _tell(direct().read(checking.results(asked)), everything=selector is None)
     else:
         reporting.performed(performed)
 
@@ -54,7 +54,7 @@ def _wait(asked: Mapping[str, int], timeout_seconds: float | None) -> None:
     last: CheckStatus | None = None
     try:
         with waits.going_on("the check", lambda: "noderole drift"), waits.LiveProgress() as progress:
-            for last in checks(performer(), list(asked), deadline, waits.TICK_SECONDS):
+            for last in checks(direct(), list(asked), deadline, waits.TICK_SECONDS):
                 progress.note(last.held_up)
                 progress.tell(last.tally)
                 if not last.waiting:

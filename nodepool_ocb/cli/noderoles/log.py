@@ -10,7 +10,7 @@ import click
 from nodepool_ocb.cli import logs
 from nodepool_ocb.cli.kit import completion, output, terminal
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.kit.performing import performer
+from nodepool_ocb.cli.kit.performing import direct
 from nodepool_ocb.operations.noderoles.logs import NoderoleLog
 
 
@@ -31,7 +31,7 @@ def log(name: str, run: str | None, follow: bool, raw: bool, path: bool) -> None
     logs.refuse(follow=follow, raw=raw)
     if path and (follow or raw):
         raise click.UsageError("--path says where the output is and gives none of it; leave -f and --raw away")
-    used = performer()
+    used = direct()
     with used.session() as opened, _interrupted(name, follow):
         if follow and run is None:
             runlogs.begun(used, opened, name)

@@ -8,7 +8,7 @@ import click
 
 from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, settled_option, timeout_option, wait_options
-from nodepool_ocb.cli.kit.performing import perform, performer
+from nodepool_ocb.cli.kit.performing import direct, perform
 from nodepool_ocb.cli.kit.sealing import reveal_option
 from nodepool_ocb.cli.kit.selecting import noderoles_argument, noderoles_given, selector_option
 from nodepool_ocb.cli.noderoles import waiting
@@ -83,7 +83,7 @@ def list_(
         differences=output.chosen() == "table",
     )
     if watch:
-        for row in reading.watched(performer(), operation):
+        for row in reading.watched(direct(), operation):
             output.line(row)
         return
     found = perform(operation).answer

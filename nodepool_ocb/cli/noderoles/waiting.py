@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import asked
-from nodepool_ocb.cli.kit.performing import perform, performer
+from nodepool_ocb.cli.kit.performing import direct, perform
 from nodepool_ocb.cli.noderoles.committing import say_what_is_left
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.documents.counting import counted
@@ -116,7 +116,7 @@ def commit_and_wait(
 def _looks(choose: Choose, deadline: float | None) -> Iterator[WaitStatus]:
     """Each look that shows a change, or the end; the progress is shown meanwhile."""
     with waits.LiveProgress() as progress:
-        for each in standings(performer(), choose, deadline, waits.TICK_SECONDS):
+        for each in standings(direct(), choose, deadline, waits.TICK_SECONDS):
             if each.changed:
                 progress.note(each.held_up())
             progress.tell(each.tally(), *_table(progress.width, each))

@@ -15,7 +15,7 @@ import click
 
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.live import Screen, lively
-from nodepool_ocb.cli.kit.performing import performer
+from nodepool_ocb.cli.kit.performing import direct
 from nodepool_ocb.model.records import Deployment, DeploymentRole, Role, State
 from nodepool_ocb.operations import following
 from nodepool_ocb.operations.scope import Scope
@@ -48,7 +48,7 @@ def followed(scope: Scope, tick_seconds: float | None = None) -> Iterator[tuple[
     """The matrix at the start, after every change and at every tick, with the noderoles that moved."""
     matrix = Matrix(scope.has)
     first = True
-    for world, touched in following.worlds(performer(), None, tick_seconds):
+    for world, touched in following.worlds(direct(), None, tick_seconds):
         begun = time.monotonic()
         whole = first or touched.has(Deployment, DeploymentRole, Role)
         moved = scope.look(world) if touched or first else set()

@@ -10,7 +10,7 @@ import msgspec
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.live import Live, lively
-from nodepool_ocb.cli.kit.performing import performer
+from nodepool_ocb.cli.kit.performing import direct
 from nodepool_ocb.cli.pictures import executions
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.errors import NotFound
@@ -28,7 +28,7 @@ from nodepool_ocb.views.rollouts import rows, tables
 
 def watch(key: Key) -> None:
     """Show it until it is over; raises NotFound when it is gone."""
-    following = moments(performer(), watching.WATCHED, key, None)
+    following = moments(direct(), watching.WATCHED, key, None)
     if not lively(sys.stdout):
         _lines(key, following)
         return

@@ -1,0 +1,163 @@
+"""The performer of ``--api``: the server reads, decides and writes; this process shows its notes and asks the person.
+
+It needs no access to ZooKeeper. After a write each later read is at least as new (``Ocb-Min-Zxid``), through any server. A
+write carries a key: if its answer is lost, a second call with the key gets the answer of the first.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from nodepool_ocb.errors import Denied, NoCluster, OcbError, OutcomeUnknown
+from nodepool_ocb.operations import registry
+from nodepool_ocb.operations.operation import Call, Operation, Performed
+from nodepool_ocb.operations.performer import Caller
+from nodepool_ocb.operations.wire import codec, lines
+from nodepool_ocb.operations.wire.lines import AnswerLine, CallBody, Question
+from nodepool_ocb.operations.wire.problems import error_of
+from nodepool_ocb.remote.address import ApiAddress, parse
+from nodepool_ocb.remote.connection import HttpAnswer, HttpRequest, sent
+from nodepool_ocb.remote.refusals import refusal
+from nodepool_ocb.remote.tokens import VARIABLE, StoredToken, stored
+
+OPERATIONS: Final = "/v1/operations"
+DEADLINE_SECONDS: Final = 600.0  # of one operation; a large one is many transactions
+
+T = TypeVar("T")
+
+
+class RemotePerformer:
+    """Performs the operations of one call at an API server; not thread-safe."""
+
+    def __init__(self, call: Call, caller: Caller, address: ApiAddress, token: StoredToken) -> None:
+        self.call = call
+        self.caller = caller
+        self._address = address
+        self._token = token
+        self.cluster = token.cluster  # that the server serves; None before its first answer
+        self._zxid = 0  # the newest state that an answer was of
+
+    def perform(self, operation: Operation[T]) -> Performed[T]:
+        """Raises the errors of the operation; Unavailable, Denied or NoCluster for the server."""
+        key = uuid.uuid4().hex if operation.writes and not self.call.dry_run else None
+        said = _Notes(self.caller)
+        agreed = False
+        while True:
+            said.begin()
+            body = CallBody(
+                fields=msgspec.Raw(codec.encode_fields(operation)),
+                reason=self.call.reason,
+                dry_run=self.call.dry_run,
+                agreed=agreed,
+                key=key,
+                deadline_seconds=DEADLINE_SECONDS,
+            )
+            found = self._performed(operation, body, said)
+            if isinstance(found, Performed):
+                return found
+            self.caller.agree(found.text, found.details)
+            agreed = True
+
+    def _performed(self, operation: Operation[T], body: CallBody, said: _Notes) -> Performed[T] | Question:
+        """A lost answer is asked for one more time: of a read, or of a write with its key."""
+        try:
+            return self._called(operation, body, said)
+        except OutcomeUnknown:
+            said.begin()
+            return self._called(operation, body, said)
+
+    def _called(self, operation: Operation[T], body: CallBody, said: _Notes) -> Performed[T] | Question:
+        kind = type(operation)
+        answers: list[T] = []
+        rows: tuple[Any, ...] = ()
+        for line in self._lines(f"{OPERATIONS}/{registry.name_of(kind)}", msgspec.json.encode(body)):
+            if line.note is not msgspec.UNSET:
+                said.note(line.note)
+            elif line.answer is not msgspec.UNSET:
+                answers.append(codec.decode_answer(kind, bytes(line.answer)))
+            elif line.rows is not msgspec.UNSET:
+                rows = line.rows
+            elif line.agree is not msgspec.UNSET:
+                return line.agree
+            elif line.done is not msgspec.UNSET and answers:
+                return Performed(answers=tuple(answers), rows=rows, dry_run=line.done.dry_run)
+        raise OutcomeUnknown(f"the answer of {self._address.url} has no end; look before you try again")
+
+    def _lines(self, path: str, body: bytes) -> Iterator[AnswerLine]:
+        """Raises the error that the server sends in place of an answer, or in it."""
+        headers = {
+            "Authorization": f"Bearer {self._token.token}",
+            "Accept": lines.MEDIA_TYPE,
+            "Content-Type": "application/json",
+            "If-Match": "*",
+            **({"Ocb-Min-Zxid": str(self._zxid)} if self._zxid else {}),
+        }
+        request = HttpRequest(method="POST", path=path, headers=headers, body=body)
+        with sent(self._address, request, self._token.ca) as answer:
+            self._observe(answer)
+            if answer.status != 200:
+                raise refusal(self._address.url, answer.status, answer.reason, answer.body(), answer.media_type)
+            for data in answer.lines():
+                line = self._read(data)
+                if line.error is not msgspec.UNSET:
+                    raise error_of(line.error)
+                if line.done is not msgspec.UNSET:
+                    self._zxid = max(self._zxid, line.done.zxid)
+                yield line
+
+    def _read(self, data: bytes) -> AnswerLine:
+        try:
+            return lines.decode_line(data)
+        except (msgspec.DecodeError, UnicodeError) as wrong:
+            raise OcbError(
+                f"the answer of {self._address.url} cannot be read: {wrong}; is it an API server?"
+            ) from wrong
+
+    def _observe(self, answer: HttpAnswer) -> None:
+        """Remember the state that the answer is of. Raises NoCluster if the server serves another cluster than before."""
+        cluster, zxid = answer.header("Ocb-Cluster"), answer.header("Ocb-Zxid")
+        if zxid is not None and zxid.isdecimal():
+            self._zxid = max(self._zxid, int(zxid))
+        if cluster is None:
+            return
+        if self.cluster not in (None, cluster):
+            raise NoCluster(
+                f"{self._address.url} serves cluster {cluster}, and the token is of cluster {self.cluster};"
+                f" if that is right: nodepool-ocb login {self._address.url}"
+            )
+        self.cluster = cluster
+
+
+class _Notes:
+    """The notes of one call. A second request for it repeats notes, which are not shown again."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._shown: Counter[str] = Counter()
+        self._now: Counter[str] = Counter()
+
+    def begin(self) -> None:
+        """A request begins."""
+        self._now.clear()
+
+    def note(self, text: str) -> None:
+        self._now[text] += 1
+        if self._now[text] > self._shown[text]:
+            self._shown[text] += 1
+            self._caller.note(text)
+
+
+def logged_in(call: Call, caller: Caller, url: str) -> RemotePerformer:
+    """The performer at the server with this URL, with the stored token. Raises Invalid, or Denied without a token."""
+    address = parse(url)
+    token = stored(address.url)
+    if token is None:
+        raise Denied(
+            f"there is no token for {address.url}; store one: nodepool-ocb login {address.url}, or set {VARIABLE}"
+        )
+    return RemotePerformer(call, caller, address, token)
