@@ -192,17 +192,9 @@ class Launch:
     def _write_name(self, _step: LaunchStep) -> None:
         context, found, record = self._context, self._parts, self._node.record
         key = secrets.token_hex(KEY_BYTES)
-        policy = context.policy(found.label.name)
-        name = machine_hostname(
-            found.provider.hostname_format,
-            label=found.label.name,
-            provider=found.provider.name,
-            pool=found.pool.name,
-            node=self._node.id,
-            domain=context.admin_domain if policy.annealed else None,
-        )
-        if self.facts.machine is not None and not policy.annealed:
-            name = self.facts.machine  # as Nodepool has it
+        name = (
+            self.facts.machine or self._formatted_name()
+        )  # Nodepool finds a static machine by its name, user and port
         image = None
         if found.label.diskimage is not None:
             image = context.images.get((found.provider.name, found.label.diskimage))
@@ -219,6 +211,18 @@ class Launch:
         self._node.enter(PoolNodeState.BUILDING, **fields)
         self._image = image.external_id if image is not None else None
         self._drawn, self._sought = True, False
+
+    def _formatted_name(self) -> str:
+        """The name by ``hostname-format``: that of a machine which is made, and of a node below /ocb."""
+        context, found = self._context, self._parts
+        return machine_hostname(
+            found.provider.hostname_format,
+            label=found.label.name,
+            provider=found.provider.name,
+            pool=found.pool.name,
+            node=self._node.id,
+            domain=context.admin_domain if context.policy(found.label.name).annealed else None,
+        )
 
     def _write_id(self, _step: LaunchStep) -> None:
         """Record the id, with the address if the machine has one already: one write instead of two."""
@@ -270,7 +274,8 @@ class Launch:
         return known
 
     def _write_testing(self, _step: LaunchStep) -> None:
-        facts = self._with(fqdn=self._node.record.hostname)
+        lent = self.facts.machine is not None
+        facts = self._with(fqdn=self._formatted_name() if lent else self._node.record.hostname)
         self._node.enter(PoolNodeState.TESTING, driver_data=facts)
 
     def _set_ready(self, _step: LaunchStep) -> None:

@@ -2,93 +2,22 @@
 
 from __future__ import annotations
 
-import getpass
-import re
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
 
 import pytest
-import yaml
 
 from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.testing.machines import Farm
-from nodepool_ocb.testing.zookeeper.server import free_port
+from tests.interop.nodepool_launcher import SECONDS, Nodepool11, rack, states
 from tests.interop.tls_proxy import TlsProxy
 from tests.launcher.launcher_fleet import LauncherFleet
 
 pytestmark = pytest.mark.long
 
-SECONDS: Final = 120.0
-ROW: Final = re.compile(
-    r"^\| (\d{10}) \| rack +\| small +\|.*\| (ready|in-use|used|hold|deleting|init|building) +\|", re.MULTILINE
-)
-
-
-class Nodepool11:
-    """Nodepool's programs, with the tree of a fleet behind TLS."""
-
-    def __init__(self, programs: Path, proxy: TlsProxy, launchers: LauncherFleet, provider: dict[str, Any]) -> None:
-        self._programs, self._log = programs, launchers.folder / "nodepool-launcher.log"
-        host, _, port = proxy.hosts.partition(":")
-        self.file = launchers.folder / "nodepool-11.yaml"
-        document = {
-            "zookeeper-servers": [{"host": host, "port": int(port), "chroot": launchers.chroot}],
-            "zookeeper-tls": proxy.files,
-            "webapp": {"port": free_port(), "listen_address": "127.0.0.1"},
-            "labels": [{"name": "small"}],
-            "providers": [provider],
-        }
-        self.file.write_text(yaml.safe_dump(document))
-
-    def run(self, *words: str) -> str:
-        """The output of its command line."""
-        command = [self._programs / "nodepool", "-c", self.file, *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-        assert done.returncode == 0, done.stderr[-1000:]
-        return done.stdout
-
-    def states(self) -> dict[str, str]:
-        """The state of each node, as `nodepool list` shows it."""
-        return dict(ROW.findall(self.run("list")))
-
-    @contextmanager
-    def launcher(self) -> Iterator[None]:
-        """Its launcher runs meanwhile."""
-        with self._log.open("ab") as log:
-            process = subprocess.Popen(
-                [self._programs / "nodepool-launcher", "-f", "-c", self.file], stdout=log, stderr=log
-            )
-        try:
-            yield
-        finally:
-            process.terminate()
-            try:
-                process.wait(30.0)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(30.0)
-            print(self._log.read_text()[-3000:])
-
-
-def rack(farm: Farm) -> dict[str, Any]:
-    """A provider with each machine of the farm."""
-    nodes = []
-    for number in range(3):
-        host, port = farm.address(number)
-        nodes.append({"name": host, "labels": ["small"], "username": getpass.getuser(), "connection-port": port})
-    return {"name": "rack", "driver": "static", "pools": [{"name": "main", "nodes": nodes}]}
-
-
-def states(launchers: LauncherFleet) -> dict[str, str]:
-    return {id: str(node.state) for id, node in launchers.nodes().items()}
-
 
 def test_static_nodes_move_to_our_launcher_and_back(launchers: LauncherFleet, nodepool11: Path, tmp_path: Path) -> None:
     with Farm(3, tmp_path / "farm") as farm, TlsProxy(launchers.server.port, tmp_path / "tls") as proxy:
-        provider = rack(farm)
+        provider = rack(farm, 3)
         peer = Nodepool11(nodepool11, proxy, launchers, provider)
 
         with peer.launcher():

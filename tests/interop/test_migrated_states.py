@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-import getpass
-import json
-import re
-import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from kazoo.client import KazooClient
 
 from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.testing.machines import Farm
-from tests.interop.test_launcher_migration import SECONDS, Nodepool11, states
+from tests.interop.nodepool_launcher import SECONDS, Nodepool11, rack, states, store
 from tests.interop.tls_proxy import TlsProxy
 from tests.launcher.launcher_fleet import LauncherFleet
 
 pytestmark = pytest.mark.long
 
-ROW: Final = re.compile(r"^\| (\d{10}) \| rack +\| small +\|.*\| ([a-z-]+) +\|[^|]*\|[^|]*\|$", re.MULTILINE)
 #: A node in each of these is begun or left by a launcher of Nodepool that stopped in the middle.
 UNFINISHED: Final = ("init", "building", "testing", "used", "deleting", "failed", "aborted")
-
-
-def rack(farm: Farm, count: int) -> dict[str, Any]:
-    """A provider with so many machines of the farm."""
-    nodes = []
-    for host, port in map(farm.address, range(count)):
-        nodes.append({"name": host, "labels": ["small"], "username": getpass.getuser(), "connection-port": port})
-    return {"name": "rack", "driver": "static", "pools": [{"name": "main", "nodes": nodes}]}
-
-
-def listed(peer: Nodepool11) -> dict[str, str]:
-    """The state of each node, as `nodepool list` shows it."""
-    return dict(ROW.findall(peer.run("list")))
-
-
-def store(launchers: LauncherFleet, node: str, state: str) -> None:
-    """As Nodepool's storeNode writes: the whole record, without a version."""
-    hosts = launchers.server.hosts + launchers.chroot
-    client = KazooClient(hosts)
-    client.start(timeout=30)
-    try:
-        path = f"/nodepool/nodes/{node}"
-        record = json.loads(client.get(path)[0])
-        client.set(path, json.dumps({**record, "state": state, "state_time": time.time()}).encode())
-    finally:
-        client.stop()
-        client.close()
 
 
 def test_static_nodes_in_every_state_move_to_our_launcher(
@@ -70,7 +37,7 @@ def test_static_nodes_in_every_state_move_to_our_launcher(
             store(launchers, id, state)
         before = states(launchers)
         assert sorted(before.values()) == sorted(["hold", "in-use", "ready", *UNFINISHED])
-        assert before == listed(peer)
+        assert before == peer.states()
 
         ours = launchers.launcher(provider)
         ours.start()
@@ -84,4 +51,4 @@ def test_static_nodes_in_every_state_move_to_our_launcher(
         assert {id: after.get(id) for id in kept} == kept
         assert not after.keys() & set(others)
         assert len({node.interface_ip for node in launchers.nodes().values()}) == count, "no slot has two nodes"
-        assert after == listed(peer)
+        assert after == peer.states()

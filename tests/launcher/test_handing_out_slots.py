@@ -63,6 +63,8 @@ def test_the_roles_of_a_slot_run_again_before_it_is_handed_out_once_more(launche
         launchers.until(lambda: launchers.nodes(PoolNodeState.TESTING), "it waits for its roles")
         launchers.until(lambda: session.children(paths.NODES), "it is a node of /ocb")
         (name,) = session.children(paths.NODES) or ()
+        (testing,) = launchers.nodes(PoolNodeState.TESTING).values()
+        assert testing.hostname == farm.address(0)[0], "Nodepool's launcher finds the slot of a node by this name"
         path = paths.noderole("dns", name)
         launchers.until(lambda path=path: session.get(path), "its role is bound")
         znode = session.get(path)
