@@ -50,6 +50,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "node unavailable": "n1.example.com",
     "noderole attributes": "ntp-client@n1.example.com --explain",
     "noderole cancel": "ntp-client@n1.example.com",
+    "noderole causes": "--deployment lab",
     "noderole check": "-l role:ntp-client --wait",
     "noderole commit": "ntp-client@n1.example.com --wait",
     "noderole drift": "-l rack:r1",

@@ -13,6 +13,7 @@ from nodepool_ocb.cli.kit.sealing import reveal_option
 from nodepool_ocb.cli.kit.selecting import noderoles_argument, noderoles_given, selector_option
 from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.cli.noderoles.attributes import attributes
+from nodepool_ocb.cli.noderoles.causes import causes
 from nodepool_ocb.cli.noderoles.checking import check, list_drift
 from nodepool_ocb.cli.noderoles.destroying import redeploy, unbind
 from nodepool_ocb.cli.noderoles.explain import explain
@@ -37,6 +38,7 @@ def command() -> None:
 
 
 command.add_command(attributes)
+command.add_command(causes)
 command.add_command(check)
 command.add_command(explain)
 command.add_command(list_drift)

@@ -39,6 +39,24 @@ class FindEntries(Lookup[list[EntryRow]], frozen=True):
         return entries.newest(_newest_first(reader, warn=True), self.wanted, self.limit)
 
 
+class EntriesBefore(Lookup["list[EntryRow | None]"], frozen=True):
+    """For each moment the newest entry of people or annealers that is not younger; None if the journal has none."""
+
+    records = "the journal"
+
+    moments: tuple[float, ...]
+
+    def answer(self, reader: Reader) -> list[EntryRow | None]:
+        left = sorted(range(len(self.moments)), key=lambda place: -self.moments[place])
+        found: list[EntryRow | None] = [None] * len(self.moments)
+        for row in _of_folder(reader, pool=False, warn=False):
+            while left and row.record.at <= self.moments[left[0]]:
+                found[left.pop(0)] = row
+            if not left:
+                break
+        return found
+
+
 class RefuseUnknownNames(Lookup[None], frozen=True):
     """Raises NotFound for a name that neither the cluster nor the journal has; sends a note instead unless ``strict``.
 
