@@ -15,7 +15,7 @@ settings.load_profile("busy")
 #: What tests of several folders stand on.
 pytest_plugins = [
     f"tests.fixtures.{name}"
-    for name in ("builders", "commands", "corpora", "engines", "fleets", "launchers", "upstream")
+    for name in ("apis", "builders", "commands", "corpora", "engines", "fleets", "launchers", "upstream")
 ]
 
 

@@ -138,6 +138,23 @@ class LauncherSettings(ConfigSection, frozen=True, kw_only=True):
     listen: str | None = None  # HOST:PORT of a launcher's pages; None: http.listen
 
 
+class ApiSettings(ConfigSection, frozen=True, kw_only=True):
+    """The settings of a server of the API."""
+
+    listen: str = "127.0.0.1:9480"  # HOST:PORT of the API; port 0 takes a free one and logs it
+    cert: str | None = None  # PEM: the server's certificate with those above it; read again when it changes
+    key: str | None = None
+    allow_plaintext: bool = False  # tokens may cross a network unencrypted
+    hosts: tuple[str, ...] = ()  # names by which clients reach it, beside addresses and localhost
+    workers: int = 16  # operations at a time
+    connections: int = 1000  # open ones, at most
+    body_bytes: int = 10 << 20  # of a request, at most
+    deadline_seconds: float = 60.0  # of a request that names none
+    sweep_seconds: float = 30.0  # between two comparisons of the cache with ZooKeeper
+    drain_seconds: float = 20.0  # that requests may still take after SIGTERM
+    pages: str | None = None  # HOST:PORT of a server's pages; None: http.listen
+
+
 class SshSettings(ConfigSection, frozen=True, kw_only=True):
     """How machines are reached."""
 
@@ -200,6 +217,7 @@ class Settings(ConfigSection, frozen=True, kw_only=True):
     annealer: AnnealerSettings = AnnealerSettings()
     builder: BuilderSettings = BuilderSettings()
     launcher: LauncherSettings = LauncherSettings()
+    api: ApiSettings = ApiSettings()
     ssh: SshSettings = SshSettings()
     secrets: SecretsSettings = SecretsSettings()
     tasks: TasksSettings = TasksSettings()
@@ -264,7 +282,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
 
     tls, ssh, annealer, builder = settings.zookeeper.tls, settings.ssh, settings.annealer, settings.builder
     launcher = settings.launcher
-    vault, webhook = settings.secrets.vault, annealer.webhook
+    vault, webhook, api = settings.secrets.vault, annealer.webhook, settings.api
     if webhook is not None:
         webhook = replace(webhook, secret_file=absolute(webhook.secret_file))
     if vault is not None:
@@ -284,6 +302,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         ),
         tasks=replace(settings.tasks, sources=tuple(str(absolute(name)) for name in settings.tasks.sources)),
         builder=replace(builder, nodepool=str(absolute(builder.nodepool)), secure=absolute(builder.secure)),
+        api=replace(api, cert=absolute(api.cert), key=absolute(api.key)),
         launcher=replace(launcher, nodepool=str(absolute(launcher.nodepool)), secure=absolute(launcher.secure)),
     )
 
@@ -340,6 +359,7 @@ def task_sources(settings: Settings) -> Allowed:
         settings.file,
         *settings.ssh.key_files,
         tls.key if tls else None,
+        settings.api.key,
         webhook.secret_file if webhook else None,
         settings.builder.secure,
         settings.launcher.secure,
@@ -359,18 +379,24 @@ def _secret_keys(settings: SecretsSettings) -> tuple[str, ...]:
     return keys([settings.key_file, settings.vault.token_file if settings.vault else None])
 
 
-def shared_port(settings: Settings, *, launcher: bool = False) -> str | None:
-    """A sentence where an annealer and a builder (with ``launcher``: and a launcher) could not run on one host."""
+#: The settings of ports that are not called as their daemon.
+SETTINGS_OF_PORTS: Final = {"a server of the API": "api.pages", "the API": "api.listen"}
+
+
+def shared_port(settings: Settings, *, launcher: bool = False, api: bool = False) -> str | None:
+    """A sentence where an annealer and a builder could not run on one host, with a launcher and a server of the API if asked."""
     pages = settings.http.listen
     ports = {"an annealer": pages, "a builder": settings.builder.listen or pages}
     if launcher:
         ports["a launcher"] = settings.launcher.listen or pages
+    if api:
+        ports |= {"a server of the API": settings.api.pages or pages, "the API": settings.api.listen}
     taken: dict[str, str] = {}
     for daemon, port in ports.items():
         if not port or port.endswith(":0"):
             continue
         if port in taken:
-            setting = f"{daemon.partition(' ')[2]}.listen"
+            setting = SETTINGS_OF_PORTS.get(daemon) or f"{daemon.partition(' ')[2]}.listen"
             return f"{taken[port]} and {daemon} of one host would both listen on {port}; set {setting} to another port"
         taken[port] = daemon
     return None

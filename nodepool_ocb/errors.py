@@ -111,6 +111,16 @@ class Stale(Conflict):
         self.absent = absent
 
 
+class VersionDiffers(Conflict):
+    """A record has another version than the call demands."""
+
+
+class VersionLacking(Invalid):
+    """A write to an existing record came without the version that it was decided from."""
+
+    exit_code = 4
+
+
 class NameTaken(Conflict):
     """Another daemon is registered under our name, and its session is not over. ``wait_seconds`` is the time until its
     session ends if it is dead: we may be its successor.
@@ -147,6 +157,10 @@ class Denied(OcbError):
     """ZooKeeper refuses the request of this identity."""
 
     exit_code = 8
+
+
+class Unauthorized(Denied):
+    """No valid token came with a request to the API."""
 
 
 class NoCluster(OcbError):

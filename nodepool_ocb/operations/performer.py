@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import structure
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import OcbError, Stale
+from nodepool_ocb.errors import OcbError, Stale, TimedOut
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.journal import Journal
-from nodepool_ocb.operations.operation import Call, Lookup, Note, Operation, Performed, Situation, Steps
+from nodepool_ocb.operations.operation import Call, Lookup, Note, Operation, Performed, Procedure, Situation, Steps
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings
@@ -59,15 +59,35 @@ class AnyPerformer(Protocol):
         """Perform it; raises the errors of the operation and of the way to its records."""
 
 
-class Performer:
-    """Performs the operations of one call directly on ZooKeeper; not thread-safe."""
+#: Raises an error of ``errors.py`` unless the records are as a call demands.
+Condition: TypeAlias = Callable[["Reader"], None]
 
-    def __init__(self, call: Call, caller: Caller, settings: Callable[[], Settings]) -> None:
+
+class Performer:
+    """Performs the operations of one call directly on ZooKeeper; not thread-safe.
+
+    After the ``deadline`` (monotonic) it begins no read and no write. The ``conditions`` are checked in each attempt before its
+    first write of the call: after the reads of the decision. So an attempt that writes decided from records that met them.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        caller: Caller,
+        settings: Callable[[], Settings],
+        deadline: float | None = None,
+        conditions: Sequence[Condition] = (),
+    ) -> None:
         self.call = call
+        self.deadline = deadline
+        self.conditions = conditions
         self.caller = caller
         self.settings = cache(settings)  # raises Invalid
         self.journal = Journal(call)
         self.committed: Stats = []  # of the changes of the transaction that was committed last
+        self.changes: Sequence[
+            Change
+        ] = ()  # of the operation that was performed last; of a dry run, those that it would write
         self._transactions = 0  # of the operation under way
 
     # -- reading --
@@ -144,10 +164,12 @@ class Performer:
 
             def decide(found: list[T] = found) -> Iterator[Sequence[Change]]:
                 reader = Reader(self, opened, kept, operation.reads)
+                reader.conditions = () if self._transactions else self.conditions  # own writes change versions
                 found[:] = [(yield from reader.transactions(operation.decide(self._situation(opened, changes))))]
 
             self._decided(opened, decide, self.call.dry_run, changes, before)
             answers += found
+        self.changes = changes
         return Performed(answers=tuple(answers), rows=self.journal.rows(changes), dry_run=self.call.dry_run)
 
     def _situation(self, opened: Session, changes: Sequence[Change]) -> Situation:
@@ -159,6 +181,11 @@ class Performer:
             written=tuple(changes),
             transactions=self._transactions,
         )
+
+    def in_time(self) -> None:
+        """Raises TimedOut after the deadline."""
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise TimedOut("the deadline of this call has passed; nothing more is written; see: nodepool-ocb history")
 
     # -- writing --
 
@@ -204,6 +231,7 @@ class Performer:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 for transaction in decide():
+                    self.in_time()
                     assert not structure.forgotten(transaction), (
                         "a record that is created or deleted raises the structure"
                     )
@@ -242,6 +270,7 @@ class Reader:
         self.performer = performer
         self.session = opened
         self.world = World()
+        self.conditions: Sequence[Condition] = ()  # that are still to be checked before the first write
         self._kept = kept
         self._declared = declared
 
@@ -261,6 +290,7 @@ class Reader:
                         step = steps.send(answer)
                     continue
                 else:
+                    self._meet_conditions()
                     yield step
                 step = next(steps)
         except StopIteration as ended:
@@ -283,7 +313,15 @@ class Reader:
             return value
         raise AssertionError("a read yields no transaction")
 
+    def _meet_conditions(self) -> None:
+        conditions, self.conditions = self.conditions, ()
+        for condition in conditions:
+            condition(self)
+
     def _answer(self, lookup: Lookup[Any]) -> Any:
+        self.performer.in_time()
+        if isinstance(lookup, Procedure):
+            self._meet_conditions()
         asked = type(lookup)
         assert self._declared is None or asked in self._declared, f"`reads` lacks {asked.__name__}"
         if not lookup.kept:

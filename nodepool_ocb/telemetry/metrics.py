@@ -81,6 +81,13 @@ UPLOAD_SECONDS: Final = Histogram("nodepool_ocb_upload_seconds", "How long an up
 UPLOADS_BUSY: Final = Gauge("nodepool_ocb_uploads_busy", "Uploads under way here.")
 
 # -- pools --
+API_REQUESTS: Final = Counter("nodepool_ocb_api_requests", "Requests that this server of the API answered.", ["status"])
+API_SECONDS: Final = Histogram("nodepool_ocb_api_seconds", "How long the answer of a request took.", buckets=_FAST)
+API_CONNECTIONS: Final = Gauge("nodepool_ocb_api_connections", "Open connections to this server of the API.")
+API_REFUSED_CONNECTIONS: Final = Counter(
+    "nodepool_ocb_api_refused_connections", "Connections that were closed at once, for there were too many."
+)
+
 REQUESTS: Final = Gauge("nodepool_ocb_requests", "Requests for nodes, as this launcher's cache has them.", ["state"])
 POOL_NODES: Final = Gauge("nodepool_ocb_pool_nodes", "Nodes of pools, as this launcher's cache has them.", ["state"])
 REQUESTS_ENDED: Final = Counter("nodepool_ocb_requests_ended", "Requests that this launcher ended.", ["outcome"])

@@ -31,6 +31,7 @@ from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import free_port
 
 ANNEALER: Final = ("-m", "nodepool_ocb_annealer.main")
+API: Final = ("-m", "nodepool_ocb.api.main")
 BUILDER: Final = ("-m", "nodepool_ocb_builder.main")
 LAUNCHER: Final = ("-m", "nodepool_ocb_launcher.main")
 

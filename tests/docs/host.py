@@ -45,6 +45,7 @@ program nodepool-ocb nodepool_ocb.cli.main
 program nodepool-ocb-annealer nodepool_ocb_annealer.main
 program nodepool-ocb-builder nodepool_ocb_builder.main
 program nodepool-ocb-launcher nodepool_ocb_launcher.main
+program nodepool-ocb-api nodepool_ocb.api.main
 mkdir -p /var/lib/zk
 cat >/etc/zk.cfg <<'END'
 tickTime=500

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb import config, errors
-from nodepool_ocb.config import BuilderSettings, ConfigSection, HttpSettings, LauncherSettings, Settings
+from nodepool_ocb.config import ApiSettings, BuilderSettings, ConfigSection, HttpSettings, LauncherSettings, Settings
 from nodepool_ocb.documents.schema import schema_file
 from nodepool_ocb.engine.readiness import Code
 from nodepool_ocb.images.faults import LAUNCH_KEYS
@@ -26,7 +26,11 @@ def test_the_shipped_configuration_is_the_default_one() -> None:
     builder = replace(BuilderSettings(), nodepool=str(ROOT / "etc/nodepool.yaml"), listen="127.0.0.1:9471")
     launcher = replace(LauncherSettings(), nodepool=str(ROOT / "etc/nodepool.yaml"), listen="127.0.0.1:9472")
     assert replace(shipped, file=None) == replace(
-        Settings(), http=HttpSettings(listen="127.0.0.1:9470"), builder=builder, launcher=launcher
+        Settings(),
+        http=HttpSettings(listen="127.0.0.1:9470"),
+        builder=builder,
+        launcher=launcher,
+        api=ApiSettings(pages="127.0.0.1:9473"),
     )
 
 

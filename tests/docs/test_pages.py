@@ -139,7 +139,7 @@ def test_commands_on_a_page_exist_with_their_options(page: Path) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("daemon", ["annealer", "builder", "launcher"])
+@pytest.mark.parametrize("daemon", ["annealer", "api", "builder", "launcher"])
 def test_the_page_of_commands_has_the_daemons(daemon: str) -> None:
     page = (ROOT / "docs/commands.md").read_text().partition(f"\n## nodepool-ocb-{daemon}\n")[2].partition("\n## ")[0]
     assert all(option in page for option in ("--config", "--zookeeper", "--listen"))

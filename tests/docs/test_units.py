@@ -55,7 +55,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     assert about_ours == []
 
 
-@pytest.mark.parametrize("daemon", ["annealer", "launcher"])  # the builder runs as root: docs/security.md
+@pytest.mark.parametrize("daemon", ["annealer", "api", "launcher"])  # the builder runs as root: docs/security.md
 def test_the_exposure_of_a_unit_is_15_tenths_or_less(daemon: str) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("there is no systemd-analyze here")
@@ -86,7 +86,7 @@ def test_no_folder_of_a_unit_is_another_s_or_the_runner_s() -> None:
 
 
 def test_the_shipped_configuration_writes_where_the_units_let_it() -> None:
-    annealer, builder, _launcher = UNITS
+    annealer, _api, builder, _launcher = UNITS
     assert config.load(ROOT / "etc/nodepool-ocb.yaml").annealer.log_dir in map(str, folders(annealer))
     shipped = nodepool.load(ROOT / "etc/nodepool.yaml", environ=os.environ)
     for file in (shipped.images_dir, shipped.build_log_dir):
@@ -98,7 +98,7 @@ def test_the_builder_s_unit_takes_no_right_from_newuidmap() -> None:
 
 
 def test_the_daemons_have_ports_of_their_own_in_the_shipped_configuration() -> None:
-    assert config.shared_port(config.load(ROOT / "etc/nodepool-ocb.yaml"), launcher=True) is None
+    assert config.shared_port(config.load(ROOT / "etc/nodepool-ocb.yaml"), launcher=True, api=True) is None
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

@@ -31,11 +31,12 @@ class Question(msgspec.Struct, frozen=True):
     details: tuple[str, ...] = ()  # lines that are shown before
 
 
-class CallEnd(msgspec.Struct, frozen=True, kw_only=True):
+class CallEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end of a call that succeeded."""
 
     dry_run: bool
     zxid: int  # of the newest state that it has read or written
+    plan: str | None = None  # of a dry run: the digest of its changes, for If-Match of the call that carries it out
 
 
 class AnswerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

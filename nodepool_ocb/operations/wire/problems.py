@@ -27,10 +27,13 @@ STATUS: Final[Mapping[type[OcbError], int]] = {
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.Stale: 412,
+    errors.VersionDiffers: 412,
+    errors.VersionLacking: 428,
     errors.TimedOut: 504,
     errors.InError: 424,
     errors.Unavailable: 503,
     errors.Denied: 403,
+    errors.Unauthorized: 401,
     errors.NoCluster: 421,
 }
 

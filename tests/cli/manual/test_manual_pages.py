@@ -39,7 +39,7 @@ def _said(*command: str) -> str:
 def test_every_command_and_every_daemon_has_a_page(written: Path) -> None:
     expected = {context.command_path.replace(" ", "-") for context in commands()}
     assert {"nodepool-ocb", "nodepool-ocb-node-bind", "nodepool-ocb-lease-run", "nodepool-ocb-pool-erase"} <= expected
-    daemons = {"nodepool-ocb-annealer", "nodepool-ocb-builder", "nodepool-ocb-launcher"}
+    daemons = {"nodepool-ocb-annealer", "nodepool-ocb-api", "nodepool-ocb-builder", "nodepool-ocb-launcher"}
     assert {page.stem for page in written.iterdir()} == expected | daemons
 
 

@@ -1,0 +1,64 @@
+"""The caller of a request, and the operations that its token opens. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from nodepool_ocb.errors import Denied
+from nodepool_ocb.model.tokens import Token, TokenRole
+from nodepool_ocb.operations.limits import Limits
+from nodepool_ocb.operations.operation import Operation, Right
+
+#: The rights that a role of people has.
+RIGHTS: Final[Mapping[TokenRole, frozenset[Right]]] = {
+    TokenRole.VIEWER: frozenset({Right.VIEWER}),
+    TokenRole.OPERATOR: frozenset({Right.VIEWER, Right.OPERATOR}),
+    TokenRole.ADMIN: frozenset(Right),
+}
+#: The operations of a machine's token, by class.
+OF_MACHINES: Final[Mapping[TokenRole, frozenset[str]]] = {
+    TokenRole.JOIN: frozenset({"NodeCreate"}),
+    TokenRole.NODE: frozenset({"NodeAlive", "NodeShow"}),
+}
+
+
+class Actor(msgspec.Struct, frozen=True, kw_only=True):
+    """The holder of a token, at the address that a request came from."""
+
+    id: str
+    token: Token
+    address: str
+
+    @property
+    def limits(self) -> Limits | None:
+        """None for a token that opens the whole cluster."""
+        return Limits(self.token.deployments, self.token.selector) if self.token.limited else None
+
+
+def require_right(actor: Actor, operation: type[Operation[Any]]) -> None:
+    """Raises Denied unless the role opens the operation."""
+    role = actor.token.role
+    if operation.__name__ in OF_MACHINES.get(role, ()) or operation.right in RIGHTS.get(role, ()):
+        return
+    needs = "" if role in OF_MACHINES else f"; it needs role {operation.right}"
+    raise Denied(
+        f"token {actor.id} of {actor.token.name} has role {role}, which does not open `{operation.title()}`{needs}"
+    )
+
+
+def require_reveal(actor: Actor, operation: Operation[Any]) -> None:
+    """Raises Denied if the operation reveals secrets, or lets another token reveal them, and this token may not."""
+    if getattr(operation, "reveal", False) and not actor.token.reveal:
+        raise Denied(f"token {actor.id} of {actor.token.name} may not reveal secrets; have one made with --reveal")
+
+
+def require_own_deployment(actor: Actor, operation: Operation[Any]) -> None:
+    """Raises Denied if a token of role join would create a node outside its deployments."""
+    if actor.token.role is not TokenRole.JOIN or not actor.token.deployments:
+        return
+    node = getattr(operation, "node", None)
+    if getattr(node, "deployment", None) not in actor.token.deployments:
+        raise Denied(f"token {actor.id} creates nodes only in {', '.join(actor.token.deployments)}")

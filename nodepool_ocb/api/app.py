@@ -1,0 +1,100 @@
+"""The ASGI application: every route, the answers of errors, and the headers of each answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from litestar import Litestar, Request, Response, route
+from litestar.exceptions import HTTPException
+
+from nodepool_ocb.api import calls, documents, requests, resources
+from nodepool_ocb.api.records import ServedRecords
+from nodepool_ocb.api.requests import Desk
+from nodepool_ocb.api.routes import ROUTES, Route
+from nodepool_ocb.errors import OcbError
+from nodepool_ocb.telemetry import metrics
+
+#: Of each answer: it is data, and no page may frame, run or keep it.
+SAFE: Final = {
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+
+def application(records: ServedRecords) -> Any:
+    """The application over these records."""
+    desk = Desk(records)
+    app = Litestar(
+        route_handlers=[_operations(desk), _openapi(), *_rest(desk)],
+        exception_handlers={
+            OcbError: requests.of_error, HTTPException: requests.of_http, Exception: requests.of_bug
+        },
+        openapi_config=None,
+        logging_config=None,
+        request_max_body_size=records.settings.api.body_bytes,
+    )  # fmt: skip
+    return _stamped(app, records)
+
+
+def _operations(desk: Desk) -> Any:
+    @route("/v1/operations/{name:path}", http_method=["POST"], status_code=200)
+    async def operations(request: Request[Any, Any, Any]) -> Response[Any]:
+        return await calls.call(desk, request)
+
+    return operations
+
+
+def _openapi() -> Any:
+    @route("/openapi.json", http_method=["GET"], status_code=200)
+    async def openapi() -> Response[bytes]:
+        return Response(documents.openapi_json(), media_type="application/json")
+
+    return openapi
+
+
+def _rest(desk: Desk) -> list[Any]:
+    places = [(row, path) for row in ROUTES for path in (row.path, row.one) if path is not None]
+    return [_handler(desk, row, path) for row, path in places]
+
+
+def _handler(desk: Desk, row: Route, path: str) -> Any:
+    kind = calls.OPERATIONS[row.operation]
+
+    @route(path.replace("{", "{of_").replace("}", ":str}"), http_method=[row.method], status_code=200)  # type: ignore[list-item]
+    async def handle(request: Request[Any, Any, Any]) -> Response[Any]:
+        return await resources.answer(desk, request, row, kind, path)
+
+    return handle
+
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+def _stamped(app: Any, records: ServedRecords) -> Any:
+    """The application with the state of ZooKeeper in the headers of each answer, and its time in the metrics."""
+
+    async def stamped(scope: Any, receive: Any, send: Send) -> None:
+        began = time.monotonic()
+
+        async def stamp(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                metrics.API_REQUESTS.labels(str(message["status"])).inc()
+                metrics.API_SECONDS.observe(time.monotonic() - began)
+                message = {**message, "headers": _headers(message["headers"], records)}
+            await send(message)
+
+        await app(scope, receive, stamp)
+
+    return stamped
+
+
+def _headers(given: Any, records: ServedRecords) -> list[tuple[bytes, bytes]]:
+    state = {"ocb-cluster": records.cluster, "ocb-zxid": str(records.zxid), "ocb-age": f"{records.age_seconds:.3f}"}
+    there = {bytes(name).lower() for name, _ in given}
+    more = ((name.encode(), value.encode()) for name, value in (SAFE | state).items())
+    return [*given, *((name, value) for name, value in more if name not in there)]

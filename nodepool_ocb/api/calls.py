@@ -1,0 +1,99 @@
+"""``POST /v1/operations/NAME``: one operation, with its answer as a stream of lines (``operations.wire.lines``).
+
+A refusal before the first line is an ordinary answer with an error status. A later one is the last line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+from litestar import Request, Response
+from litestar.response import Stream
+
+from nodepool_ocb.api.actor import Actor, require_right
+from nodepool_ocb.api.performing import AgreementAsked, Answered, OperationOrder, perform
+from nodepool_ocb.api.requests import Desk, body_of, min_zxid, versions
+from nodepool_ocb.errors import Invalid, NotFound, OcbError
+from nodepool_ocb.operations import registry
+from nodepool_ocb.operations.reads.versions import ANY
+from nodepool_ocb.operations.wire.codec import decode_operation, encode_answer
+from nodepool_ocb.operations.wire.lines import MEDIA_TYPE, AnswerLine, CallBody, CallEnd, encode_line
+from nodepool_ocb.operations.wire.problems import problem_of
+
+OPERATIONS: Final = registry.remote()
+_BODY: Final = msgspec.json.Decoder(CallBody)
+
+
+async def call(desk: Desk, request: Request[Any, Any, Any]) -> Response[Any]:
+    """The handler; raises the errors of a refusal before the first line."""
+    actor = await desk.actor(request)
+    kind = OPERATIONS.get(request.path_params["name"].strip("/"))
+    if kind is None:
+        raise NotFound("there is no operation of this name; docs/operations-table.md has all of them")
+    require_right(actor, kind)
+    order = _order(desk, request, kind, await body_of(request))
+    lines = _lines(desk, actor, order)
+    first = await anext(lines)
+    return Stream(_joined(first, lines), media_type=MEDIA_TYPE)
+
+
+def _order(desk: Desk, request: Request[Any, Any, Any], kind: Any, data: bytes) -> OperationOrder:
+    """Raises Invalid."""
+    try:
+        body = _BODY.decode(data or b"{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as wrong:
+        raise Invalid(f"the body is no call of an operation: {wrong}") from wrong
+    wanted = versions(request.headers.get("if-match"))
+    return OperationOrder(
+        operation=decode_operation(kind, body.fields),
+        reason=body.reason,
+        dry_run=body.dry_run,
+        agreed=body.agreed,
+        deadline=desk.deadline(body.deadline_seconds),
+        plan=wanted[0] if wanted and ANY not in wanted and not body.dry_run else None,
+        fresh=True,
+        min_zxid=min_zxid(request),
+    )
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for line in rest:
+        yield line
+
+
+async def _lines(desk: Desk, actor: Actor, order: OperationOrder) -> AsyncIterator[bytes]:
+    """The lines; raises an error that comes before the first one."""
+    loop, heard = asyncio.get_running_loop(), asyncio.Queue[bytes | None]()
+
+    def hear(text: str) -> None:
+        loop.call_soon_threadsafe(heard.put_nowait, encode_line(AnswerLine(note=text)))
+
+    work = asyncio.ensure_future(desk.run(lambda: perform(desk.records, actor, order, hear), order.deadline))
+    work.add_done_callback(lambda _: heard.put_nowait(None))
+    begun = False
+    while (line := await heard.get()) is not None:
+        begun = True
+        yield line
+    try:
+        for line in _of_answer(order, await work):
+            yield line
+    except AgreementAsked as asked:
+        yield encode_line(AnswerLine(agree=asked.question))
+        yield encode_line(AnswerLine(done=CallEnd(dry_run=order.dry_run, zxid=desk.records.zxid)))
+    except OcbError as error:
+        if not begun:
+            raise
+        yield encode_line(AnswerLine(error=problem_of(error)))
+
+
+def _of_answer(order: OperationOrder, found: Answered) -> list[bytes]:
+    performed = found.performed
+    lines = [AnswerLine(answer=msgspec.Raw(encode_answer(each))) for each in performed.answers]
+    if order.operation.writes:
+        lines.append(AnswerLine(rows=performed.rows))
+    lines.append(AnswerLine(done=CallEnd(dry_run=order.dry_run, zxid=found.zxid, plan=found.plan)))
+    return [encode_line(each) for each in lines]

@@ -1,0 +1,260 @@
+"""The daemon of a server of the API: its session, the cache that reads come from, tokens, and its registration.
+
+This module alone wires the store. The turn thread refreshes the cache; a read holds the lock of the cache, so no record changes
+under it. A reader that needs newer records posts the wish and waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from nodepool_ocb.api.listener import Listener
+from nodepool_ocb.config import Settings
+from nodepool_ocb.daemon.registration import Registration
+from nodepool_ocb.daemon.turns import Turns
+from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.errors import OcbError, TimedOut, Unavailable
+from nodepool_ocb.model import tokens
+from nodepool_ocb.model.records import (
+    Cluster,
+    Daemon,
+    Deployment,
+    DeploymentRole,
+    Record,
+    Role,
+    RolloutPointer,
+    Structure,
+    TaskRunPointer,
+)
+from nodepool_ocb.model.rights import ClientKind
+from nodepool_ocb.model.tokens import Token
+from nodepool_ocb.operations.reads.versions import digest
+from nodepool_ocb.store import clusters, daemons
+from nodepool_ocb.store import tokens as stored_tokens
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.cache import Cache
+from nodepool_ocb.telemetry import metrics
+
+log = logging.getLogger(__name__)
+
+#: The records of a world that lists show, beside nodes and noderoles.
+SHOWN: Final[tuple[type[Record], ...]] = (
+    Cluster, Daemon, Deployment, DeploymentRole, Role, RolloutPointer, Structure, TaskRunPointer
+)  # fmt: skip
+
+NOTED_SECONDS: Final = 300.0  # between two writes of the last use of a token
+REMEMBERED_SECONDS: Final = 600.0  # that a token which was read still opens reads while ZooKeeper is away
+MOST_TOKENS: Final = 10_000  # that are remembered
+
+
+class ApiRecords:
+    """The records for the routes, as ``records.ServedRecords`` states."""
+
+    def __init__(self, session: Session, settings: Settings, wake: Callable[[], None]) -> None:
+        self.session = session
+        self.settings = settings
+        self.cluster = ""
+        self.zxid = 0
+        self._wake = wake
+        self._cache = Cache(session, World(), wake)
+        self._turning = threading.Condition()  # its lock guards the world
+        self._wishes = 0  # for newer records
+        self._granted = 0  # the wishes that the cache has met
+        self._tokens: dict[str, tuple[Stored[Token], float]] = {}  # as read at a time (monotonic)
+        self._noting: set[str] = set()
+        self._changes = 0  # of the world
+        self._digest: tuple[int, str] | None = None
+        self._loaded = False
+
+    @property
+    def age_seconds(self) -> float:
+        return max(0.0, self.session.silent_seconds)
+
+    @property
+    def trusted(self) -> bool:
+        return self.session.trusted
+
+    @contextmanager
+    def reading(self) -> Iterator[World]:
+        """Raises Unavailable before everything was read one time."""
+        with self._turning:
+            if not self._loaded:
+                raise Unavailable("this server has not read the records yet; try again")
+            yield self._cache.world
+
+    def catch_up(self, zxid: int | None, deadline: float) -> None:
+        """As ``ServedRecords.catch_up`` states."""
+        with self._turning:
+            if zxid is not None and self.zxid >= zxid:
+                return
+            wish = self._wishes = self._wishes + 1
+            self._wake()
+            while self._granted < wish or (zxid is not None and self.zxid < zxid):
+                if not self.session.trusted:
+                    raise Unavailable(
+                        "ZooKeeper does not answer this server, which cannot show newer records; try again"
+                    )
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimedOut(f"this server shows zxid {self.zxid} and no newer one yet; try again")
+                self._turning.wait(min(left, 0.5))
+                if zxid is not None and self._granted >= wish and self.zxid < zxid:
+                    wish = self._wishes = self._wishes + 1
+                    self._wake()
+
+    # -- on the turn thread --
+
+    def load(self) -> None:
+        with self._turning:
+            self._cache.load()
+            self._loaded = True
+            self._changes += 1
+            self._turned(self._wishes, self.session.last_zxid)
+
+    def refresh(self) -> None:
+        """Read the changes. All writes up to the zxid of an answer had their events before it."""
+        wishes = self._wishes
+        if wishes > self._granted:
+            self.session.sync()
+        zxid = self.session.last_zxid
+        with self._turning:
+            if self._cache.refresh():
+                self._changes += 1
+            self._turned(wishes, zxid)
+
+    def sweep(self) -> None:
+        zxid = self.session.last_zxid
+        with self._turning:
+            if self._cache.sweep():
+                self._changes += 1
+            self._turned(self._granted, zxid)
+        metrics.QUARANTINED.set(len(self._cache.quarantined))
+
+    def _turned(self, wishes: int, zxid: int) -> None:
+        self._granted, self.zxid = max(self._granted, wishes), max(self.zxid, zxid)
+        self._turning.notify_all()
+
+    def world_version(self) -> str:
+        """As ``ServedRecords.world_version`` states."""
+        with self.reading() as world:
+            if self._digest is None or self._digest[0] != self._changes:
+                self._digest = self._changes, digest(_versions(world))
+            return self._digest[1]
+
+    # -- tokens --
+
+    def token(self, id: str) -> Token | None:
+        """As ``ServedRecords.token`` states."""
+        if not tokens.is_id(id):
+            return None
+        try:
+            found = stored_tokens.one(self.session, id)
+        except Unavailable:
+            known = self._tokens.get(id)
+            if known is None or time.monotonic() - known[1] > REMEMBERED_SECONDS:
+                raise
+            return known[0].record
+        if found is None:
+            self._tokens.pop(id, None)
+            return None
+        if len(self._tokens) >= MOST_TOKENS:
+            self._tokens.clear()
+        self._tokens[id] = found, time.monotonic()
+        return found.record
+
+    def note_use(self, id: str) -> None:
+        """Write the last use of a token, if the written one is some minutes old. A failure is left to a later use."""
+        known = self._tokens.get(id)
+        if known is None or id in self._noting or not self.session.trusted:
+            return
+        self._noting.add(id)
+        try:
+            with suppress(OcbError):
+                now = self.session.now()
+                if known[0].record.used is None or now - known[0].record.used > NOTED_SECONDS:
+                    stored_tokens.note_use(self.session, id, known[0], now)
+        finally:
+            self._noting.discard(id)
+
+
+def _versions(world: World) -> Iterator[tuple[str, int]]:
+    """The mzxids of all records of a world that documents show."""
+    for view in world.nodes.values():
+        yield view.name, view.mzxid
+        yield from ((vertex.name, vertex.mzxid) for vertex in view.noderoles.values())
+    for kind in SHOWN:
+        yield from ((f"{kind.__name__} {name}", stored.mzxid) for name, stored in world.of(kind).items())
+
+
+class ApiDaemon:
+    """The controller of the daemon; all on the turn thread, but for ``doing``."""
+
+    def __init__(
+        self, session: Session, settings: Settings, daemon: Daemon, listener: Callable[[Any], Listener]
+    ) -> None:
+        self.session = session
+        self.id = f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
+        self.registration = Registration(session, ClientKind.API, self.id, daemon)
+        self.turns = Turns(session, self.registration, self)
+        self.records = ApiRecords(session, settings, self.turns.wake.set)
+        self.listener = listener(self.records)
+        self.trouble: str | None = None
+
+    @property
+    def sweep_seconds(self) -> float:
+        """The time from one sweep to the next."""
+        return self.records.settings.api.sweep_seconds
+
+    def load(self) -> None:
+        """A new session: find the cluster, register, and read everything. The first time, requests are taken from then on."""
+        self.records.cluster = clusters.current(self.session, self.records.cluster).id
+        self.registration.write()
+        self.records.load()
+        self.listener.open()
+
+    def refresh(self) -> None:
+        """Read the changes."""
+        self.records.refresh()
+
+    def sweep(self) -> None:
+        """Read everything."""
+        clusters.current(self.session, self.records.cluster)
+        self.registration.compare(daemons.read(self.session, ClientKind.API).get(self.id))
+        self.records.sweep()
+
+    def decide(self) -> float:
+        """Nothing is decided here: requests are performed on threads of their own."""
+        self.trouble = self.listener.trouble
+        return self.sweep_seconds
+
+    def trouble_changed(self, trouble: str | None) -> None:
+        """Nothing follows."""
+
+    def served_at(self, address: str | None) -> None:
+        """HOST:PORT of our pages, or that there are none."""
+        self.registration.change(pages=address)
+
+    def doing(self) -> str:
+        """The present work, in one sentence."""
+        draining = "draining: " if self.turns.draining else ""
+        return f"{draining}serving {self.listener.address}, {self.listener.connections} connections"
+
+    @property
+    def drained(self) -> bool:
+        """Whether no request is under way, or the time of the wait is over."""
+        return self.listener.idle or self.turns.drained_for(self.records.settings.api.drain_seconds)
+
+    def drain(self, seconds: float) -> None:  # noqa: ARG002
+        """Take no new connections."""
+        self.listener.stop()
+
+    def close(self) -> None:
+        """End the connections that are left, within seconds."""
+        self.listener.close()

@@ -1,0 +1,168 @@
+"""``/openapi.json``: OpenAPI 3.1, made from the table of routes and the fields of the operations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import version
+from typing import Any, Final
+
+import msgspec
+
+from nodepool_ocb.api.calls import OPERATIONS
+from nodepool_ocb.api.resources import QueryOptions
+from nodepool_ocb.api.routes import ROUTES, Route, filled, parameters
+from nodepool_ocb.operations.operation import Operation
+from nodepool_ocb.operations.wire.lines import AnswerLine, CallBody
+from nodepool_ocb.operations.wire.problems import Problem
+from nodepool_ocb.views.changes import ChangeRow
+
+_REF: Final = "#/components/schemas/{name}"
+#: The refusals that each route may give, with their meaning.
+REFUSALS: Final[Mapping[int, str]] = {
+    400: "The request is malformed, or leaves open which record it means.",
+    401: "No valid token came with the request.",
+    403: "The token does not open this.",
+    404: "An object does not exist, or is outside the limits of the token.",
+    405: "The path has no such method.",
+    409: "The request contradicts the records, or needs agreement.",
+    412: "A record has another version than the request demands.",
+    413: "The body or the records are too large.",
+    421: "The server belongs to another cluster.",
+    422: "A field is wrong.",
+    424: "The awaited thing ended in error.",
+    428: "The version of the object is lacking.",
+    503: "ZooKeeper does not answer; nothing was written.",
+    504: "The deadline has passed.",
+}
+
+
+@cache
+def openapi_json() -> bytes:
+    """The document as JSON."""
+    return msgspec.json.format(msgspec.json.encode(openapi()))
+
+
+def openapi() -> dict[str, Any]:
+    """The document."""
+    _, schemas = msgspec.json.schema_components(
+        [*OPERATIONS.values(), CallBody, AnswerLine, Problem, ChangeRow], ref_template=_REF
+    )
+    found: dict[str, dict[str, Any]] = {}
+    for row in ROUTES:
+        for path in (row.path, row.one):
+            if path is not None:
+                found.setdefault(path, {})[row.method.lower()] = _described(row, path)
+    for name, kind in OPERATIONS.items():
+        found[f"/v1/operations/{name}"] = {"post": _call(name, kind)}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "nodepool-ocb",
+            "version": version("nodepool-ocb"),
+            "description": "docs/api.md explains the rules.",
+        },
+        "security": [{"token": []}],
+        "paths": found,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _call(name: str, kind: type[Operation[Any]]) -> dict[str, Any]:
+    body = {"$ref": _REF.format(name="CallBody")}
+    fields = {"type": "object", "properties": {"fields": {"$ref": _REF.format(name=kind.__name__)}}}
+    return {
+        "operationId": f"call-{name.replace('/', '-')}",
+        "summary": _summary(kind),
+        "tags": ["operations"],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": {"allOf": [body, fields]}}}},
+        "parameters": _headers(kind, None),
+        "responses": _responses({"application/x-ndjson": {"schema": {"type": "string"}}}),
+    }
+
+
+def _described(row: Route, path: str) -> dict[str, Any]:
+    kind = OPERATIONS[row.operation]
+    named = parameters(path)
+    taken = filled(row, kind, dict.fromkeys(named, ""))
+    rest = [each for each in msgspec.structs.fields(kind) if each.name not in taken]
+    described: dict[str, Any] = {
+        "operationId": f"{row.operation.replace('/', '-')}{'-one' if path == row.one else ''}",
+        "summary": _summary(kind),
+        "description": f"Right: {kind.right}.",
+        "tags": [kind.noun],
+        "parameters": [*(_in_path(each) for each in named), *_headers(kind, row)],
+        "responses": _responses({"application/json": {"schema": _answer(kind)}}, row),
+    }
+    described["parameters"] += _query(msgspec.structs.fields(QueryOptions)[0 if kind.writes else 3 :])
+    if row.method == "GET":
+        described["parameters"] += _query(rest)
+    else:
+        described["requestBody"] = {
+            "required": any(each.required for each in rest), "content": {"application/json": {"schema": _body(kind, rest)}}
+        }  # fmt: skip
+    return described
+
+
+def _summary(kind: type[Operation[Any]]) -> str:
+    return (inspect.getdoc(kind) or kind.title()).partition("\n")[0].replace("``", "`")
+
+
+def _in_path(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _headers(kind: type[Operation[Any]], row: Route | None) -> list[dict[str, Any]]:
+    names = ["If-Match"] if kind.writes else ["Ocb-Min-Zxid"]
+    names += ["If-None-Match"] if row is not None and (row.creates or (row.records and not kind.writes)) else []
+    return [{"name": name, "in": "header", "schema": {"type": "string"}} for name in names]
+
+
+def _query(fields: Iterable[Any]) -> list[dict[str, Any]]:
+    made = []
+    for each in fields:
+        (schema,), _ = msgspec.json.schema_components([each.type], ref_template=_REF)
+        made.append({"name": each.encode_name, "in": "query", "required": each.required, "schema": _flat(schema)})
+    return made
+
+
+def _flat(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a part of a query, which has no null: the part is left out instead."""
+    choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    return choices[0] if len(choices) == 1 else schema
+
+
+def _body(kind: type[Operation[Any]], rest: Iterable[Any]) -> dict[str, Any]:
+    rest = list(rest)
+    schemas, _ = msgspec.json.schema_components([each.type for each in rest], ref_template=_REF)
+    return {
+        "type": "object",
+        "title": kind.__name__,
+        "properties": {each.encode_name: schema for each, schema in zip(rest, schemas, strict=True)},
+        "required": [each.encode_name for each in rest if each.required],
+        "additionalProperties": False,
+    }
+
+
+def _answer(kind: type[Operation[Any]]) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        "answer": {"description": "The document of the operation, with the keys that `-o json` prints."},
+        "answers": {"type": "array", "description": "Instead of `answer`, if the operation has several rounds."},
+        "notes": {"type": "array", "items": {"type": "string"}},
+    }
+    if kind.writes:
+        properties |= {"dry_run": {"type": "boolean"}, "rows": {"type": "array", "items": {"type": "object"}}}
+    return {"type": "object", "properties": properties, "required": ["notes"]}
+
+
+def _responses(content: dict[str, Any], row: Route | None = None) -> dict[str, Any]:
+    state = {name: {"schema": {"type": "string"}} for name in ("Ocb-Cluster", "Ocb-Zxid", "Ocb-Age")}
+    refused = {"application/problem+json": {"schema": {"$ref": _REF.format(name="Problem")}}}
+    made: dict[str, Any] = {"200": {"description": "Performed.", "headers": state, "content": content}}
+    if row is not None and row.records is not None and row.method == "GET":
+        made["304"] = {"description": "The document has the version that the client knows."}
+    return made | {str(status): {"description": text, "content": refused} for status, text in REFUSALS.items()}

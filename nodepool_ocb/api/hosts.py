@@ -1,0 +1,55 @@
+"""The checks of the Host and Origin headers: a page of another site must not reach the API through a browser. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from nodepool_ocb.errors import Denied, Invalid
+
+LOCAL: Final = frozenset({"localhost"})
+
+
+def host_of(header: str) -> str:
+    """The name in a Host header, without its port.
+
+    >>> host_of("api.example.com:9480"), host_of("[::1]:9480"), host_of("API.example.com.")
+    ('api.example.com', '::1', 'api.example.com')
+    """
+    try:
+        found = urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+    return found.rstrip(".").lower()
+
+
+def require_host(header: str | None, known: Collection[str]) -> None:
+    """Raises Invalid unless the Host header is an address, localhost or a ``known`` name.
+
+    A name that an attacker's DNS points at this server is none of these; an address cannot be such a name.
+    """
+    name = host_of(header or "")
+    if name in LOCAL or name in known or _is_address(name):
+        return
+    raise Invalid(
+        f"the Host header names {name[:100] or 'nothing'}, which is no name of this server; add it to api.hosts"
+    )
+
+
+def require_origin(origin: str | None, host: str | None) -> None:
+    """Raises Denied for a request that a page of another site sent."""
+    if origin is None or (host is not None and origin.partition("//")[2].lower() == host.lower()):
+        return
+    raise Denied(
+        "a page of another site sent this request; the API takes requests only from its own pages and from programs"
+    )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,58 @@
+"""Who calls: the token of a request, and the delay after failed logins of an address.
+
+A valid token is never delayed, so that strangers behind one address cannot lock its people out. The delay keeps guesses and the
+load that they make small; a secret of 256 bits cannot be guessed in any case.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from nodepool_ocb.errors import Unauthorized
+from nodepool_ocb.model import tokens
+
+FIRST_DELAY_SECONDS: Final = 0.1
+LONGEST_DELAY_SECONDS: Final = 5.0
+FORGIVEN_SECONDS: Final = 60.0
+MOST_ADDRESSES: Final = 10_000
+
+WANTED: Final = "send `Authorization: Bearer TOKEN`; `nodepool-ocb token create` makes one"
+
+
+def bearer(header: str | None) -> tuple[str, str]:
+    """The id and the secret in an Authorization header. Raises Unauthorized; no message repeats the header.
+
+    >>> bearer("Bearer ocb_00000000002a_" + "A" * 43)[0]
+    '00000000002a'
+    """
+    if header is None:
+        raise Unauthorized(f"the request has no token; {WANTED}")
+    scheme, _, text = header.partition(" ")
+    found = tokens.split(text.strip()) if scheme.lower() == "bearer" else None
+    if found is None:
+        raise Unauthorized(f"the Authorization header has no token of this project; {WANTED}")
+    return found
+
+
+class FailedLogins:
+    """The failures by address; on one thread."""
+
+    def __init__(self) -> None:
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # how many, and when the last came
+
+    def failed(self, address: str, now: float) -> float:
+        """Note a failure at ``now`` (monotonic); gives the seconds before its answer.
+
+        >>> logins = FailedLogins()
+        >>> [logins.failed("192.0.2.1", 0.0) for _ in range(4)], logins.failed("192.0.2.2", 0.0)
+        ([0.1, 0.2, 0.4, 0.8], 0.1)
+        >>> logins.failed("192.0.2.1", 100.0)
+        0.1
+        """
+        count, last = self._failures.pop(address, (0, now))
+        count = 1 if now - last > FORGIVEN_SECONDS else count + 1
+        self._failures[address] = (count, now)
+        while len(self._failures) > MOST_ADDRESSES:
+            self._failures.popitem(last=False)
+        return min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * float(1 << min(count - 1, 10)))

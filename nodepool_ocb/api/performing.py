@@ -1,0 +1,184 @@
+"""An operation on behalf of an actor: its rights and limits, the records that it reads, and what the caller hears meanwhile.
+
+A read of the world takes the cache; other reads use the session that the server keeps. A write opens a session of its own, as a
+command does: locks that it takes end with it, also if this process is stopped in the middle.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.api.actor import Actor, require_own_deployment, require_reveal
+from nodepool_ocb.api.records import ServedRecords
+from nodepool_ocb.errors import NotFound, Unavailable, VersionDiffers
+from nodepool_ocb.model.records import Append, Change, Check, Create, Raise
+from nodepool_ocb.model.tokens import TokenRole
+from nodepool_ocb.operations import limits
+from nodepool_ocb.operations.operation import Call, Operation, Performed
+from nodepool_ocb.operations.performer import Condition, Performer
+from nodepool_ocb.operations.reads.versions import ReadVersions, digest
+from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.operations.wire.lines import Question
+
+LONGEST_CONNECT_SECONDS: Final = 5.0
+
+
+class AgreementAsked(Exception):
+    """The operation asks for agreement, and the call has none. Nothing was written."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question.text)
+        self.question = question
+
+
+class OperationOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of an operation."""
+
+    operation: Operation[Any]
+    reason: str | None = None
+    dry_run: bool = False
+    agreed: bool = False
+    deadline: float  # monotonic
+    conditions: tuple[Condition, ...] = ()
+    plan: str | None = None  # the digest of the dry run that the call carries out
+    fresh: bool = False  # a read shows all writes before this call
+    min_zxid: int | None = None  # a read shows all writes up to here
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """``zxid``: of the newest state that was read or written; ``plan``: the digest of the changes of a dry run."""
+
+    performed: Performed[Any]
+    zxid: int
+    plan: str | None = None
+
+
+class HttpCaller:
+    """The caller of operations behind a request; ``hear`` gets each note, on the thread that performs."""
+
+    def __init__(self, hear: Callable[[str], None], *, agreed: bool) -> None:
+        self._hear, self._agreed = hear, agreed
+
+    def note(self, text: str) -> None:
+        self._hear(text)
+
+    def agree(self, text: str, details: Sequence[str]) -> bool:
+        """Raises AgreementAsked unless the call carries the agreement."""
+        if not self._agreed:
+            raise AgreementAsked(Question(text, tuple(details)))
+        return False
+
+
+class ServedPerformer(Performer):
+    """Performs the operations of one request."""
+
+    def __init__(
+        self, records: ServedRecords, actor: Actor, order: OperationOrder, hear: Callable[[str], None]
+    ) -> None:
+        call = Call(
+            login=actor.token.name,
+            host=actor.address,
+            verb=order.operation.title(),
+            reason=order.reason,
+            dry_run=order.dry_run,
+        )
+        caller = HttpCaller(hear, agreed=order.agreed)
+        super().__init__(call, caller, lambda: records.settings, order.deadline, order.conditions)
+        self.world: Any = None  # of the cache, while it does not change
+
+    def load(self, opened: Any) -> Any:
+        """The world of the cache, if this call reads it; else as it is now."""
+        if self.world is None:
+            return super().load(opened)
+        self.journal.declare(self.world)
+        for reason in self.world.unreadable.values():
+            self.caller.note(f"warning: this record cannot be read: {reason}")
+        return self.world
+
+
+def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: Callable[[str], None]) -> Answered:
+    """Perform it; on a thread that may wait. Raises the errors of the operation, and AgreementAsked."""
+    require_reveal(actor, order.operation)
+    require_own_deployment(actor, order.operation)
+    performer = ServedPerformer(records, actor, order, hear)
+    if not order.operation.writes:
+        return _read(records, actor, order, performer)
+    if not records.trusted:
+        raise Unavailable("ZooKeeper does not answer this server; nothing was written; try again")
+    patience = min(LONGEST_CONNECT_SECONDS, max(0.1, order.deadline - time.monotonic()))
+    with performer.session(patience) as own:
+        _require_plan(records, actor, order, own)
+        performed = _within_limits(performer, actor, order.operation, own)
+        plan = plan_digest(performer.changes) if order.dry_run else None
+        return Answered(performed=performed, zxid=own.last_zxid, plan=plan)
+
+
+def _read(records: ServedRecords, actor: Actor, order: OperationOrder, performer: ServedPerformer) -> Answered:
+    if order.fresh or order.min_zxid is not None:
+        records.catch_up(None if order.fresh else order.min_zxid, order.deadline)
+    with ExitStack() as stack:
+        if ReadWorld in order.operation.reads:
+            performer.world = stack.enter_context(records.reading())
+        zxid = records.zxid
+        performed = _within_limits(performer, actor, order.operation, records.session)
+    return Answered(performed=performed, zxid=zxid)
+
+
+def _within_limits(performer: ServedPerformer, actor: Actor, operation: Operation[Any], opened: Any) -> Performed[Any]:
+    """Perform it within the limits of the token. A node that joins does not exist yet: its deployment was judged before."""
+    wanted = actor.limits
+    if wanted is None or actor.token.role is TokenRole.JOIN:
+        return performer.perform(operation, opened)
+    with _unhinted():
+        found = performer.read(limits.narrowed(operation, wanted), opened)
+        performer.conditions = (*performer.conditions, limits.within(found.operation, wanted))
+        performed = performer.perform(found.operation, opened)
+    answers = tuple(limits.kept(answer, found.shown) for answer in performed.answers)
+    return replace(performed, answers=answers)
+
+
+@contextmanager
+def _unhinted() -> Iterator[None]:
+    """A hint that names objects outside the limits is left out of NotFound."""
+    try:
+        yield
+    except NotFound as unknown:
+        raise NotFound(str(unknown).partition("; did you mean")[0]) from unknown
+
+
+def plan_digest(changes: Sequence[Change]) -> str:
+    """The digest of the records that a dry run would change, with the versions that it decided from."""
+    named = [each for each in changes if not isinstance(each, Append | Raise | Check)]
+    return digest((each.path, -1 if isinstance(each, Create) else each.version) for each in named)
+
+
+def _require_plan(records: ServedRecords, actor: Actor, order: OperationOrder, own: Any) -> None:
+    """Raises VersionDiffers unless a dry run now has the plan that the call demands."""
+    if order.plan is None:
+        return
+    dry = ServedPerformer(records, actor, replace(order, dry_run=True, agreed=True, conditions=()), lambda _: None)
+    _within_limits(dry, actor, order.operation, own)
+    if plan_digest(dry.changes) != order.plan:
+        raise VersionDiffers(
+            "the plan of this call has changed since its dry run; make the dry run again, and repeat the request"
+        )
+
+
+def versions_of(records: ServedRecords, actor: Actor, order: OperationOrder, place: str | None) -> str | None:
+    """The version of a branch, or of all records of the world if ``place`` is None; None for a branch that does not exist.
+
+    It is read before the document: a document that is newer than its version costs one more request, and never a lost write.
+    """
+    if place is not None:
+        performer = ServedPerformer(records, actor, order, lambda _: None)
+        return performer.read(iter(ReadVersions((place,))), records.session)
+    if order.min_zxid is not None:
+        records.catch_up(order.min_zxid, order.deadline)
+    limited = "" if actor.limits is None else actor.limits.expression
+    return digest([(records.world_version(), 0), (limited, 1)])

@@ -1,0 +1,53 @@
+"""The records that the server module gives to the routes: the cache of the world, tokens, and the state of ZooKeeper."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from nodepool_ocb.config import Settings
+from nodepool_ocb.model.tokens import Token
+
+
+class ServedRecords(Protocol):
+    """Every method may be called on any thread; one that reads may raise Unavailable or Denied."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def cluster(self) -> str:
+        """The id of the cluster; empty before it is known."""
+
+    @property
+    def zxid(self) -> int:
+        """The cache shows all writes up to here."""
+
+    @property
+    def age_seconds(self) -> float:
+        """The age of the newest answer of ZooKeeper."""
+
+    @property
+    def trusted(self) -> bool:
+        """Whether ZooKeeper answers."""
+
+    @property
+    def session(self) -> Any:
+        """The session that reads share."""
+
+    def reading(self) -> AbstractContextManager[Any]:
+        """The world of the cache, which does not change within the block."""
+
+    def catch_up(self, zxid: int | None, deadline: float) -> None:
+        """Return when the cache shows all writes up to ``zxid``; None: all writes before this call.
+
+        Raises TimedOut at the deadline (monotonic), Unavailable while ZooKeeper is away.
+        """
+
+    def token(self, id: str) -> Token | None:
+        """The token of this id, as ZooKeeper has it; while it is away, as it was a short time ago."""
+
+    def note_use(self, id: str) -> None:
+        """Write the last use of a token, if the written one is some minutes old."""
+
+    def world_version(self) -> str:
+        """The digest of all records of the world, computed again only after a change."""

@@ -1,0 +1,153 @@
+"""The parts of a request that every route reads: its actor, its deadline, its versions; and the answer of an error."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+from msgspec.structs import replace
+
+from nodepool_ocb.api import hosts, logins
+from nodepool_ocb.api.actor import Actor
+from nodepool_ocb.api.records import ServedRecords
+from nodepool_ocb.errors import Invalid, OcbError, TimedOut, TooLarge, Unauthorized
+from nodepool_ocb.operations.wire.problems import Problem, problem_of
+
+log = logging.getLogger(__name__)
+
+PROBLEM: Final = "application/problem+json"
+BODY_SECONDS: Final = 20.0  # that a client may take to send a body
+LONGEST_DEADLINE_SECONDS: Final = 600.0
+MOST_DIGITS: Final = 18
+
+T = TypeVar("T")
+
+#: Words for the statuses that the HTTP layer itself gives.
+CODES: Final = {
+    400: "bad-request", 404: "no-such-route", 405: "method-not-allowed", 413: "too-large", 415: "media-type",
+}  # fmt: skip
+
+
+class Desk:
+    """What the handlers share: the records, the threads that perform, and the failed logins."""
+
+    def __init__(self, records: ServedRecords) -> None:
+        self.records = records
+        self.threads = ThreadPoolExecutor(records.settings.api.workers, thread_name_prefix="api")
+        self._failed = logins.FailedLogins()
+
+    async def run(self, call: Callable[[], T], deadline: float) -> T:
+        """The result of a call on a thread of its own. Raises TimedOut at the deadline (monotonic)."""
+        future = asyncio.get_running_loop().run_in_executor(self.threads, call)
+        try:
+            return await asyncio.wait_for(asyncio.shield(future), max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits for it any more
+            raise TimedOut(
+                "the deadline of this request has passed; a write may still happen; see: nodepool-ocb history"
+            ) from None
+
+    def deadline(self, seconds: float | None = None) -> float:
+        """Monotonic. Raises Invalid."""
+        if seconds is not None and not 0 < seconds <= LONGEST_DEADLINE_SECONDS:
+            raise Invalid(
+                f"a deadline of {seconds:g} seconds: give more than 0, and at most {LONGEST_DEADLINE_SECONDS:g}"
+            )
+        return time.monotonic() + (seconds or self.records.settings.api.deadline_seconds)
+
+    async def actor(self, request: Request[Any, Any, Any]) -> Actor:
+        """Raises Unauthorized after a delay, Invalid or Denied for a foreign Host or Origin, Unavailable."""
+        hosts.require_host(request.headers.get("host"), self.known_hosts())
+        hosts.require_origin(request.headers.get("origin"), request.headers.get("host"))
+        address = request.client.host if request.client is not None else "unknown"
+        try:
+            id, secret = logins.bearer(request.headers.get("authorization"))
+            token = await self.run(lambda: self.records.token(id), self.deadline())
+            if token is None or not token.valid(secret, time.time()):
+                raise Unauthorized(
+                    "this token is not valid: it is unknown, revoked or has ended; have another one made"
+                )
+        except Unauthorized:
+            await asyncio.sleep(self._failed.failed(address, time.monotonic()))
+            raise
+        self.threads.submit(self.records.note_use, id)
+        return Actor(id=id, token=token, address=address)
+
+    def known_hosts(self) -> frozenset[str]:
+        """The names by which this server is reached."""
+        return frozenset(each.lower() for each in self.records.settings.api.hosts)
+
+
+async def body_of(request: Request[Any, Any, Any]) -> bytes:
+    """Raises TimedOut for a client that sends too slowly, TooLarge for one that sends too much."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.body()
+    except TimeoutError:
+        raise TimedOut(f"the body did not come within {BODY_SECONDS:g} seconds; send the request again") from None
+    except HTTPException as refused:
+        if refused.status_code == 413:
+            raise TooLarge("the body is larger than api.body_bytes of the server allows") from None
+        raise
+
+
+def min_zxid(request: Request[Any, Any, Any]) -> int | None:
+    """The zxid that a read must show. Raises Invalid."""
+    text = request.headers.get("ocb-min-zxid")
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > MOST_DIGITS:
+        raise Invalid("the header Ocb-Min-Zxid must be a zxid as an answer gave it: decimal digits")
+    return int(text)
+
+
+def versions(header: str | None) -> tuple[str, ...]:
+    """The versions in If-Match or If-None-Match.
+
+    >>> versions('"a1", W/"b2"'), versions("*"), versions(None)
+    (('a1', 'b2'), ('*',), ())
+    """
+    parts = (each.strip().removeprefix("W/").strip('"') for each in (header or "").split(","))
+    return tuple(each for each in parts if each)
+
+
+# -- errors --
+
+
+def problem(found: Problem) -> Response[bytes]:
+    """The answer of a request that was refused."""
+    headers = {"WWW-Authenticate": 'Bearer realm="nodepool-ocb"'} if found.status == 401 else {}
+    headers |= {"Retry-After": "1"} if found.status == 503 else {}
+    return Response(msgspec.json.encode(found), status_code=found.status, media_type=PROBLEM, headers=headers)
+
+
+def of_error(_: Request[Any, Any, Any], error: OcbError) -> Response[bytes]:
+    """The handler of errors of the project."""
+    return problem(problem_of(error))
+
+
+def of_http(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """The handler of errors of the HTTP layer: no such path, another method, a body that is too large."""
+    status = error.status_code if 400 <= error.status_code < 500 else 500
+    made = Problem(code=CODES.get(status, "refused"), status=status, detail=str(error.detail), error="Invalid")
+    answer = problem(replace(made, error="NotFound") if status == 404 else made)
+    allow = (error.headers or {}).get("Allow") if isinstance(error.headers, dict) else None
+    return (
+        answer
+        if allow is None
+        else Response(answer.content, status_code=status, media_type=PROBLEM, headers={"Allow": allow})
+    )
+
+
+def of_bug(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """The handler of all other errors: the client hears nothing of them, and the log all."""
+    log.error("%s %.200r failed", request.method, request.url.path, exc_info=error)
+    detail = "this request failed by a fault of the server; its log says why"
+    return problem(Problem(code="fault", status=500, detail=detail))

@@ -1,0 +1,191 @@
+"""The REST form: one JSON document for each request, with the version of its records as ETag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_origin
+
+import msgspec
+from litestar import Request, Response
+from litestar.datastructures import MultiDict
+from msgspec.structs import replace
+
+from nodepool_ocb.api.actor import Actor, require_right
+from nodepool_ocb.api.performing import AgreementAsked, Answered, OperationOrder, perform, versions_of
+from nodepool_ocb.api.requests import Desk, body_of, min_zxid, problem, versions
+from nodepool_ocb.api.routes import WORLD, Route, filled, parameters
+from nodepool_ocb.api.versions import branch, conditions
+from nodepool_ocb.errors import Invalid, VersionLacking
+from nodepool_ocb.model.secrecy import hidden
+from nodepool_ocb.operations.operation import Operation
+from nodepool_ocb.operations.reads.versions import ANY
+from nodepool_ocb.operations.wire.problems import Problem
+from nodepool_ocb.views.view import View, public
+
+#: The parts of a query that are no fields.
+OPTIONS: Final = ("dry_run", "agreed", "reason", "deadline_seconds")
+
+
+class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How an operation is to be performed."""
+
+    dry_run: bool = False
+    agreed: bool = False  # to the irreversible change that it asks agreement for
+    reason: str | None = None  # for the journal
+    deadline_seconds: float | None = None
+
+
+async def answer(
+    desk: Desk, request: Request[Any, Any, Any], route: Route, kind: type[Operation[Any]], path: str
+) -> Response[Any]:
+    """The handler of a row, for one of its paths."""
+    actor = await desk.actor(request)
+    require_right(actor, kind)
+    # Litestar reserves some names of parameters, so its own have a prefix
+    named = {name: str(request.path_params[f"of_{name}"]) for name in parameters(path)}
+    options, operation = await _asked(request, route, kind, named)
+    place = branch(route.records, named[route.records]) if route.records in named else None
+    order = OperationOrder(
+        operation=operation,
+        reason=options.reason,
+        dry_run=options.dry_run,
+        agreed=options.agreed,
+        deadline=desk.deadline(options.deadline_seconds),
+        min_zxid=min_zxid(request),
+    )
+    if not kind.writes:
+        return await _read(desk, request, route, actor, order, place)
+    return await _write(desk, request, route, actor, order, place)
+
+
+async def _read(
+    desk: Desk, request: Request[Any, Any, Any], route: Route, actor: Actor, order: OperationOrder, place: str | None
+) -> Response[Any]:
+    headers: dict[str, str] = {}
+    if route.records == WORLD or place is not None:
+        known = await desk.run(lambda: versions_of(desk.records, actor, order, place), order.deadline)
+        if known is not None:
+            headers["ETag"] = f'"{known}"'
+            if known in (wanted := versions(request.headers.get("if-none-match"))) or ANY in wanted:
+                return Response(None, status_code=304, headers=headers)
+    notes: list[str] = []
+    found = await desk.run(lambda: perform(desk.records, actor, order, notes.append), order.deadline)
+    return _document(found, notes, headers, {})
+
+
+async def _write(
+    desk: Desk, request: Request[Any, Any, Any], route: Route, actor: Actor, order: OperationOrder, place: str | None
+) -> Response[Any]:
+    match, none = versions(request.headers.get("if-match")), versions(request.headers.get("if-none-match"))
+    if not order.dry_run:
+        order = _conditioned(order, route, place, match, none)
+    notes: list[str] = []
+    try:
+        found = await desk.run(lambda: perform(desk.records, actor, order, notes.append), order.deadline)
+    except AgreementAsked as asked:
+        detail = (
+            f"this will {asked.question.text}; nothing was written; repeat the request with agreed=true if it is meant"
+        )
+        return problem(Problem(code="agreement-needed", status=409, detail=detail, error="Conflict"))
+    headers = {} if found.plan is None else {"ETag": f'"{found.plan}"'}
+    more = {"dry_run": order.dry_run, "rows": [public(row) for row in found.performed.rows]}
+    return _document(found, notes, headers, more)
+
+
+def _conditioned(
+    order: OperationOrder, route: Route, place: str | None, match: tuple[str, ...], none: tuple[str, ...]
+) -> OperationOrder:
+    """Raises VersionLacking: a write by selector needs the digest of its plan, one to an object the version of it."""
+    if place is not None:
+        return replace(order, conditions=conditions(place, match, none, creates=route.creates))
+    if getattr(order.operation, "selector", None) is not None:
+        if not match:
+            raise VersionLacking("a write by selector needs If-Match with the ETag of its dry run, or `*` for any plan")
+        return order if ANY in match else replace(order, plan=match[0])
+    return order
+
+
+def _document(found: Answered, notes: Sequence[str], headers: dict[str, str], more: Mapping[str, Any]) -> Response[Any]:
+    answers = [shown(each) for each in found.performed.answers]
+    body = {"answer": answers[0]} if len(answers) == 1 else {"answers": answers}
+    headers["Ocb-Zxid"] = str(found.zxid)
+    content = msgspec.json.encode({**body, **more, "notes": list(notes)})
+    return Response(content, status_code=200, media_type="application/json", headers=headers)
+
+
+def shown(value: Any) -> Any:
+    """An answer as JSON without any secret."""
+    return hidden(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, View):
+        return public(value)
+    if isinstance(value, msgspec.Struct):
+        return {
+            name: _plain(each)
+            for name in value.__struct_fields__
+            if (each := getattr(value, name)) is not msgspec.UNSET
+        }
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    return msgspec.to_builtins(value)
+
+
+# -- fields --
+
+
+async def _asked(
+    request: Request[Any, Any, Any], route: Route, kind: type[Operation[Any]], named: Mapping[str, str]
+) -> tuple[QueryOptions, Operation[Any]]:
+    """The options and the operation. Raises Invalid for an unknown or wrong field."""
+    query = MultiDict(request.query_params.multi_items())
+    options = {name: query.getall(name)[-1] for name in OPTIONS if name in query and name not in kind.__struct_fields__}
+    given = filled(route, kind, named)
+    if request.method == "GET":
+        given |= _of_query(kind, query, given)
+    else:
+        given |= _of_body(kind, await body_of(request), given)
+    try:
+        return (
+            msgspec.convert(options, QueryOptions, strict=False),
+            msgspec.convert(given, kind, strict=request.method != "GET"),
+        )
+    except (msgspec.ValidationError, RecursionError) as wrong:
+        raise Invalid(f"{kind.title()}: {wrong}") from wrong
+
+
+def _of_query(kind: type[Operation[Any]], query: MultiDict[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {each.name: each for each in msgspec.structs.fields(kind)}
+    found: dict[str, Any] = {}
+    for name in query:
+        if name in OPTIONS and name not in fields:
+            continue
+        if name not in fields or name in given:
+            raise _unknown(kind, name, given)
+        values, origin = query.getall(name), get_origin(fields[name].type)
+        if origin is tuple:
+            found[name] = values
+        elif isinstance(origin, type) and issubclass(origin, Mapping):
+            found[name] = dict(each.partition("=")[::2] for each in values)
+        else:
+            found[name] = values[-1]
+    return found
+
+
+def _of_body(kind: type[Operation[Any]], data: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any]) if data else {}
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as wrong:
+        raise Invalid(f"the body is no JSON object: {wrong}") from wrong
+    for name in found:
+        if name not in kind.__struct_fields__ or name in given:
+            raise _unknown(kind, name, given)
+    return found
+
+
+def _unknown(kind: type[Operation[Any]], name: str, given: Mapping[str, Any]) -> Invalid:
+    known = ", ".join(each for each in kind.__struct_fields__ if each not in given) or "none"
+    return Invalid(f"{kind.title()}: there is no field {name[:100]!r} here; the fields are: {known}")

@@ -1,0 +1,199 @@
+"""The REST form of the operations, as one table: every operation that a server performs has one row.
+
+A part of a path in braces fills the field of its name, or of its plural with one value. ``fills`` has the exceptions. The rest of
+the fields is the query of a GET, and the JSON body of the other methods. ``one``: the same for one object, which the path names.
+``records``: the records of the object or list, by which versions are told (``versions.BRANCHES``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from nodepool_ocb.operations.operation import Operation
+
+WORLD: Final = "world"  # all records of nodes, noderoles, roles and deployments
+
+
+class Route(msgspec.Struct, frozen=True):
+    """A row."""
+
+    operation: str  # its name in the table of operations
+    method: str
+    path: str
+    records: str | None = None
+    one: str | None = None
+    creates: bool = False
+    fills: Mapping[str, str] = {}
+
+
+_NAME: Final = {"deployment": "name"}
+_NAMES: Final = {"deployment": "names"}
+
+ROUTES: Final = (
+    # the cluster
+    Route("status", "GET", "/v1/status"),
+    Route("history", "GET", "/v1/history"),
+    Route("events", "GET", "/v1/events/choice"),
+    Route("pause", "POST", "/v1/pause"),
+    Route("resume", "POST", "/v1/resume"),
+    Route("restored", "POST", "/v1/restored"),
+    Route("apply", "POST", "/v1/apply"),
+    Route("export", "GET", "/v1/export"),
+    Route("graph", "GET", "/v1/graph"),
+    Route("lock/list", "GET", "/v1/locks"),
+    Route("daemon/list", "GET", "/v1/daemons"),
+    Route("daemon/pause", "POST", "/v1/daemons/pause", one="/v1/daemons/{daemon}/pause"),
+    Route("daemon/resume", "POST", "/v1/daemons/resume", one="/v1/daemons/{daemon}/resume"),
+    Route("record/list", "GET", "/v1/records"),
+    Route("record/show", "GET", "/v1/records/show"),
+    Route("record/delete", "POST", "/v1/records/delete"),
+    Route("secret/list", "GET", "/v1/secrets"),
+    Route("secret/rotate", "POST", "/v1/secrets/rotate"),
+    Route("token/list", "GET", "/v1/tokens"),
+    Route("token/show", "GET", "/v1/tokens/{token}", "token"),
+    Route("token/create", "POST", "/v1/tokens"),
+    Route("token/revoke", "POST", "/v1/tokens/revoke", "token", one="/v1/tokens/{token}/revoke"),
+    # roles
+    Route("barclamp/import", "POST", "/v1/barclamps"),
+    Route("barclamp/delete", "DELETE", "/v1/barclamps/{barclamp}"),
+    Route("role/list", "GET", "/v1/roles", WORLD),
+    Route("role/show", "GET", "/v1/roles/{role}", "role"),
+    Route("role/delete", "DELETE", "/v1/roles/{role}", "role"),
+    # deployments
+    Route("deployment/list", "GET", "/v1/deployments", WORLD),
+    Route("deployment/show", "GET", "/v1/deployments/{deployment}", WORLD, fills=_NAME),
+    Route("deployment/create", "PUT", "/v1/deployments/{deployment}", "deployment", creates=True, fills=_NAME),
+    Route("deployment/delete", "DELETE", "/v1/deployments/{deployment}", "deployment", fills=_NAME),
+    Route("deployment/propose", "POST", "/v1/deployments/{deployment}/propose", "deployment", fills=_NAME),
+    Route("deployment/commit", "POST", "/v1/deployments/{deployment}/commit", "deployment", fills=_NAME),
+    Route("deployment/checks", "PUT", "/v1/deployments/{deployment}/checks", "deployment", fills=_NAME),
+    Route("deployment/pause", "POST", "/v1/deployments/{deployment}/pause", "deployment", fills=_NAMES),
+    Route("deployment/resume", "POST", "/v1/deployments/{deployment}/resume", "deployment", fills=_NAMES),
+    Route("deployment/set", "PATCH", "/v1/deployments/{deployment}/roles/{role}", "deployment", fills=_NAME),
+    Route("deployment/unset", "POST", "/v1/deployments/{deployment}/roles/{role}/unset", "deployment", fills=_NAME),
+    Route("deployment/unset-role", "DELETE", "/v1/deployments/{deployment}/roles/{role}", "deployment", fills=_NAME),
+    Route("deployment/wait", "GET", "/v1/deployments/{deployment}/awaited", WORLD, fills=_NAME),
+    # nodes
+    Route("node/list", "GET", "/v1/nodes", WORLD),
+    Route("node/show", "GET", "/v1/nodes/{node}", "node"),
+    Route("node/create", "POST", "/v1/nodes"),
+    Route("node/import", "POST", "/v1/nodes/import"),
+    Route("node/set", "PATCH", "/v1/nodes", "node", one="/v1/nodes/{node}"),
+    Route("node/delete", "POST", "/v1/nodes/delete", "node", one="/v1/nodes/{node}/delete"),
+    Route("node/alive", "POST", "/v1/nodes/alive", "node", one="/v1/nodes/{node}/alive"),
+    Route("node/dead", "POST", "/v1/nodes/dead", "node", one="/v1/nodes/{node}/dead"),
+    Route("node/available", "POST", "/v1/nodes/available", "node", one="/v1/nodes/{node}/available"),
+    Route("node/unavailable", "POST", "/v1/nodes/unavailable", "node", one="/v1/nodes/{node}/unavailable"),
+    Route("node/bind", "POST", "/v1/nodes/bind", "node", one="/v1/nodes/{node}/bind"),
+    Route("node/commit", "POST", "/v1/nodes/commit", "node", one="/v1/nodes/{node}/commit"),
+    Route("node/hold", "POST", "/v1/nodes/hold", "node", one="/v1/nodes/{node}/hold"),
+    Route("node/release", "POST", "/v1/nodes/release", "node", one="/v1/nodes/{node}/release"),
+    Route("node/move", "POST", "/v1/nodes/move", "node", one="/v1/nodes/{node}/move"),
+    Route("node/rename", "POST", "/v1/nodes/{node}/rename", "node"),
+    # noderoles
+    Route("noderole/list", "GET", "/v1/noderoles", WORLD),
+    Route("noderole/show", "GET", "/v1/noderoles/{noderole}"),
+    Route("noderole/explain", "GET", "/v1/noderoles/explain", one="/v1/noderoles/{noderole}/explain"),
+    Route("noderole/attributes", "GET", "/v1/noderoles/{noderole}/attributes"),
+    Route("noderole/attributes-changed", "GET", "/v1/noderoles/{noderole}/attributes/changed"),
+    Route("noderole/attributes-diff", "GET", "/v1/noderoles/{noderole}/attributes/diff"),
+    Route("noderole/attributes-runs", "GET", "/v1/noderoles/{noderole}/attributes/runs"),
+    Route("noderole/log", "GET", "/v1/noderoles/{noderole}/log"),
+    Route("noderole/drift", "GET", "/v1/drift"),
+    Route("noderole/wait", "GET", "/v1/noderoles/awaited", WORLD, one="/v1/noderoles/{noderole}/awaited"),
+    Route("noderole/set", "PATCH", "/v1/noderoles", "noderole", one="/v1/noderoles/{noderole}"),
+    Route("noderole/unset", "POST", "/v1/noderoles/unset", "noderole", one="/v1/noderoles/{noderole}/unset"),
+    Route("noderole/unbind", "POST", "/v1/noderoles/unbind", "noderole", one="/v1/noderoles/{noderole}/unbind"),
+    Route("noderole/cancel", "POST", "/v1/noderoles/cancel", "noderole", one="/v1/noderoles/{noderole}/cancel"),
+    Route("noderole/check", "POST", "/v1/noderoles/check", "noderole", one="/v1/noderoles/{noderole}/check"),
+    Route("noderole/commit", "POST", "/v1/noderoles/commit", "noderole", one="/v1/noderoles/{noderole}/commit"),
+    Route("noderole/propose", "POST", "/v1/noderoles/propose", "noderole", one="/v1/noderoles/{noderole}/propose"),
+    Route("noderole/redeploy", "POST", "/v1/noderoles/redeploy", "noderole", one="/v1/noderoles/{noderole}/redeploy"),
+    Route("noderole/refresh", "POST", "/v1/noderoles/refresh", "noderole", one="/v1/noderoles/{noderole}/refresh"),
+    Route("noderole/retry", "POST", "/v1/noderoles/retry", "noderole", one="/v1/noderoles/{noderole}/retry"),
+    # rollouts
+    Route("rollout/list", "GET", "/v1/rollouts"),
+    Route("rollout/show", "GET", "/v1/rollouts/show"),
+    Route("rollout/wait", "GET", "/v1/rollouts/awaited"),
+    Route("rollout/plan", "POST", "/v1/rollouts/plan"),
+    Route("rollout/select", "POST", "/v1/rollouts/select"),
+    Route("rollout/start", "POST", "/v1/rollouts"),
+    Route("rollout/accept", "POST", "/v1/rollouts/accept"),
+    Route("rollout/cancel", "POST", "/v1/rollouts/cancel"),
+    Route("rollout/promote", "POST", "/v1/rollouts/promote"),
+    Route("rollout/resume", "POST", "/v1/rollouts/resume"),
+    Route("rollout/retry", "POST", "/v1/rollouts/retry"),
+    # task lists
+    Route("tasks/list", "GET", "/v1/tasks"),
+    Route("tasks/show", "GET", "/v1/tasks/show"),
+    Route("tasks/download", "GET", "/v1/tasks/download"),
+    Route("tasks/check", "POST", "/v1/tasks/check"),
+    Route("tasks/graph", "POST", "/v1/tasks/graph"),
+    Route("tasks/plan", "POST", "/v1/tasks/plan"),
+    Route("tasks/upload", "PUT", "/v1/tasks"),
+    Route("tasks/sync", "POST", "/v1/tasks/sync"),
+    Route("tasks/run", "POST", "/v1/task-runs"),
+    Route("tasks/runs", "GET", "/v1/task-runs"),
+    Route("tasks/history", "GET", "/v1/task-runs/history"),
+    Route("tasks/wait", "GET", "/v1/task-runs/awaited"),
+    Route("tasks/stop", "POST", "/v1/task-runs/stop"),
+    # images
+    Route("image/list", "GET", "/v1/images"),
+    Route("image/show", "GET", "/v1/images/{image}", "image"),
+    Route("image/log", "GET", "/v1/images/{image}/log"),
+    Route("image/build", "POST", "/v1/images/{image}/build", "image"),
+    Route("image/pause", "PUT", "/v1/images/{image}/pause", "image"),
+    Route("image/unpause", "DELETE", "/v1/images/{image}/pause", "image"),
+    Route("image/delete", "POST", "/v1/images/{image}/delete", "image"),
+    Route("image/erase", "POST", "/v1/providers/{provider}/erase-uploads"),
+    Route("image/export", "GET", "/v1/image-export"),
+    Route("image/import", "POST", "/v1/image-import"),
+    Route("upload/list", "GET", "/v1/uploads"),
+    Route("upload/delete", "POST", "/v1/images/{image}/builds/{build}/providers/{provider}/delete", "image"),
+    Route(
+        "upload/delete-records",
+        "POST",
+        "/v1/images/{image}/builds/{build}/providers/{provider}/delete-records",
+        "image",
+    ),
+    Route("upload/leaks", "GET", "/v1/upload-leaks"),
+    Route("upload/leaks-delete", "POST", "/v1/upload-leaks/delete"),
+    # pools
+    Route("request/list", "GET", "/v1/requests"),
+    Route("request/show", "GET", "/v1/requests/{request}"),
+    Route("request/create", "POST", "/v1/requests"),
+    Route("request/delete", "POST", "/v1/requests/delete", "request", one="/v1/requests/{request}/delete"),
+    Route("lease/take", "POST", "/v1/requests/{request}/take", "request"),
+    Route("lease/list", "GET", "/v1/pool-nodes"),
+    Route("lease/show", "GET", "/v1/pool-nodes/{lease}"),
+    Route("lease/hold", "POST", "/v1/pool-nodes/hold", "lease", one="/v1/pool-nodes/{lease}/hold"),
+    Route("lease/release", "POST", "/v1/pool-nodes/release", "lease", one="/v1/pool-nodes/{lease}/release"),
+    Route("lease/return", "POST", "/v1/pool-nodes/return", "lease", one="/v1/pool-nodes/{lease}/return"),
+    Route("lease/delete", "POST", "/v1/pool-nodes/delete", "lease", one="/v1/pool-nodes/{lease}/delete"),
+    Route("lease/leaks", "GET", "/v1/machine-leaks"),
+    Route("lease/leaks-delete", "POST", "/v1/machine-leaks/delete"),
+    Route("pool/list", "GET", "/v1/pools"),
+    Route("pool/show", "GET", "/v1/pools/show"),
+    Route("pool/erase", "POST", "/v1/providers/{provider}/erase-nodes"),
+)
+
+
+def parameters(path: str) -> tuple[str, ...]:
+    """The names in braces.
+
+    >>> parameters("/v1/deployments/{deployment}/roles/{role}")
+    ('deployment', 'role')
+    """
+    return tuple(part[1:-1] for part in path.split("/") if part.startswith("{"))
+
+
+def filled(route: Route, operation: type[Operation[Any]], values: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that the parts of a path fill."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        field = route.fills.get(name) or (name if name in operation.__struct_fields__ else f"{name}s")
+        found[field] = (value,) if field != name and field != "name" else value
+    return found

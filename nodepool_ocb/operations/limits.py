@@ -1,0 +1,205 @@
+"""The limits of a caller: an operation is narrowed to the objects within them, or refused.
+
+An object outside the limits and an absent one answer alike: NotFound, in the same words. Of the objects that a selector means,
+those within the limits are named instead.
+
+``NAMED`` lists the operations that work within limits, with the fields that name their objects.
+An operation without a row there shows or moves more than one caller's part of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import selection
+from nodepool_ocb.engine.selection import SelectionFacts
+from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.errors import Denied, NotFound
+from nodepool_ocb.operations.operation import Operation, Steps
+from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.operations.selection import ResolveNoderoles, ResolveNodes
+
+if TYPE_CHECKING:
+    from nodepool_ocb.operations.performer import Condition, Reader
+
+T = TypeVar("T")
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """With several deployments, an object of any of them is within; the selector must match, too."""
+
+    deployments: tuple[str, ...] = ()
+    selector: str | None = None
+
+    @property
+    def expression(self) -> str:
+        """The selector of the objects within.
+
+        >>> Limits(("lab", "web"), "rack:r1").expression
+        'deployment:lab,web (rack:r1)'
+        """
+        parts = [f"deployment:{','.join(self.deployments)}"] if self.deployments else []
+        return " ".join([*parts, *([f"({self.selector})"] if self.selector is not None else [])])
+
+
+class ObjectKind(StrEnum):
+    """The objects that a field names."""
+
+    NODES = "node"
+    NODEROLES = "noderole"
+    DEPLOYMENTS = "deployment"
+    NODES_MEANT = "selector of nodes"
+    NODEROLES_MEANT = "selector of noderoles"
+
+
+_NODE: Final = {"node": ObjectKind.NODES}
+_NODES: Final = {"nodes": ObjectKind.NODES, "selector": ObjectKind.NODES_MEANT}
+_NODEROLE: Final = {"noderole": ObjectKind.NODEROLES}
+_NODEROLES: Final = {"noderoles": ObjectKind.NODEROLES, "selector": ObjectKind.NODEROLES_MEANT}
+_DEPLOYMENT: Final = {"name": ObjectKind.DEPLOYMENTS}
+
+#: The operations that work within limits, by class; each with all fields that name objects.
+NAMED: Final[Mapping[str, Mapping[str, ObjectKind]]] = {
+    "DeploymentChecks": _DEPLOYMENT,
+    "DeploymentCommit": _DEPLOYMENT,
+    "DeploymentList": {},
+    "DeploymentPause": {"names": ObjectKind.DEPLOYMENTS},
+    "DeploymentPropose": _DEPLOYMENT,
+    "DeploymentResume": {"names": ObjectKind.DEPLOYMENTS},
+    "DeploymentSet": _DEPLOYMENT,
+    "DeploymentShow": _DEPLOYMENT,
+    "DeploymentUnset": _DEPLOYMENT,
+    "DeploymentWait": _DEPLOYMENT,
+    "NodeAlive": _NODES,
+    "NodeAvailable": _NODES,
+    "NodeBind": {**_NODES, "deployment": ObjectKind.DEPLOYMENTS},
+    "NodeCommit": _NODES,
+    "NodeDead": _NODES,
+    "NodeDelete": _NODES,
+    "NodeHold": _NODES,
+    "NodeList": {"deployment": ObjectKind.DEPLOYMENTS},
+    "NodeMove": {**_NODES, "deployment": ObjectKind.DEPLOYMENTS},
+    "NodeRelease": _NODES,
+    "NodeSet": _NODES,
+    "NodeShow": _NODE,
+    "NodeUnavailable": _NODES,
+    "NoderoleAttributes": _NODEROLE,
+    "NoderoleAttributesChanged": _NODEROLE,
+    "NoderoleAttributesDiff": {"noderole": ObjectKind.NODEROLES, "other": ObjectKind.NODEROLES},
+    "NoderoleAttributesRuns": _NODEROLE,
+    "NoderoleCancel": _NODEROLES,
+    "NoderoleCheck": _NODEROLES,
+    "NoderoleCommit": _NODEROLES,
+    "NoderoleExplain": _NODEROLES,
+    "NoderoleList": {"deployment": ObjectKind.DEPLOYMENTS, "node": ObjectKind.NODES},
+    "NoderoleLog": _NODEROLE,
+    "NoderolePropose": _NODEROLES,
+    "NoderoleRedeploy": _NODEROLES,
+    "NoderoleRefresh": _NODEROLES,
+    "NoderoleSet": _NODEROLES,
+    "NoderoleShow": _NODEROLE,
+    "NoderoleUnbind": _NODEROLES,
+    "NoderoleUnset": _NODEROLES,
+    "NoderoleWait": _NODEROLES,
+}
+
+#: The operations whose answer is a list of rows with names, of which those within the limits are shown.
+LISTS: Final = {
+    "DeploymentList": ObjectKind.DEPLOYMENTS,
+    "NodeList": ObjectKind.NODES,
+    "NoderoleList": ObjectKind.NODEROLES,
+}
+
+
+class Narrowed(msgspec.Struct, Generic[T], frozen=True):
+    """``operation`` names objects within the limits; of a list the rows with a name in ``shown`` may be shown, None: all."""
+
+    operation: Operation[T]
+    shown: frozenset[str] | None
+
+
+def narrowed(operation: Operation[T], limits: Limits) -> Steps[Narrowed[T]]:
+    """The operation within the limits; the objects that a selector means are named instead of it.
+
+    Raises Denied for an operation without a row in ``NAMED``, NotFound for a name outside the limits or of no object, and
+    Invalid for a wrong selector.
+    """
+    named = NAMED.get(type(operation).__name__)
+    if named is None:
+        raise Denied(
+            f"{operation.title()} concerns the whole cluster, and this token has limits; use one without limits"
+        )
+    world: World = yield from ReadWorld()
+    inside = _Inside(world, limits)
+    changes: dict[str, Any] = {}
+    for field, kind in named.items():
+        given = getattr(operation, field)
+        if kind is ObjectKind.NODES_MEANT and given is not None:
+            meant = yield from ResolveNodes(given)
+            changes |= {"selector": None, "nodes": tuple(name for name in meant if name in inside.of(ObjectKind.NODES))}
+        elif kind is ObjectKind.NODEROLES_MEANT and given is not None:
+            meant = yield from ResolveNoderoles(given)
+            found = inside.of(ObjectKind.NODEROLES)
+            changes |= {"selector": None, "noderoles": tuple(name for name in meant if name in found)}
+        elif given is not None:
+            inside.require(kind, given)
+    listed = LISTS.get(type(operation).__name__)
+    return Narrowed(replace(operation, **changes), inside.of(listed) if listed is not None else None)
+
+
+def within(operation: Operation[Any], limits: Limits) -> Condition:
+    """The condition that the names of an operation that was ``narrowed`` are still within the limits."""
+
+    def condition(reader: Reader) -> None:
+        type(reader)(reader.performer, reader.session, {}).run(narrowed(operation, limits))
+
+    return condition
+
+
+def kept(answer: T, shown: frozenset[str] | None) -> T:
+    """The rows of a list that may be shown."""
+    if shown is None:
+        return answer
+    assert isinstance(answer, list)
+    return [row for row in answer if row.name in shown]  # type: ignore[return-value]
+
+
+class _Inside:
+    """The names of the objects within limits, by kind."""
+
+    def __init__(self, world: World, limits: Limits) -> None:
+        self._world, self._limits = world, limits
+        self._found: dict[ObjectKind, frozenset[str]] = {}
+
+    def of(self, kind: ObjectKind) -> frozenset[str]:
+        if kind not in self._found:
+            self._found[kind] = frozenset(self._find(kind))
+        return self._found[kind]
+
+    def require(self, kind: ObjectKind, given: str | Iterable[str]) -> None:
+        """Raises NotFound, in the same words for an absent object and for one outside."""
+        for name in (given,) if isinstance(given, str) else given:
+            if name not in self.of(kind):
+                raise NotFound(f"{kind} {name} does not exist")
+
+    def _find(self, kind: ObjectKind) -> Iterable[str]:
+        """Limits without deployments have none."""
+        if kind is ObjectKind.DEPLOYMENTS:
+            return (name for name in self._limits.deployments if name in self._world.deployments)
+        facts = SelectionFacts(0.0, _no_outdated)
+        expression = selection.parse(self._limits.expression)
+        with suppress(NotFound):  # a deployment or a role that the limits name is gone, so they mean nothing
+            if kind is ObjectKind.NODES:
+                return [view.name for view in selection.nodes(self._world, expression, facts)]
+            return [vertex.name for vertex in selection.noderoles(self._world, expression, facts)]
+        return ()
+
+
+def _no_outdated(_: Iterable[Vertex]) -> Iterable[Vertex]:
+    raise Denied("the selector of this token has `outdated`, which is no limit; have another token made")

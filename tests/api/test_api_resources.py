@@ -1,0 +1,132 @@
+"""The REST form on a real server: one row for each operation, documents, versions and their conditions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from nodepool_ocb.api.routes import ROUTES, filled, parameters
+from nodepool_ocb.api.versions import BRANCHES
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.operations import registry
+from tests.api.served import ServedApi, problem
+
+N1: Final = "n1.example.com"
+
+
+@pytest.fixture(scope="module")
+def cluster(api: ServedApi) -> ServedApi:
+    api.call("deployment/create", {"name": "lab"})
+    api.call("node/create", {"name": N1, "node": {"schema": 1, "deployment": "lab"}})
+    return api
+
+
+# -- the table --
+
+
+def test_every_operation_that_is_not_local_has_exactly_one_row() -> None:
+    assert sorted(row.operation for row in ROUTES) == sorted(registry.remote())
+
+
+def test_no_two_rows_share_a_method_and_a_path() -> None:
+    places = [(row.method, path) for row in ROUTES for path in (row.path, row.one) if path is not None]
+    assert len(places) == len({*places})
+
+
+@pytest.mark.parametrize("row", ROUTES, ids=lambda row: row.operation)
+def test_a_row_fills_fields_that_its_operation_has(row: object) -> None:
+    route = next(each for each in ROUTES if each is row)
+    kind = registry.remote()[route.operation]
+    for path in (route.path, route.one or route.path):
+        assert {*filled(route, kind, dict.fromkeys(parameters(path), "x"))} <= {*kind.__struct_fields__}
+    assert (route.method == "GET") <= (not kind.writes)
+    assert route.records is None or route.records == "world" or route.records in BRANCHES
+
+
+# -- documents --
+
+
+def test_a_get_answers_with_the_document_of_the_command_line(cluster: ServedApi) -> None:
+    answer = cluster.ask("GET", f"/v1/nodes/{N1}")
+    document = answer.json()
+    assert {*document} == {"answer", "notes"}
+    assert (document["answer"]["name"], document["answer"]["deployment"]) == (N1, "lab")
+    listed = cluster.ask("GET", "/v1/nodes?deployment=lab&selector=name:n1*").json()["answer"]
+    assert [row["name"] for row in listed] == [N1]
+
+
+def test_a_write_answers_with_rows_and_a_dry_run_writes_nothing(cluster: ServedApi) -> None:
+    dry = cluster.ask("PATCH", f"/v1/nodes/{N1}?dry_run=true", {"assignments": ["rack=r9"]}).json()
+    assert (dry["dry_run"], dry["rows"][0]["name"]) == (True, N1)
+    assert cluster.ask("GET", f"/v1/nodes/{N1}").json()["answer"]["rack"] is None
+
+
+def test_an_irreversible_change_without_agreement_is_a_conflict(cluster: ServedApi) -> None:
+    cluster.ask("PUT", "/v1/deployments/doomed", {})
+    asked = cluster.ask("DELETE", "/v1/deployments/doomed", {}, If_Match="*")
+    assert problem(asked) == (409, "agreement-needed", "Conflict")
+    assert cluster.ask("GET", "/v1/deployments/doomed").status_code == 200
+    assert cluster.ask("DELETE", "/v1/deployments/doomed?agreed=true", {}, If_Match="*").status_code == 200
+    assert problem(cluster.ask("GET", "/v1/deployments/doomed"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/v1/nodes?colour=red", None, 422),
+        ("GET", "/v1/history?limit=many", None, 422),
+        ("GET", "/v1/nothing", None, 404),
+        ("DELETE", "/v1/status", {}, 405),
+        ("PATCH", f"/v1/nodes/{N1}", {"colour": "red"}, 422),
+        ("PATCH", f"/v1/nodes/{N1}", [], 422),
+        ("PATCH", f"/v1/nodes/{N1}", {"nodes": [N1]}, 422),
+        ("GET", "/v1/noderoles/ntp", None, 404),
+    ],
+)
+def test_a_wrong_request_is_a_problem_document(
+    cluster: ServedApi, method: str, path: str, body: Json, status: int
+) -> None:
+    assert problem(cluster.ask(method, path, body, If_Match="*"))[0] == status
+
+
+# -- versions --
+
+
+def test_a_document_has_the_version_of_its_records_and_an_unchanged_one_is_not_sent_again(cluster: ServedApi) -> None:
+    for path in (f"/v1/nodes/{N1}", "/v1/nodes"):
+        first = cluster.ask("GET", path)
+        version = first.headers["etag"]
+        same = cluster.ask("GET", path, If_None_Match=version)
+        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", version)
+        done = cluster.ask("PATCH", f"/v1/nodes/{N1}", {"assignments": [f"labels.of={path[-1]}"]}, If_Match="*")
+        changed = cluster.ask("GET", path, If_None_Match=version, Ocb_Min_Zxid=done.headers["ocb-zxid"])
+        assert (changed.status_code, changed.headers["etag"] == version) == (200, False)
+
+
+def test_a_write_to_one_object_needs_its_version(cluster: ServedApi) -> None:
+    version = cluster.ask("GET", f"/v1/nodes/{N1}").headers["etag"]
+    change: Json = {"assignments": ["labels.step=one"]}
+    assert problem(cluster.ask("PATCH", f"/v1/nodes/{N1}", change)) == (428, "version-lacking", "VersionLacking")
+    assert cluster.ask("PATCH", f"/v1/nodes/{N1}", change, If_Match=version).status_code == 200
+    stale = cluster.ask("PATCH", f"/v1/nodes/{N1}", {"assignments": ["labels.step=two"]}, If_Match=version)
+    assert problem(stale) == (412, "version-differs", "VersionDiffers")
+    assert cluster.ask("GET", f"/v1/nodes/{N1}").json()["answer"]["labels"]["step"] == "one"
+    assert cluster.ask("PATCH", f"/v1/nodes/{N1}", change, If_Match="*").status_code == 200
+
+
+def test_a_create_can_demand_that_nothing_exists(cluster: ServedApi) -> None:
+    assert cluster.ask("PUT", "/v1/deployments/fresh", {}, If_None_Match="*").status_code == 200
+    again = cluster.ask("PUT", "/v1/deployments/fresh", {}, If_None_Match="*")
+    assert problem(again)[0] in (409, 412)
+    assert problem(cluster.ask("PUT", "/v1/deployments/fresh", {}))[0] == 409
+
+
+def test_a_write_by_selector_needs_the_version_of_its_plan(cluster: ServedApi) -> None:
+    order: Json = {"selector": "name:n1*", "assignments": ["labels.by=selector"]}
+    assert problem(cluster.ask("PATCH", "/v1/nodes", order))[0] == 428
+    plan = cluster.ask("PATCH", "/v1/nodes?dry_run=true", order).headers["etag"]
+    cluster.ask("PATCH", f"/v1/nodes/{N1}", {"assignments": ["labels.between=yes"]}, If_Match="*")
+    assert problem(cluster.ask("PATCH", "/v1/nodes", order, If_Match=plan))[0] == 412
+    plan = cluster.ask("PATCH", "/v1/nodes?dry_run=true", order).headers["etag"]
+    assert cluster.ask("PATCH", "/v1/nodes", order, If_Match=plan).status_code == 200

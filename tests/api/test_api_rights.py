@@ -1,0 +1,166 @@
+"""Tokens on a real server: roles, limits, reveal, revocation, and requests of other sites."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodepool_ocb.model.records import Json
+from nodepool_ocb.operations.tokens.reading import TokenShow
+from nodepool_ocb.operations.tokens.revoking import TokenRevoke
+from tests.api.served import ServedApi, problem
+
+N1, N2 = "n1.example.com", "n2.example.com"
+
+
+@pytest.fixture(scope="module")
+def cluster(api: ServedApi) -> ServedApi:
+    """Two deployments with a node each."""
+    for deployment, node in (("lab", N1), ("web", N2)):
+        api.call("deployment/create", {"name": deployment})
+        api.call("node/create", {"name": node, "node": {"schema": 1, "deployment": deployment, "tags": [deployment]}})
+    return api
+
+
+def test_a_request_without_a_valid_token_is_refused_in_the_same_words(api: ServedApi) -> None:
+    revoked = api.direct.token()
+    api.direct.perform(TokenRevoke(tokens=(revoked.split("_")[1],)))
+    ended = api.direct.token(seconds=0.001)
+    wrong = f"{api.token[:-1]}{'A' if api.token[-1] != 'A' else 'B'}"
+    answers = [
+        api.ask("GET", "/v1/nodes", token=token) for token in (revoked, ended, wrong, f"ocb_{'0' * 12}_{'A' * 43}")
+    ]
+    assert [problem(each) for each in answers] == [(401, "unauthorized", "Unauthorized")] * 4
+    assert len({each.json()["detail"] for each in answers}) == 1
+    assert all("www-authenticate" in each.headers for each in answers)
+    for header in ({}, {"Authorization": "Basic YTpi"}, {"Authorization": "Bearer"}):
+        assert problem(api.client.get("/v1/nodes", headers=header))[0] == 401
+    assert problem(api.client.get(f"/v1/nodes?token={api.token}"))[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("role", "opened", "refused"),
+    [
+        ("viewer", ["GET /v1/nodes"], ["POST /v1/deployments/x/propose", "POST /v1/tokens"]),
+        (
+            "operator",
+            ["GET /v1/nodes", "PUT /v1/deployments/of-operator"],
+            ["POST /v1/tokens", "POST /v1/secrets/rotate"],
+        ),
+        ("join", ["POST /v1/nodes"], ["GET /v1/nodes", "PUT /v1/deployments/of-join", "GET /v1/tokens"]),
+    ],
+)
+def test_a_role_opens_its_operations_and_no_other(
+    cluster: ServedApi, role: str, opened: list[str], refused: list[str]
+) -> None:
+    token = cluster.direct.token(role=role)
+    bodies: dict[str, Json] = {
+        "/v1/nodes": {"name": f"{role}.example.com", "node": {"schema": 1}},
+        "/v1/tokens": {"name": "x"},
+    }
+    for words in opened + refused:
+        method, path = words.split()
+        answer = cluster.ask(method, path, bodies.get(path, {}) if method != "GET" else None, token, If_Match="*")
+        assert answer.status_code == (200 if words in opened else 403), (words, answer.text)
+
+
+def test_limits_by_deployments_show_and_move_only_their_objects(cluster: ServedApi) -> None:
+    token = cluster.direct.token(role="operator", deployments=("lab",))
+    nodes = cluster.ask("GET", "/v1/nodes", token=token).json()["answer"]
+    assert [row["name"] for row in nodes] == [N1]
+    deployments = cluster.ask("GET", "/v1/deployments", token=token).json()["answer"]
+    assert [row["name"] for row in deployments] == ["lab"]
+    assert cluster.ask("GET", f"/v1/nodes/{N1}", token=token).status_code == 200
+    hold: Json = {"reason": "a test"}
+    assert cluster.ask("POST", f"/v1/nodes/{N1}/hold", hold, token, If_Match="*").status_code == 200
+    meant = cluster.ask("POST", "/v1/nodes/unavailable", {"selector": "*"}, token, If_Match="*").json()
+    assert {row["name"] for row in meant["rows"]} == {N1}
+
+
+@pytest.mark.parametrize(
+    "limits", [{"deployments": ("lab",)}, {"selector": "tag:lab"}], ids=["deployments", "selector"]
+)
+def test_an_object_outside_the_limits_and_an_absent_one_answer_alike(
+    cluster: ServedApi, limits: dict[str, Any]
+) -> None:
+    token = cluster.direct.token(role="operator", **limits)
+    asked: list[tuple[str, str, Json]] = [
+        ("GET", "/v1/nodes/{}", None),
+        ("POST", "/v1/nodes/{}/hold", {"reason": "a test"}),
+        ("POST", "/v1/operations/node/show", {"fields": {"node": "{}"}}),
+        ("POST", "/v1/operations/node/available", {"fields": {"nodes": [N1, "{}"]}}),
+        ("GET", "/v1/noderoles/ntp@{}", None),
+    ]
+    for method, path, body in asked:
+        for outside, absent in ((N2, "n9.example.com"),):
+            found = []
+            for name in (outside, absent):
+                sent = None if body is None else eval(repr(body).replace("{}", name))
+                answer = cluster.ask(method, path.format(name), sent, token, If_Match="*")
+                assert answer.status_code == 404, (path, answer.text)
+                found.append(answer.text.replace(name, "NAME"))
+            assert found[0] == found[1]
+    for path in ("/v1/status", "/v1/history", "/v1/tokens", "/v1/graph", "/v1/records", "/v1/images"):
+        assert problem(cluster.ask("GET", path, token=token)) == (403, "denied", "Denied")
+
+
+def test_a_move_out_of_the_limits_or_into_others_is_refused(cluster: ServedApi) -> None:
+    token = cluster.direct.token(role="operator", deployments=("lab",))
+    moved = cluster.ask("POST", f"/v1/nodes/{N1}/move", {"deployment": "web"}, token, If_Match="*")
+    assert problem(moved)[0] == 404
+    shown = cluster.ask("GET", f"/v1/nodes/{N1}").json()["answer"]
+    assert shown["deployment"] == "lab"
+
+
+def test_a_token_of_a_machine_reports_about_its_node_alone(cluster: ServedApi) -> None:
+    token = cluster.direct.token(role="node", selector=f"name:{N1}")
+    assert cluster.ask("GET", f"/v1/nodes/{N1}", token=token).status_code == 200
+    assert problem(cluster.ask("GET", f"/v1/nodes/{N2}", token=token))[0] == 404
+    assert problem(cluster.ask("GET", "/v1/nodes", token=token))[0] == 403
+
+
+def test_a_token_that_joins_creates_nodes_in_its_deployments_alone(cluster: ServedApi) -> None:
+    token = cluster.direct.token(role="join", deployments=("lab",))
+    for deployment, status in (("lab", 200), ("web", 403)):
+        node: Json = {"name": f"j-{deployment}.example.com", "node": {"schema": 1, "deployment": deployment}}
+        assert cluster.ask("POST", "/v1/nodes", node, token).status_code == status
+
+
+def test_revealing_is_a_right_of_its_own_also_for_admins_and_for_tokens_that_they_make(cluster: ServedApi) -> None:
+    for reveal, status in ((False, 403), (True, 404)):
+        token = cluster.direct.token(reveal=reveal)
+        asked = cluster.ask("GET", f"/v1/noderoles/ntp@{N1}?reveal=true", token=token)
+        assert asked.status_code == status
+        made = cluster.ask("POST", "/v1/tokens", {"name": "x", "reveal": True}, token)
+        assert made.status_code == (200 if reveal else 403)
+
+
+def test_the_last_use_of_a_token_is_written_one_time_in_some_minutes(cluster: ServedApi, until: Any) -> None:
+    token = cluster.direct.token(role="viewer")
+    id = token.split("_")[1]
+    cluster.ask("GET", "/v1/nodes", token=token)
+    until(lambda: cluster.direct.perform(TokenShow(token=id)).used is not None)
+    used = cluster.direct.perform(TokenShow(token=id)).used
+    for _ in range(5):
+        cluster.ask("GET", "/v1/nodes", token=token)
+    assert cluster.direct.perform(TokenShow(token=id)).used == used
+
+
+def test_failed_logins_are_answered_after_a_growing_delay_and_valid_ones_at_once(api: ServedApi) -> None:
+    wrong = f"ocb_{'0' * 12}_{'A' * 43}"
+    for _ in range(4):
+        last = api.ask("GET", "/v1/deployments", token=wrong)
+    assert last.elapsed.total_seconds() >= 0.8
+    assert api.ask("GET", "/v1/deployments").status_code == 200
+
+
+def test_requests_of_pages_of_other_sites_and_for_other_hosts_are_refused(api: ServedApi) -> None:
+    own = api.address.partition("//")[2]
+    assert problem(api.ask("GET", "/v1/nodes", Origin="https://evil.example"))[0] == 403
+    assert api.ask("GET", "/v1/nodes", Origin=f"http://{own}").status_code == 200
+    assert problem(api.ask("GET", "/v1/nodes", Host="evil.example"))[0] == 422
+    assert api.ask("GET", "/v1/nodes", Host="localhost:1").status_code == 200
+    answer = api.ask("GET", "/v1/nodes")
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    assert (answer.headers["x-content-type-options"], answer.headers["cache-control"]) == ("nosniff", "no-store")
