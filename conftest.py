@@ -7,15 +7,12 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
-
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+from hypothesis import settings
 
 #: What tests of several folders stand on.
 pytest_plugins = [
     f"tests.fixtures.{name}"
-    for name in ("apis", "builders", "commands", "corpora", "engines", "fleets", "launchers", "upstream")
+    for name in ("apis", "builders", "commands", "corpora", "engines", "examples", "fleets", "launchers", "upstream")
 ]
 
 
@@ -43,6 +40,10 @@ def pytest_collect_file(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run tests that take minutes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("long" if config.getoption("--long") else "busy")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from nodepool_ocb.engine.noderole import settle
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model.records import Attrib, Create, Deployment, DeploymentState, Node, NodeRole, Role, Set, State
+from tests.fixtures.examples import examples
 
 N1, N2 = "n1.example.com", "n2.example.com"
 
@@ -202,7 +203,7 @@ def test_an_unknown_role_or_node_or_deployment_is_not_found() -> None:
             binding.plan(made, name, fqdn, deployment=deployment, now=1.0)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(70, long=200)
 @given(st.integers(2, 12), st.randoms(use_true_random=False))
 def test_the_same_graph_comes_of_any_order_in_which_roles_were_imported(size: int, chance: random.Random) -> None:
     roles = {

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool_ocb.engine import attributes
+from tests.fixtures.examples import examples
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["OK", "cafe", "1e3", "0x1"]),
@@ -18,6 +19,7 @@ VALUES = st.recursive(
 BLOBS = st.dictionaries(st.text("abc", max_size=2), VALUES, max_size=4)
 
 
+@examples(50, long=400)
 @given(BLOBS, BLOBS)
 def test_merging_changes_neither_side_and_the_later_wins(below: dict[str, Any], above: dict[str, Any]) -> None:
     before = copy.deepcopy((below, above))
@@ -28,6 +30,7 @@ def test_merging_changes_neither_side_and_the_later_wins(below: dict[str, Any], 
     assert attributes.merge({}, above) == above
 
 
+@examples(50, long=400)
 @given(BLOBS, BLOBS)
 def test_the_wall_is_what_came_back_beyond_what_was_sent(sent: dict[str, Any], extra: dict[str, Any]) -> None:
     returned = attributes.merge(sent, extra)

@@ -6,7 +6,7 @@ import itertools
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -36,6 +36,7 @@ from nodepool_ocb.model.records import (
 )
 from tests.engine import worlds
 from tests.engine.advancing import advance
+from tests.fixtures.examples import examples
 
 GATE = paths.gate("system", "osd")
 CLUSTER = "osd@*system"
@@ -177,7 +178,7 @@ def clustered(draw: st.DrawFn) -> tuple[list[State], list[bool], list[State], li
     return of_members, refresh, below, draw(st.lists(st.sampled_from(pairs), unique=True))
 
 
-@settings(max_examples=250, deadline=None)
+@examples(100, long=250)
 @given(clustered(), st.data())
 def test_a_cluster_moves_what_an_edge_from_every_member_to_every_child_would_move(
     drawn: tuple[list[State], list[bool], list[State], list[tuple[int, int]]], data: st.DataObject
@@ -217,7 +218,7 @@ def test_a_cluster_moves_what_an_edge_from_every_member_to_every_child_would_mov
         assert [[v.name for v in row] for row in ancestors(one)] == [[v.name for v in row] for row in ancestors(other)]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100, long=300)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([*State, None])), max_size=12), st.integers(0, 12))
 def test_the_counters_of_a_cluster_stay_what_counting_would_give(
     moves: list[tuple[int, State | None]], when: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool_ocb.engine import commands
@@ -14,6 +14,7 @@ from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Change, NodeRole, Once, Role, Set, State
 from tests.engine import worlds
+from tests.fixtures.examples import examples
 
 
 def test_every_noderole_is_written_once_with_the_version_that_the_parts_before_left() -> None:
@@ -78,7 +79,7 @@ def _drawn(noderoles: list[tuple[State, bool, Once | None, set[int], bool]]) -> 
     return made
 
 
-@settings(max_examples=400, deadline=None)
+@examples(100, long=400)
 @given(
     _NODEROLES, st.permutations([Event.COMMIT, Event.PROPOSE, Event.RETRY, Event.ALLOW]), st.sampled_from([2, 3, 40])
 )

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool_ocb.engine.inputs import former, kept, of_instant, of_runs
 from nodepool_ocb.engine.inputs.former import MOST_BYTES, NOT_KEPT, TOO_MUCH, UNREADABLE
 from nodepool_ocb.model.records import Former, Given, NodeRole, Run, State
+from tests.fixtures.examples import examples
 
 INSTANT = of_instant("noop")
 Runs = list[tuple[str, Run]]
@@ -63,7 +64,7 @@ def same(one: Any, other: Any) -> bool:
     return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")
 
 
-@settings(max_examples=200)
+@examples(60, long=200)
 @given(st.lists(st.tuples(st.booleans(), _givens), min_size=1, max_size=8))
 def test_of_any_history_each_run_is_found_as_it_was(drawn: list[tuple[bool, Given]]) -> None:
     """Also where runs that had nothing to run stand between."""

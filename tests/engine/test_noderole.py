@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import NodeRole, Role, State
+from tests.fixtures.examples import examples
 
 Edges = Sequence[tuple[int, int]]  # (parent, child), parent < child
 
@@ -79,7 +80,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[Vertex], Edges]:
     return vertices, edges
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(250, long=1000)
 @given(graphs(), st.data())
 def test_after_any_prefix_of_the_changes_deciding_again_ends_in_the_same_place(
     drawn: tuple[list[Vertex], Edges], data: st.DataObject
@@ -118,7 +119,7 @@ def put_all(vertices: Sequence[Vertex], records: dict[Vertex, NodeRole]) -> None
         vertex.waiting = sum(not satisfied(parent.record) for parent in vertex.parents)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(125, long=500)
 @given(graphs(), st.data())
 def test_the_counters_of_the_world_stay_what_counting_would_give(
     drawn: tuple[list[Vertex], Edges], data: st.DataObject
