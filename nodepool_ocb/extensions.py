@@ -6,6 +6,7 @@ A contract is a Protocol or a base class: its properties and methods are the par
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, get_type_hints
@@ -15,7 +16,7 @@ import msgspec
 from nodepool_ocb.errors import OcbError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import Distribution, EntryPoint
 
 T = TypeVar("T")
 
@@ -65,7 +66,8 @@ def points(group: str) -> dict[str, EntryPoint]:
 def _offered(group: str) -> list[EntryPoint]:
     from importlib.metadata import entry_points  # here, since commands import this module and ask for no entry points
 
-    return sorted(entry_points(group=group), key=lambda each: (_package(each) != OWN, _package(each), each.value))
+    packages = functools.cache(_name)  # of 40 points in few packages; it parses the metadata
+    return sorted(entry_points(group=group), key=lambda each: ((name := packages(each.dist)) != OWN, name, each.value))
 
 
 def load(kind: str, group: str, make: Callable[[Any], T], contract: type, parts: Iterable[type] = ()) -> Found[T]:
@@ -187,7 +189,11 @@ def _misfits(name: str, found: Callable[..., Any], part: Callable[..., Any]) -> 
 
 
 def _package(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else ""
+    return _name(point.dist)
+
+
+def _name(package: Distribution | None) -> str:
+    return package.name if package is not None else ""
 
 
 def reasons(left_out: Mapping[str, str], kind: str, *names: str) -> Iterator[str]:

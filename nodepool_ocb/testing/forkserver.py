@@ -1,6 +1,7 @@
 """Starts Python processes of this product as forks of one process that has imported the daemons already.
 
-To import a daemon costs half a second of CPU, and the tests start some six hundred. ``Forkserver`` runs this module as a
+To import a daemon costs half a second of CPU, and the tests start some thousand. A launcher imports networkx besides when it
+begins, and each daemon jsonschema: the server imports these too. ``Forkserver`` runs this module as a
 process of its own, with one thread, which forks a child for each request. A child is a process like any other: it has a
 session, an environment, a log and a process id of its own, and may be killed and frozen. It differs in its parent and in
 its command line. It shares no state with other children: the server imports modules and does nothing else.
@@ -14,6 +15,7 @@ import atexit
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import resource
@@ -31,6 +33,16 @@ from pathlib import Path
 from typing import Any, Final
 
 PRODUCT: Final = "nodepool-ocb"  # its entry points are imported: the daemons, the command line, jigs and drivers
+#: Daemons import these when they first need them, some at their start.
+LATE: Final = (
+    "cronsim",
+    "docker",
+    "encodings.idna",
+    "jsonschema",
+    "networkx",
+    "nodepool_ocb_schemas",
+    "openstack.connection",
+)
 #: The resource limits that a child inherits from the process that asked for it.
 LIMITS: Final = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 #: Variables that Python or the dynamic linker reads when a program starts: a fork comes too late for these.
@@ -141,6 +153,9 @@ def serve(conversation: socket.socket) -> Mapping[str, Any] | None:
     """Answer requests until the other end closes: then None. In each child it returns the request that the child is for."""
     for point in distribution(PRODUCT).entry_points:
         point.load()
+    for name in LATE:
+        with contextlib.suppress(ImportError):  # two are optional
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()  # or each child's first collection would copy every page
     with conversation, conversation.makefile("rw") as stream:
@@ -194,7 +209,22 @@ def _leave_frozen() -> None:
     """In place of gc.unfreeze: with the server's objects thawed, an annealer's collection copies every page of the server."""
 
 
+def leave(status: int) -> None:
+    """End as Python does, but do not free the objects of the server one by one: that takes as long as the start of a daemon."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
     asked = serve(socket.socket(fileno=int(sys.argv[1])))
     if asked is not None:
-        become(asked["start"], asked["environment"], asked["log"], asked["process"])
+        try:
+            become(asked["start"], asked["environment"], asked["log"], asked["process"])
+        except SystemExit as end:
+            if not isinstance(end.code, int | None):
+                raise  # a text, which Python prints
+            leave(end.code or 0)
+        leave(0)

@@ -20,6 +20,15 @@ if sys.argv[1] == "sleep":
     time.sleep(600)
 sys.exit({"word": "a reason"}.get(sys.argv[1], 7))
 """
+LAST_WORDS = """
+import atexit, sys, threading, time
+def say(word, seconds):
+    time.sleep(seconds)
+    print(word)
+atexit.register(say, "an exit function", 0)
+threading.Thread(target=say, args=("a thread", 0.2)).start()
+sys.exit(3)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +86,18 @@ def test_a_fork_leaves_frozen_what_the_server_imported(server: Forkserver, tmp_p
     (tmp_path / "program.py").write_text("import gc\ngc.unfreeze()\nprint(gc.get_freeze_count() > 10_000)\n")
     assert server.start([str(tmp_path / "program.py")], os.environ, tmp_path / "log").wait(30) == 0
     assert (tmp_path / "log").read_text() == "True\n"
+
+
+def test_a_fork_has_what_daemons_import_late(server: Forkserver, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import sys\nprint({'jsonschema', 'networkx'} <= set(sys.modules))\n")
+    assert server.start([str(tmp_path / "program.py")], os.environ, tmp_path / "log").wait(30) == 0
+    assert (tmp_path / "log").read_text() == "True\n"
+
+
+def test_a_fork_ends_with_its_threads_its_exit_functions_and_its_output(server: Forkserver, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(LAST_WORDS)
+    assert server.start([str(tmp_path / "program.py")], os.environ, tmp_path / "log").wait(30) == 3
+    assert (tmp_path / "log").read_text() == "a thread\nan exit function\n"
 
 
 def test_a_module_of_a_daemon_runs_as_main(server: Forkserver, tmp_path: Path) -> None:
