@@ -163,11 +163,20 @@ def within(operation: Operation[Any], limits: Limits) -> Condition:
 
 
 def kept(answer: T, shown: frozenset[str] | None) -> T:
-    """The rows of a list that may be shown."""
+    """The answer of a list with the rows that may be shown; a struct has its rows in fields."""
     if shown is None:
         return answer
-    assert isinstance(answer, list)
-    return [row for row in answer if row.name in shown]  # type: ignore[return-value]
+    found: Any = answer
+    if isinstance(answer, msgspec.Struct):
+        lists = {name: getattr(answer, name) for name in answer.__struct_fields__}
+        found = type(answer)(**{name: rows and _rows(rows, shown) for name, rows in lists.items()})
+    else:
+        found = _rows(found, shown)
+    return found  # type: ignore[no-any-return]
+
+
+def _rows(rows: Any, shown: frozenset[str]) -> Any:
+    return [row for row in rows if getattr(row, "noderole", None) in shown or getattr(row, "name", None) in shown]
 
 
 class _Inside:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from nodepool_ocb.catalogue import files
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.operations.barclamps.importing import BarclampImport
 from nodepool_ocb.operations.tokens.reading import TokenShow
 from nodepool_ocb.operations.tokens.revoking import TokenRevoke
 from tests.api.served import ServedApi, problem
@@ -15,11 +17,15 @@ N1, N2 = "n1.example.com", "n2.example.com"
 
 
 @pytest.fixture(scope="module")
-def cluster(api: ServedApi) -> ServedApi:
-    """Two deployments with a node each."""
+def cluster(api: ServedApi, tmp_path_factory: pytest.TempPathFactory) -> ServedApi:
+    """Two deployments with a node each, which has a role."""
+    role = tmp_path_factory.mktemp("barclamps") / "base.yml"
+    role.write_text("barclamp: {name: base, version: 1}\nroles:\n  - {name: base, jig: noop}\n")
+    api.direct.perform(BarclampImport(files=files.read([role])))
     for deployment, node in (("lab", N1), ("web", N2)):
         api.call("deployment/create", {"name": deployment})
         api.call("node/create", {"name": node, "node": {"schema": 1, "deployment": deployment, "tags": [deployment]}})
+        api.call("node/bind", {"nodes": [node], "roles": ["base"]})
     return api
 
 
@@ -71,6 +77,11 @@ def test_limits_by_deployments_show_and_move_only_their_objects(cluster: ServedA
     assert [row["name"] for row in nodes] == [N1]
     deployments = cluster.ask("GET", "/v1/deployments", token=token).json()["answer"]
     assert [row["name"] for row in deployments] == ["lab"]
+    for path in ("/v1/noderoles", "/v1/noderoles?selector=role:base"):
+        noderoles = cluster.ask("GET", path, token=token).json()["answer"]["rows"]
+        assert [row["noderole"] for row in noderoles] == [f"base@{N1}"]
+    outdated = cluster.ask("GET", "/v1/noderoles?outdated=true", token=token).json()["answer"]
+    assert (outdated["rows"], outdated["outdated"]) == ([], [])
     assert cluster.ask("GET", f"/v1/nodes/{N1}", token=token).status_code == 200
     hold: Json = {"reason": "a test"}
     assert cluster.ask("POST", f"/v1/nodes/{N1}/hold", hold, token, If_Match="*").status_code == 200
