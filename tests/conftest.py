@@ -12,6 +12,7 @@ from kazoo.client import KazooClient
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.looks import rest
 from nodepool_ocb.testing.zookeeper.server import Server
 
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # no doctests there, and pytest takes several for one module
@@ -62,9 +63,10 @@ def until() -> Callable[..., None]:
     """Wait for a condition: ``until(lambda: ...)``; fails after ``seconds``."""
 
     def wait(condition: Callable[[], object], seconds: float = 30.0) -> None:
-        deadline = time.monotonic() + seconds
+        looked = time.monotonic()
+        deadline = looked + seconds
         while not condition():
             assert time.monotonic() < deadline, "the condition did not come true in time"
-            time.sleep(0.005)
+            looked = rest(looked)
 
     return wait

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Invalid, Unavailable
 from nodepool_ocb.testing import forkserver
+from nodepool_ocb.testing.looks import rest
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import free_port
 
@@ -233,10 +234,11 @@ def await_that(
     holds: Callable[[], bool], timeout_seconds: float, what: str, *, alive: Callable[[], bool] = lambda: True
 ) -> None:
     """Return when ``holds()`` does; RuntimeError naming ``what`` when it does not in time, or ``alive()`` ends."""
-    deadline = time.monotonic() + timeout_seconds
+    looked = time.monotonic()
+    deadline = looked + timeout_seconds
     while not holds():
         if not alive():
             raise RuntimeError(f"its process ended before this came true: {what}")
         if time.monotonic() > deadline:
             raise RuntimeError(f"this did not come true within {timeout_seconds:g} s: {what}")
-        time.sleep(0.02)
+        looked = rest(looked)

@@ -23,6 +23,7 @@ from nodepool_ocb.model.records import Create, Daemon, Json, Set
 from nodepool_ocb.store import clusters, images, nodepool11
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.looks import rest
 from nodepool_ocb.testing.processes import BUILDER, CutDaemon
 from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -201,10 +202,11 @@ class BuilderFleet:
         self.session.commit([Create(path, record) if znode is None else Set(path, record, znode.version)])
 
     def until(self, holds: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-        deadline = time.monotonic() + seconds
+        looked = time.monotonic()
+        deadline = looked + seconds
         while not holds():
             assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-            time.sleep(0.02)
+            looked = rest(looked)
 
     def until_ready(self, image: str, count: int = 1, seconds: float = PATIENCE_SECONDS) -> list[BuildView]:
         """Wait until so many builds of the image are ready; gives them, newest first."""

@@ -16,6 +16,7 @@ from nodepool_ocb.jigs import Order, Outcome
 from nodepool_ocb.jigs.script import ScriptJig
 from nodepool_ocb.jigs.ssh.pool import Pool
 from nodepool_ocb.model.records import Role
+from nodepool_ocb.testing.looks import rest
 from nodepool_ocb.testing.machines import Event, Farm
 
 PATIENCE_SECONDS = 60.0
@@ -23,10 +24,11 @@ PATIENCE_SECONDS = 60.0
 
 def until(condition: Callable[[], Any]) -> Any:
     """What the condition gives once that is true; fails after the patience of a slow machine."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    looked = time.monotonic()
+    deadline = looked + PATIENCE_SECONDS
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
+        looked = rest(looked)
     return found
 
 

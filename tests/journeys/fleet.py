@@ -44,6 +44,7 @@ from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
+from nodepool_ocb.testing.looks import rest
 from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import ANNEALER, CutDaemon
 from nodepool_ocb.testing.zookeeper.ensemble import Ensemble
@@ -322,13 +323,14 @@ class Fleet:
 
     def until(self, holds: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for it; while ZooKeeper is away nothing holds."""
-        deadline = time.monotonic() + seconds
+        looked = time.monotonic()
+        deadline = looked + seconds
         while True:
             with contextlib.suppress(Unavailable):
                 if holds():
                     return
             assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-            time.sleep(0.02)
+            looked = rest(looked)
 
     def until_state(self, noderole: str, state: State, seconds: float = PATIENCE_SECONDS) -> None:
         self.until(lambda: self.state(noderole) is state, f"{noderole} {state}", seconds)

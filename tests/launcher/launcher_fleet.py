@@ -26,6 +26,7 @@ from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import Lock, Locks
 from nodepool_ocb.store.subtree import removal
+from nodepool_ocb.testing.looks import rest
 from nodepool_ocb.testing.processes import LAUNCHER, CutDaemon
 from nodepool_ocb.testing.zookeeper.server import Server
 
@@ -204,7 +205,8 @@ class LauncherFleet:
 
     def until(self, holds: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for a condition."""
-        deadline = time.monotonic() + seconds
+        looked = time.monotonic()
+        deadline = looked + seconds
         while not holds():
             assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}; nodes: {self.nodes()}"
-            time.sleep(0.01)
+            looked = rest(looked)

@@ -25,6 +25,7 @@ from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Fenc
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.looks import rest
 from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.processes import DaemonProcess
 from nodepool_ocb.testing.zookeeper.counters import transactions
@@ -226,10 +227,11 @@ class Canaries:
 
     def until(self, holds: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for it."""
-        deadline = time.monotonic() + seconds
+        looked = time.monotonic()
+        deadline = looked + seconds
         while not holds():
             assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-            time.sleep(0.01)
+            looked = rest(looked)
 
 
 def _well(record: NodeRole) -> bool:
