@@ -22,8 +22,9 @@ def places(root: Path) -> dict[str, list[str]]:
     found = defaultdict[str, list[str]](list)
     for folder in PRODUCT:
         for file in sorted((root / folder).rglob("*.py")):
-            if not file.is_relative_to(root / DOUBLES):
-                for each in ast.walk(ast.parse(file.read_text())):
+            text = file.read_text()
+            if "class " in text and not file.is_relative_to(root / DOUBLES):  # two of five modules have none
+                for each in ast.walk(ast.parse(text)):
                     if isinstance(each, ast.ClassDef):
                         found[each.name].append(f"{file.relative_to(root)}:{each.lineno}")
     return found
