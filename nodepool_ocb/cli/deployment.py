@@ -163,7 +163,7 @@ def commit(name: str, alone: bool, force: bool, wait: bool, timeout_seconds: flo
 @timeout_option
 def wait(name: str, timeout_seconds: float | None) -> None:
     """Wait until everything in the deployment is ACTIVE; ends at once when that cannot happen any more."""
-    waiting.wait(DeploymentWait(name=name).awaited, timeout_seconds, again=f"deployment wait {name}")
+    waiting.wait(DeploymentWait(name=name).awaited(), timeout_seconds, again=f"deployment wait {name}")
 
 
 @command.command(operation=DeploymentDelete)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SWEEP_SECONDS: Final = 30.0  # watches are hints
 OUTAGE_SECONDS: Final = 60.0  # of ZooKeeper, before a follower gives up
+TOO_LONG: Final = "it took longer than the time-out, and may still happen; see: nodepool-ocb status"
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -69,7 +70,7 @@ class Following:
 
     def _pause(self, until: float) -> None:
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            raise TimedOut("it took longer than the time-out, and may still happen; see: nodepool-ocb status")
+            raise TimedOut(TOO_LONG)
         ends = until if self._deadline is None else min(until, self._deadline)
         self._wake.wait(max(0.0, ends - time.monotonic()))
         self._wake.clear()  # before the read that follows: a change during the read must wake us again

@@ -14,7 +14,7 @@ Its return value is the answer of the operation: a document of ``views/``, or ``
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
@@ -27,7 +27,6 @@ from nodepool_ocb.views.changes import ChangeRow
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings
-    from nodepool_ocb.engine.world import World
     from nodepool_ocb.operations.performer import Reader
 
 T = TypeVar("T")
@@ -178,9 +177,18 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         """The steps, and the answer; raises the errors of ``errors.py``."""
         raise NotImplementedError
 
-    def awaited(self, world: World, answer: T) -> Iterable[str]:
-        """The noderoles that ``--wait`` waits for, as ``ROLE@FQDN``."""
+    def awaited(self, answer: T) -> Awaited:
+        """The noderoles that ``--wait`` waits for."""
         raise NotImplementedError
+
+
+class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+    """The noderoles of a wait: those of these names, on these nodes, and of this deployment."""
+
+    noderoles: tuple[str, ...] = ()  # ROLE@FQDN
+    nodes: tuple[str, ...] = ()
+    resolved: bool = False  # a selector meant the nodes: one that is gone is left out
+    deployment: str | None = None
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):

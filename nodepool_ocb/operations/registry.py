@@ -17,10 +17,17 @@ from nodepool_ocb.operations.operation import Operation
 #: The names of operations that share their title with another one, by class.
 FORMS: Final[Mapping[str, str]] = {
     "DeploymentUnsetRole": "deployment/unset-role",
+    "ImageBuildLook": "image/build-look",
     "LeaseLeaksDelete": "lease/leaks-delete",
     "NoderoleAttributesChanged": "noderole/attributes-changed",
     "NoderoleAttributesDiff": "noderole/attributes-diff",
     "NoderoleAttributesRuns": "noderole/attributes-runs",
+    "NoderoleCheckLook": "noderole/check-look",
+    "NoderoleCheckResults": "noderole/check-results",
+    "NoderoleCommitOutdated": "noderole/commit-outdated",
+    "NoderoleWaitLook": "noderole/wait-look",
+    "RolloutWaitLook": "rollout/wait-look",
+    "TasksWaitLook": "tasks/wait-look",
     "UploadDeleteRecords": "upload/delete-records",
     "UploadLeaksDelete": "upload/leaks-delete",
 }

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import InError, NotFound, OcbError
@@ -18,33 +19,37 @@ from nodepool_ocb.views.progress import AwaitedRow, WaitProgress, awaited, held_
 Choose = Callable[[World], Iterable[str]]  # the noderoles to wait for, as ROLE@FQDN
 
 
-class WaitStatus:
+class WaitStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One look at the noderoles of a wait."""
 
-    def __init__(self, world: World, names: Iterable[str], progress: WaitProgress, *, changed: bool) -> None:
-        self._world = world
-        self.names = tuple(names)
-        self.progress = progress
-        self.changed = changed  # since the look before
+    progress: WaitProgress
+    tally: Tally  # by state
+    rows: tuple[AwaitedRow, ...]  # by name
+    held_up: tuple[str, ...]  # sentences about waits that end only by a person, or by the return of a machine
+    deployments: tuple[str, ...]  # of those that failed
+    changed: bool = True  # since the look before
 
-    def tally(self) -> Tally:
-        """The noderoles counted by state."""
-        return tally(self._world, self.names)
-
-    def rows(self, names: Iterable[str]) -> list[AwaitedRow]:
-        """The rows of noderoles."""
-        return list(awaited(self._world, names))
-
-    def held_up(self) -> list[str]:
-        """Sentences about waits that end only by a person, or by the return of a machine."""
-        return list(held_up(self._world, self.progress.waiting, time.time()))
-
-    def deployments(self, names: Iterable[str]) -> set[str]:
-        """The deployments of noderoles."""
-        return {vertex.record.deployment for name in names if (vertex := self._world.vertex(name))}
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The noderoles, as ROLE@FQDN."""
+        return tuple(row.noderole for row in self.rows)
 
 
-def standings(
+def look(world: World, names: Iterable[str], now: float) -> WaitStatus:
+    """The noderoles of these names as they are."""
+    known = sorted(names)
+    progress = of_noderoles(world, known)
+    failed = (vertex for name in progress.failed if (vertex := world.vertex(name)))
+    return WaitStatus(
+        progress=progress,
+        tally=tally(world, known),
+        rows=tuple(awaited(world, known)),
+        held_up=tuple(held_up(world, progress.waiting, now)),
+        deployments=tuple(sorted({vertex.record.deployment for vertex in failed})),
+    )
+
+
+def looks(
     performer: Performer, choose: Choose, deadline: float | None, tick_seconds: float | None = None
 ) -> Iterator[WaitStatus]:
     """A look now, after every change, and at every tick; raises TimedOut at the deadline (monotonic).
@@ -52,13 +57,14 @@ def standings(
     ``choose`` is asked again with every change; a noderole that was chosen stays chosen.
     """
     known: dict[str, None] = {}
-    progress: WaitProgress | None = None
+    last: WaitStatus | None = None
     for world, touched in following.worlds(performer, deadline, tick_seconds):
-        changed = bool(touched) or progress is None
-        if changed or progress is None:
+        if touched or last is None:
             known |= dict.fromkeys(choose(world))
-            progress = of_noderoles(world, known)
-        yield WaitStatus(world, known, progress, changed=changed)
+            last = look(world, known, time.time())
+            yield last
+        else:
+            yield replace(last, changed=False)
 
 
 def error(progress: WaitProgress) -> OcbError | None:
@@ -76,7 +82,18 @@ class CheckStatus(msgspec.Struct, frozen=True):
     held_up: list[str]  # sentences about waits that end only by a person, or by the return of a machine
 
 
-def checks(
+def check_look(world: World, names: Sequence[str], now: float) -> CheckStatus:
+    """The checks of these noderoles as they are; raises NotFound if one was deleted."""
+    found = [world.vertex(name) for name in names]
+    if None in found:
+        gone = next(name for name in names if world.vertex(name) is None)
+        raise NotFound(f"{gone} was deleted; see: nodepool-ocb history {gone}")
+    vertices = [vertex for vertex in found if vertex is not None]
+    left = [vertex.name for vertex in vertices if vertex.record.check is not None]
+    return CheckStatus(left, _tally(vertices), held_up(world, left, now))
+
+
+def check_looks(
     performer: Performer, names: Sequence[str], deadline: float | None, tick_seconds: float | None = None
 ) -> Iterator[CheckStatus]:
     """A look now, after every change, and at every tick.
@@ -84,13 +101,7 @@ def checks(
     Raises TimedOut at the deadline (monotonic), or NotFound if a noderole was deleted.
     """
     for world, _ in following.worlds(performer, deadline, tick_seconds):
-        found = [world.vertex(name) for name in names]
-        if None in found:
-            gone = next(name for name in names if world.vertex(name) is None)
-            raise NotFound(f"{gone} was deleted; see: nodepool-ocb history {gone}")
-        vertices = [vertex for vertex in found if vertex is not None]
-        waiting = [vertex.name for vertex in vertices if vertex.record.check is not None]
-        yield CheckStatus(waiting, _tally(vertices), held_up(world, waiting, time.time()))
+        yield check_look(world, names, time.time())
 
 
 def _tally(vertices: Sequence[Vertex]) -> Tally:

@@ -16,6 +16,7 @@ from nodepool_ocb.operations.deployments.changing import DeploymentCommit, Deplo
 from nodepool_ocb.operations.deployments.configuring import DeploymentSet
 from nodepool_ocb.operations.deployments.deleting import DeploymentDelete
 from nodepool_ocb.operations.deployments.pausing import PauseAll, ResumeAll
+from nodepool_ocb.operations.noderoles import awaiting
 from nodepool_ocb.operations.noderoles.acting import NoderoleCommit, NoderoleRefresh, NoderoleRetry
 from nodepool_ocb.operations.noderoles.destroying import NoderoleUnbind
 from nodepool_ocb.operations.noderoles.reading import NoderoleList, NoderoleShow
@@ -92,7 +93,7 @@ def test_a_retry_goes_on_behind_its_first_transaction_and_waits_for_the_noderole
         patch.setattr(Session, "commit", commit)
         done = mine.perform(operation)
     assert (len(sent), mine.reads) == (3, 2)
-    assert set(operation.awaited(load_world(world), done.answer)) == {BASE, MIDDLE}
+    assert set(awaiting.names(load_world(world), operation.awaited(done.answer))) == {BASE, MIDDLE}
     assert states(world)[BASE] is State.TODO
     assert load_world(world).nodes[N1].noderoles["middle"].record.not_before == 0.0
 

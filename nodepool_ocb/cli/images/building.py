@@ -12,7 +12,7 @@ import click
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.live import lively
-from nodepool_ocb.cli.kit.performing import direct
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.errors import OcbError, TimedOut
 from nodepool_ocb.model.images import Build
@@ -62,7 +62,7 @@ def _seen(name: str, request: int, deadline: float | None, no_builder: bool) -> 
     with ExitStack() as stack:
         show = _live(stack) if terminal else _said({images.NOBODY} if no_builder else set())
         tick_seconds = TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS
-        for seen in watching.builds(direct(), name, request, deadline, tick_seconds):
+        for seen in watching.builds(performer(), name, request, deadline, tick_seconds):
             if seen.progress.outcome is None:
                 show(seen)
             yield seen

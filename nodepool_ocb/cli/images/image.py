@@ -11,7 +11,7 @@ from nodepool_ocb.cli.images.exchange import export, import_
 from nodepool_ocb.cli.images.log import log
 from nodepool_ocb.cli.kit import completion, output, reporting, times
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, yes_option
-from nodepool_ocb.cli.kit.performing import direct, perform
+from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.maintenance.options import say as say_maintenance
 from nodepool_ocb.errors import EndPassed
 from nodepool_ocb.operations.images.building import ImageBuild
@@ -19,7 +19,7 @@ from nodepool_ocb.operations.images.deleting import ImageDelete
 from nodepool_ocb.operations.images.forgetting import ImageErase
 from nodepool_ocb.operations.images.pausing import ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow
-from nodepool_ocb.operations.reads.images import configured_pauses
+from nodepool_ocb.operations.images.watching import ImageBuildLook
 from nodepool_ocb.views import images
 
 LIST_COLUMNS: Final = (
@@ -68,12 +68,10 @@ def list_(watch: bool) -> None:
 
 
 def _watch() -> None:
-    from nodepool_ocb.operations.images import watching  # here, since the progress of waits takes long to import
+    from nodepool_ocb.operations.images import watching
 
     shown: dict[str, images.ImageRow] = {}
-    paused = configured_pauses(direct().settings())
-    for found in watching.images(direct(), None):
-        rows = {name: images.row(view, time.time(), paused) for name, view in sorted(found.items())}
+    for rows in watching.rows(performer()):
         for name, row in rows.items():
             if shown.get(name) != row:
                 output.line(row)
@@ -97,7 +95,7 @@ def show(name: str) -> None:
 # -- asking for a build --
 
 
-@command.command(operation=ImageBuild)
+@command.command(operation=(ImageBuild, ImageBuildLook))
 @name_argument
 @click.option("--reason", help="Why; builders log it, and `image show` has it.")
 @click.option("--wait", is_flag=True, help="Wait until a build that began after this is ready, or has failed.")

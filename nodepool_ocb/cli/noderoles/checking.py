@@ -10,15 +10,15 @@ import click
 
 from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option
-from nodepool_ocb.cli.kit.performing import direct, perform
+from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.kit.selecting import noderoles_argument, noderoles_given, selector_option
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.documents.counting import some
 from nodepool_ocb.errors import TimedOut
 from nodepool_ocb.model.drift import Drift
-from nodepool_ocb.operations.noderoles import checking
-from nodepool_ocb.operations.noderoles.checking import NoderoleCheck, NoderoleDrift
-from nodepool_ocb.operations.waiting import CheckStatus, checks
+from nodepool_ocb.operations.noderoles.awaiting import NoderoleCheckLook, check_looks
+from nodepool_ocb.operations.noderoles.checking import NoderoleCheck, NoderoleCheckResults, NoderoleDrift
+from nodepool_ocb.operations.waiting import CheckStatus
 from nodepool_ocb.views.drift import found as shown
 
 DRIFTED_EXIT: Final = 10  # as of every command that looks and finds changes
@@ -27,7 +27,7 @@ NAMED: Final = 5  # noderoles in a sentence
 COLUMNS: Final = ("noderole", "drift", "checked", "difference")
 
 
-@click.command(cls=Verb, operation=NoderoleCheck)
+@click.command(cls=Verb, operation=(NoderoleCheck, NoderoleCheckLook, NoderoleCheckResults))
 @noderoles_argument
 @selector_option
 @click.option("--wait", is_flag=True, help="Wait for the results; exit 10 if any has drifted, 1 if one is unknown.")
@@ -43,7 +43,7 @@ def check(names: Sequence[str], selector: str | None, wait: bool, timeout_second
     if wait and not dry_run:
         asked = performed.answer.asked
         _wait(asked, timeout_seconds)
-        _tell(direct().read(checking.results(asked)), everything=selector is None)
+        _tell(perform(NoderoleCheckResults(asked=asked)).answer, everything=selector is None)
     else:
         reporting.performed(performed)
 
@@ -54,7 +54,7 @@ def _wait(asked: Mapping[str, int], timeout_seconds: float | None) -> None:
     last: CheckStatus | None = None
     try:
         with waits.going_on("the check", lambda: "noderole drift"), waits.LiveProgress() as progress:
-            for last in checks(direct(), list(asked), deadline, waits.TICK_SECONDS):
+            for last in check_looks(performer(), asked, deadline, waits.TICK_SECONDS):
                 progress.note(last.held_up)
                 progress.tell(last.tally)
                 if not last.waiting:

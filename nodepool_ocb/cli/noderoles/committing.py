@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nodepool_ocb.cli.kit import output
-from nodepool_ocb.cli.kit.performing import direct
-from nodepool_ocb.operations.commits import committing
+from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.operations.commits.committing import Committed
+from nodepool_ocb.operations.noderoles.acting import NoderoleCommitOutdated
 
 
 def say_what_is_left(committed: Committed, *, waited: bool) -> None:
@@ -13,5 +13,5 @@ def say_what_is_left(committed: Committed, *, waited: bool) -> None:
     for sentence in committed.left(waited=waited):
         output.say(sentence)
     if waited and committed.concerned:
-        for sentence in direct().read(committing.outdated_after(committed.concerned)):
+        for sentence in perform(NoderoleCommitOutdated(concerned=committed.concerned)).answer:
             output.say(sentence)

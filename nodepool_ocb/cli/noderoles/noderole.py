@@ -8,7 +8,7 @@ import click
 
 from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, settled_option, timeout_option, wait_options
-from nodepool_ocb.cli.kit.performing import direct, perform
+from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.kit.sealing import reveal_option
 from nodepool_ocb.cli.kit.selecting import noderoles_argument, noderoles_given, selector_option
 from nodepool_ocb.cli.noderoles import waiting
@@ -25,10 +25,12 @@ from nodepool_ocb.operations.noderoles import reading
 from nodepool_ocb.operations.noderoles.acting import (
     NoderoleCancel,
     NoderoleCommit,
+    NoderoleCommitOutdated,
     NoderolePropose,
     NoderoleRefresh,
     NoderoleRetry,
 )
+from nodepool_ocb.operations.noderoles.awaiting import NoderoleWaitLook
 from nodepool_ocb.operations.noderoles.reading import NoderoleList, NoderoleShow, NoderoleWait
 
 
@@ -85,7 +87,7 @@ def list_(
         differences=output.chosen() == "table",
     )
     if watch:
-        for row in reading.watched(direct(), operation):
+        for row in reading.watched(performer(), operation):
             output.line(row)
         return
     found = perform(operation).answer
@@ -108,7 +110,7 @@ def show(name: str, reveal: bool) -> None:
     output.thing(document, name, *tables)
 
 
-@command.command(operation=NoderoleWait)
+@command.command(operation=(NoderoleWait, NoderoleWaitLook))
 @noderoles_argument
 @selector_option
 @settled_option
@@ -116,14 +118,13 @@ def show(name: str, reveal: bool) -> None:
 def wait(names: Sequence[str], selector: str | None, timeout_seconds: float | None) -> None:
     """Wait until noderoles are ACTIVE; ends at once when one fails, is deleted, or cannot become ACTIVE."""
     operation = NoderoleWait(noderoles=noderoles_given(names, selector), selector=selector)
-    chosen = perform(operation).answer
-    waiting.wait(lambda _: chosen, timeout_seconds)
+    waiting.wait(operation.awaited(perform(operation).answer), timeout_seconds)
 
 
 # -- changing --
 
 
-@command.command(operation=NoderoleCommit)
+@command.command(operation=(NoderoleCommit, NoderoleCommitOutdated))
 @noderoles_argument
 @selector_option
 @force_option

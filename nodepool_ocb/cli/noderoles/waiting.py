@@ -11,15 +11,16 @@ from msgspec import UNSET, UnsetType
 
 from nodepool_ocb.cli.kit import output, reporting
 from nodepool_ocb.cli.kit.options import asked
-from nodepool_ocb.cli.kit.performing import direct, perform
+from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.noderoles.committing import say_what_is_left
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import InError, OcbError, TimedOut
 from nodepool_ocb.model.records import State
 from nodepool_ocb.operations.commits.committing import Committed
-from nodepool_ocb.operations.operation import Operation, Performed
-from nodepool_ocb.operations.waiting import Choose, WaitStatus, error, standings
+from nodepool_ocb.operations.noderoles import awaiting
+from nodepool_ocb.operations.operation import Awaited, Operation, Performed
+from nodepool_ocb.operations.waiting import WaitStatus, error
 from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.pictures.matrix import RANK
 from nodepool_ocb.views.pictures.tally import sentence
@@ -36,15 +37,14 @@ T = TypeVar("T")
 
 
 def wait(
-    choose: Choose,
+    awaited: Awaited,
     timeout_seconds: float | None,
     changes: tuple[ChangeRow, ...] | UnsetType = UNSET,
     again: str | None = None,
 ) -> None:
-    """Wait until the chosen noderoles are ACTIVE, and print the end: one document.
+    """Wait until these noderoles are ACTIVE, and print the end: one document.
 
-    Raises InError, NotFound (deleted meanwhile), or TimedOut. ``choose`` is asked again with every change. ``again`` are
-    the words of the command that waits again.
+    Raises InError, NotFound (deleted meanwhile), or TimedOut. ``again`` are the words of the command that waits again.
     """
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     settled = bool(asked("settled"))
@@ -53,7 +53,7 @@ def wait(
     begun = time.monotonic()
     try:
         with waits.going_on("the commit", lambda: again or _again(last)):
-            for last in _looks(choose, deadline):
+            for last in _looks(awaited, deadline):
                 if last.progress.settled if settled else last.progress.outcome:
                     ended = error(last.progress)
                     break
@@ -61,7 +61,7 @@ def wait(
         ended = late
     _tell(last, ended, changes, time.monotonic() - begun)
     if isinstance(ended, TimedOut) and last is not None:
-        for each in last.held_up():
+        for each in last.held_up:
             output.say(each)
     if isinstance(ended, InError) and last is not None and last.progress.failed:
         _say_next_step(last, settled=settled)
@@ -71,8 +71,7 @@ def wait(
 
 def _say_next_step(last: WaitStatus, *, settled: bool) -> None:
     now = last.progress
-    deployments = last.deployments(now.failed)
-    of = f" --deployment {deployments.pop()}" if len(deployments) == 1 else ""
+    of = f" --deployment {last.deployments[0]}" if len(last.deployments) == 1 else ""
     retry = f"--failed{of}" if len(now.failed) > 1 else now.failed[0]
     if now.moving and not settled:
         output.say(f"{counted(len(now.moving), 'noderole')} may still become ACTIVE; --settled waits for all of them")
@@ -101,7 +100,7 @@ def perform_and_wait(
     if not wait_too or dry_run:
         reporting.performed(performed)
     else:
-        wait(lambda world: operation.awaited(world, performed.answer), timeout_seconds, changes=performed.rows)
+        wait(operation.awaited(performed.answer), timeout_seconds, changes=performed.rows)
     return performed
 
 
@@ -113,13 +112,13 @@ def commit_and_wait(
     say_what_is_left(performed.answer, waited=wait_too and not dry_run)
 
 
-def _looks(choose: Choose, deadline: float | None) -> Iterator[WaitStatus]:
+def _looks(awaited: Awaited, deadline: float | None) -> Iterator[WaitStatus]:
     """Each look that shows a change, or the end; the progress is shown meanwhile."""
     with waits.LiveProgress() as progress:
-        for each in standings(direct(), choose, deadline, waits.TICK_SECONDS):
+        for each in awaiting.looks(performer(), awaited, deadline, waits.TICK_SECONDS):
             if each.changed:
-                progress.note(each.held_up())
-            progress.tell(each.tally(), *_table(progress.width, each))
+                progress.note(each.held_up)
+            progress.tell(each.tally, *_table(progress.width, each))
             if each.changed or each.progress.outcome:
                 yield each
 
@@ -128,7 +127,8 @@ def _table(width: int | None, standing: WaitStatus) -> list[RenderableType]:
     """Noderoles that move or failed, before those that wait."""
     if width is None or not standing.progress.waiting:
         return []
-    found = standing.rows(standing.progress.waiting)
+    waiting = set(standing.progress.waiting)
+    found = [row for row in standing.rows if row.noderole in waiting]
     rows = sorted(found, key=lambda row: RANK.get(row.state, 0) if row.state else 0)
     return [output.picture(rows[:LIVE], ("noderole", "state", "since", "reason"), ("since",), width)]
 
@@ -139,16 +139,15 @@ def _tell(
     if last is None:
         return
     now = last.progress
-    names = sorted([*now.ready, *now.waiting, *now.gone])
     outcome = "timeout" if isinstance(ended, TimedOut) else now.outcome
-    rows = tuple(last.rows(names))
+    rows = last.rows
     if output.chosen() == "name":
         output.things(rows, ("noderole",), key="noderole")
         return
     document = WaitDocument(outcome=outcome, stuck=now.stuck, noderoles=rows, changes=changes)
     lacking = rows if outcome == "timeout" else [row for row in rows if row.state in (State.ERROR, None)]
     shown = _failed(lacking) if output.chosen() == "table" else []
-    output.thing(document, "", *shown, sentence(last.tally(), seconds))
+    output.thing(document, "", *shown, sentence(last.tally, seconds))
 
 
 def _failed(rows: Sequence[AwaitedRow]) -> list[RenderableType]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from nodepool_ocb.cli.kit import completion, options, reporting
+from nodepool_ocb.cli.kit import completion, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.model.records import Node
@@ -68,12 +68,10 @@ def create(
         except ValueError as wrong:
             raise click.UsageError(f"--{option.removesuffix('s').replace('_', '-')}: {wrong}") from None
     _check_templates(fqdn, addresses, fields["host_keys"], count)
-    may = options.settings().nodes.available if available is None else available
     reached = () if no_address or fields["virtual"] else addresses or (fqdn,)
-    node = Node(
-        addresses=reached, available=may, labels=assigning.labels(labels), hints=assigning.hints(hints), **fields
-    )
-    operation = NodeCreate(name=fqdn, node=node, count=count, first=first)
+    given = {"labels": assigning.labels(labels), "hints": assigning.hints(hints), **fields}
+    node = Node(addresses=reached, available=available is not False, **given)
+    operation = NodeCreate(name=fqdn, node=node, as_configured=available is None, count=count, first=first)
     reporting.performed(perform(operation, dry_run=dry_run))
 
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from nodepool_ocb.cli.kit.performing import direct
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.errors import TimedOut
 from nodepool_ocb.model.executions import Key
-from nodepool_ocb.operations.executions.following import ExecutionMoment, moments
-from nodepool_ocb.operations.executions.watched import NO_ANNEALER, ExecutionEnd, S, Watched, gone
+from nodepool_ocb.operations.executions.following import moments
+from nodepool_ocb.operations.executions.watched import NO_ANNEALER, ExecutionEnd, ExecutionMoment, S, Watched, gone
 from nodepool_ocb.views.pictures.tally import Tally
 
 
@@ -51,7 +51,7 @@ def wait(awaiting: Awaiting[S], timeout_seconds: float | None) -> None:
     ended: ExecutionEnd | None = None
     try:
         with waits.going_on(kind.name(key), lambda: again), waits.LiveProgress() as progress:
-            for moment in moments(direct(), awaiting.watched, key, deadline):
+            for moment in moments(performer(), awaiting.watched, key, deadline):
                 last = moment.found
                 if last is None:
                     ended = gone(kind, key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from nodepool_ocb.cli.kit import output
-from nodepool_ocb.cli.kit.performing import direct
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.errors import OcbError, TimedOut
 from nodepool_ocb.operations.requests import watching
@@ -26,7 +26,7 @@ def wait(id: str, timeout_seconds: float | None) -> None:
     said = ""
     try:
         with waits.going_on(f"request {id}", lambda: f"request show {id}"):
-            for seen in watching.request(direct(), id, deadline):
+            for seen in watching.request(performer(), id, deadline):
                 last = seen
                 if seen.over:
                     ended = seen.error(id)

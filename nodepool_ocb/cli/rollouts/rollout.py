@@ -22,6 +22,7 @@ from nodepool_ocb.operations.rollouts.directing import (
     RolloutRetry,
 )
 from nodepool_ocb.operations.rollouts.reading import RolloutList, RolloutShow, RolloutWait
+from nodepool_ocb.operations.rollouts.watching import RolloutWaitLook
 from nodepool_ocb.views.rollouts import tables
 
 LIST_COLUMNS = ("rollout", "strategy", "state", "since", "started", "by", "groups", "nodes", "driver", "reason")
@@ -75,7 +76,7 @@ def show(rollout: str | None, deployment: str | None, as_report: bool, watch: bo
         output.thing(found.document, str(found.key), *rolling.parts(found.document))
 
 
-@command.command(operation=RolloutWait)
+@command.command(operation=(RolloutWait, RolloutWaitLook))
 @rollout_argument
 @deployment_option
 @click.option(

@@ -10,13 +10,13 @@ import msgspec
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.live import Live, lively
-from nodepool_ocb.cli.kit.performing import direct
+from nodepool_ocb.cli.kit.performing import performer
 from nodepool_ocb.cli.pictures import executions
 from nodepool_ocb.cli.rollouts import rolling
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.executions import ROLLOUT, Key
-from nodepool_ocb.operations.executions.following import ExecutionMoment, moments
-from nodepool_ocb.operations.executions.watched import NO_ANNEALER, ExecutionEnd, Watched
+from nodepool_ocb.operations.executions.following import moments
+from nodepool_ocb.operations.executions.watched import NO_ANNEALER, ExecutionEnd, ExecutionMoment, Watched
 from nodepool_ocb.operations.rollouts import watching
 from nodepool_ocb.operations.rollouts.watching import RolloutView
 from nodepool_ocb.views.executions import Awaited
@@ -28,7 +28,7 @@ from nodepool_ocb.views.rollouts import rows, tables
 
 def watch(key: Key) -> None:
     """Show it until it is over; raises NotFound when it is gone."""
-    following = moments(direct(), watching.WATCHED, key, None)
+    following = moments(performer(), watching.WATCHED, key, None)
     if not lively(sys.stdout):
         _lines(key, following)
         return

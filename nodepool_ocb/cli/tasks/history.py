@@ -12,7 +12,7 @@ from nodepool_ocb.cli.kit.options import Verb, dry_run_option, timeout_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.tasks import waiting
 from nodepool_ocb.documents.counting import counted
-from nodepool_ocb.operations.tasks.runs import TasksHistory, TasksRuns, TasksWait
+from nodepool_ocb.operations.tasks.runs import TasksHistory, TasksRuns, TasksWait, TasksWaitLook
 from nodepool_ocb.operations.tasks.stopping import TasksStop
 from nodepool_ocb.views.tasks import histories
 from nodepool_ocb.views.tasks import runs as shown
@@ -90,7 +90,7 @@ def stop(run: str, now: bool, dry_run: bool) -> None:
         output.thing(done.answer.row, done.answer.row.run, waiting.fields(done.answer.row))
 
 
-@click.command(cls=Verb, operation=TasksWait)
+@click.command(cls=Verb, operation=(TasksWait, TasksWaitLook))
 @run_argument
 @timeout_option
 def wait(run: str, timeout_seconds: float | None) -> None:

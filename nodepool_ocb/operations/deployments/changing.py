@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import deployments, drift, unreadable
@@ -16,7 +14,7 @@ from nodepool_ocb.model.records import DeploymentState
 from nodepool_ocb.operations.commits import committing, reservations
 from nodepool_ocb.operations.commits.committing import Committed
 from nodepool_ocb.operations.names import deployment_of
-from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import Awaited, Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 
 
@@ -96,9 +94,9 @@ class DeploymentCommit(Operation[Committed], frozen=True, kw_only=True):
                 yield changes
         return replace(answer, chosen=(self.name,))
 
-    def awaited(self, world: World, answer: Committed) -> Iterable[str]:  # noqa: ARG002
+    def awaited(self, answer: Committed) -> Awaited:  # noqa: ARG002
         """All noderoles of the deployment."""
-        return [vertex.name for vertex in bound_in(world, self.name)]
+        return Awaited(deployment=self.name)
 
 
 class DeploymentWait(Operation[None], frozen=True, kw_only=True):
@@ -115,9 +113,9 @@ class DeploymentWait(Operation[None], frozen=True, kw_only=True):
         world = yield from ReadWorld()
         deployment_of(world, self.name)
 
-    def awaited(self, world: World, answer: None = None) -> Iterable[str]:  # noqa: ARG002
-        """All noderoles of the deployment; raises NotFound."""
-        return [vertex.name for vertex in bound_in(world, self.name)]
+    def awaited(self, answer: None = None) -> Awaited:  # noqa: ARG002
+        """All noderoles of the deployment."""
+        return Awaited(deployment=self.name)
 
 
 class DeploymentChecks(Operation[Explained], frozen=True, kw_only=True):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic
 
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.executions import Key
-from nodepool_ocb.operations.executions.watched import S, Watched
+from nodepool_ocb.operations.executions.watched import ExecutionMoment, S, Watched
 from nodepool_ocb.operations.following import Following
-from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.operations.performer import AnyPerformer, Performer
+from nodepool_ocb.operations.polling import polled
 from nodepool_ocb.operations.reads.executions import AnnealerRuns
 
 if TYPE_CHECKING:
@@ -19,22 +20,18 @@ if TYPE_CHECKING:
 SHARE: Final = 4  # after a read, no read for this many times its duration: a large execution changes very often
 
 
-class ExecutionMoment(NamedTuple, Generic[S]):
-    """One look at an execution."""
-
-    found: S | None  # None: it is gone
-    annealers: bool  # an annealer is running
-
-
 def moments(
-    performer: Performer, watched: Watched[S], key: Key, deadline: float | None
+    performer: AnyPerformer, watched: Watched[S], key: Key, deadline: float | None
 ) -> Iterator[ExecutionMoment[S]]:
     """The execution as it is, then after each change and at each tick; raises TimedOut at the deadline (monotonic)."""
+    if not isinstance(performer, Performer):
+        return polled(performer, lambda: watched.look(key), deadline)
+    direct = performer
 
     def make(opened: Session, wake: Callable[[], None]) -> _ExecutionSource[S]:
-        return _ExecutionSource(performer, watched, key, opened, wake)
+        return _ExecutionSource(direct, watched, key, opened, wake)
 
-    return Following(performer, deadline).changes(make, watched.tick_seconds)
+    return Following(direct, deadline).changes(make, watched.tick_seconds)
 
 
 class _ExecutionSource(Generic[S]):

@@ -10,7 +10,7 @@ import msgspec
 from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.errors import NotFound, OcbError
 from nodepool_ocb.model.executions import ExecutionKind, Key
-from nodepool_ocb.operations.operation import Note, Steps
+from nodepool_ocb.operations.operation import Note, Operation, Steps
 from nodepool_ocb.operations.reads.executions import AnnealerRuns
 
 NO_ANNEALER: Final = f"no annealer is running: nothing of it moves; {START}"
@@ -26,11 +26,19 @@ class ExecutionStatus(Protocol):
 S = TypeVar("S", bound=ExecutionStatus)
 
 
+class ExecutionMoment(NamedTuple, Generic[S]):
+    """One look at an execution."""
+
+    found: S | None  # None: it is gone
+    annealers: bool  # an annealer is running
+
+
 class Watched(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     """A kind of execution that is followed."""
 
     kind: ExecutionKind[Any]
     read: Callable[[Key], Steps[S | None]]  # the status; None: it is gone
+    look: Callable[[Key], Operation[ExecutionMoment[S]]]  # that a client of the API polls
     tick_seconds: float  # between two reads, if nothing happens
     rest_seconds: float  # at most, after a long read
     every_tick: bool  # it changes without an event below its own znode
@@ -41,6 +49,12 @@ class ExecutionEnd(NamedTuple):
 
     outcome: str
     error: OcbError | None  # with which the wait ends
+
+
+def moment(read: Steps[S | None]) -> Steps[ExecutionMoment[S]]:
+    """One look at the execution that is read so."""
+    found = yield from read
+    return ExecutionMoment(found, (yield from AnnealerRuns()))
 
 
 def gone(kind: ExecutionKind[Any], key: Key) -> ExecutionEnd:

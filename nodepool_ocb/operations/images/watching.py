@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from nodepool_ocb.errors import InError, NotFound, OcbError, Unavailable
 from nodepool_ocb.images.builders import why_not_built
@@ -13,15 +16,21 @@ from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.operations import logs as daemonlogs
 from nodepool_ocb.operations.following import Following
 from nodepool_ocb.operations.images.finding import Images
-from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.operations.images.reading import ImageList
+from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
+from nodepool_ocb.operations.performer import AnyPerformer, Performer
+from nodepool_ocb.operations.polling import polled
+from nodepool_ocb.operations.reads.builders import ReadBuilders
+from nodepool_ocb.operations.reads.images import ReadImages, configured_pauses
 from nodepool_ocb.views import images as shown
+from nodepool_ocb.views.images import ImageRow
 from nodepool_ocb.views.progress import BuildProgress, of_build
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
 
 
-class BuildSeen(NamedTuple):
+class BuildSeen(msgspec.Struct, frozen=True):
     """The build that answers a request, at one moment."""
 
     view: ImageView | None  # None: the image was deleted
@@ -37,25 +46,55 @@ class BuildSeen(NamedTuple):
         return kind(f"{image}: {self.progress.sentence}")
 
 
-def images(performer: Performer, deadline: float | None) -> Iterator[Images]:
-    """All images as they are, then after each change; raises TimedOut at the deadline (monotonic)."""
-    return (source.images for source in _sources(performer, deadline, None))
+class ImageBuildLook(Operation[BuildSeen], frozen=True, kw_only=True):
+    """One look at the build that answers a request. ``request``: its number, as ``ImageBuild`` answers it."""
+
+    noun = "image"
+    verb = "build"
+    right = Right.VIEWER
+    reads = (ReadImages, ReadBuilders)
+
+    image: str
+    request: int
+
+    def decide(self, situation: Situation) -> Steps[BuildSeen]:
+        view = (yield from ReadImages()).by_name.get(self.image)
+        known = yield from ReadBuilders()
+        running = {id: builder for id, builder in known.items() if builder is not None}
+        return _seen(self.image, view, self.request, situation.now, running)
+
+
+def rows(performer: AnyPerformer) -> Iterator[dict[str, ImageRow]]:
+    """All images as they are, by name, then after each change; without end."""
+    if not isinstance(performer, Performer):
+        for found in polled(performer, ImageList):
+            yield {row.name: row for row in found}
+        return
+    paused = configured_pauses(performer.settings())
+    for source in _sources(performer, None, None):
+        yield {name: shown.row(view, time.time(), paused) for name, view in sorted(source.images.items())}
 
 
 def builds(
-    performer: Performer, image: str, request: int, deadline: float | None, tick_seconds: float
+    performer: AnyPerformer, image: str, request: int, deadline: float | None, tick_seconds: float
 ) -> Iterator[BuildSeen]:
     """The build that answers the request now, then after each change and at each tick.
 
     ``request`` is its number, as ``ImageBuild`` answers it. Raises TimedOut at the deadline (monotonic).
     """
+    if not isinstance(performer, Performer):
+        yield from polled(performer, lambda: ImageBuildLook(image=image, request=request), deadline)
+        return
     builders: Mapping[str, Daemon] = {}
     for source in _sources(performer, deadline, tick_seconds):
-        view = source.images.get(image)
-        now = of_build(view, request, source.opened.now())
         with suppress(Unavailable):  # the builders are only a remark; an outage is noticed with the images
             builders = daemonlogs.daemons(source.opened, "builder")
-        yield BuildSeen(view, now, builders, _obstacle(image, builders, building=now.build is not None))
+        yield _seen(image, source.images.get(image), request, source.opened.now(), builders)
+
+
+def _seen(image: str, view: ImageView | None, request: int, now: float, builders: Mapping[str, Daemon]) -> BuildSeen:
+    progress = of_build(view, request, now)
+    return BuildSeen(view, progress, builders, _obstacle(image, builders, building=progress.build is not None))
 
 
 def _obstacle(image: str, running: Mapping[str, Daemon], building: bool) -> str | None:

@@ -15,10 +15,10 @@ from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import State
 from nodepool_ocb.operations import selection
-from nodepool_ocb.operations.commits import committing, reservations
+from nodepool_ocb.operations.commits import committing, outdated, reservations
 from nodepool_ocb.operations.commits.committing import Committed
 from nodepool_ocb.operations.names import deployment_of
-from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import Awaited, Explained, Lookup, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 
 #: The states in which an event asks for nothing more.
@@ -56,8 +56,8 @@ class NoderoleAct(Operation[NoderolesChosen], frozen=True, kw_only=True):
         found = yield from selection.noderoles(world, self.noderoles, self.selector)
         return found
 
-    def awaited(self, world: World, answer: NoderolesChosen) -> Iterable[str]:  # noqa: ARG002
-        return answer.chosen
+    def awaited(self, answer: NoderolesChosen) -> Awaited:
+        return Awaited(noderoles=answer.chosen)
 
 
 class NoderoleCommit(Operation[Committed], frozen=True, kw_only=True):
@@ -87,8 +87,22 @@ class NoderoleCommit(Operation[Committed], frozen=True, kw_only=True):
         answer = yield from committing.commit(world, situation, chosen, self.force)
         return replace(answer, chosen=_names(chosen, self.noderoles, self.selector))
 
-    def awaited(self, world: World, answer: Committed) -> Iterable[str]:  # noqa: ARG002
-        return answer.chosen
+    def awaited(self, answer: Committed) -> Awaited:
+        return Awaited(noderoles=answer.chosen)
+
+
+class NoderoleCommitOutdated(Operation[list[str]], frozen=True, kw_only=True):
+    """After the wait for a commit: sentences about noderoles that are outdated because others ran meanwhile."""
+
+    noun = "noderole"
+    verb = "commit"
+    right = Right.VIEWER
+    reads = (ReadWorld, *outdated.READS)
+
+    concerned: frozenset[str]  # the noderoles that ran meanwhile
+
+    def decide(self, situation: Situation) -> Steps[list[str]]:  # noqa: ARG002
+        return (yield from committing.outdated_after(self.concerned))
 
 
 class NoderolePropose(NoderoleAct, frozen=True, kw_only=True):

@@ -102,6 +102,20 @@ def _run_of_check(vertex: Vertex) -> str:
     return paths.run(vertex.role, vertex.node.name, vertex.record.checked.run)
 
 
+class NoderoleCheckResults(Operation[list[DriftRow]], frozen=True, kw_only=True):
+    """The findings of checks that have ended."""
+
+    noun = "noderole"
+    verb = "check"
+    right = Right.VIEWER
+    reads = (ReadWorld, ReadRuns, ReadRunsAt)
+
+    asked: Mapping[str, int]  # noderole → the epoch that its check is above
+
+    def decide(self, situation: Situation) -> Steps[list[DriftRow]]:  # noqa: ARG002
+        return (yield from results(self.asked))
+
+
 class DriftListed(msgspec.Struct, frozen=True):
     """The rows of checked noderoles; ``nothing``: the sentence if none has drifted."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from nodepool_ocb.engine import selection as expressions
-from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.operations import following, secrets, selection
+from nodepool_ocb.engine.world import Vertex
+from nodepool_ocb.operations import following, polling, secrets, selection
 from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.names import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.operations.noderoles import layers
-from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
-from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.operations.operation import Awaited, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.performer import AnyPerformer, Performer
 from nodepool_ocb.operations.reads.noderoles import ReadRuns
 from nodepool_ocb.operations.reads.secrets import RevealAttributes
 from nodepool_ocb.operations.reads.world import ReadWorld
@@ -73,8 +73,19 @@ class NoderoleList(Operation[NoderolesListed], frozen=True, kw_only=True):
         return expressions.asks_outdated(expressions.parse(self.selector))
 
 
-def watched(performer: Performer, operation: NoderoleList) -> Iterator[View]:
+def watched(performer: AnyPerformer, operation: NoderoleList) -> Iterator[View]:
     """The rows now, and a row or a ``DeletedNoderole`` for each change; without end."""
+    if isinstance(performer, Performer):
+        yield from _followed(performer, operation)
+        return
+    rows: dict[str, NoderoleRow] = {}
+    for listed in polling.polled(performer, lambda: operation):
+        before, rows = rows, {row.noderole: row for row in listed.rows}
+        yield from (row for name, row in rows.items() if before.get(name) != row)
+        yield from (shown.DeletedNoderole(name) for name in sorted(before.keys() - rows.keys()))
+
+
+def _followed(performer: Performer, operation: NoderoleList) -> Iterator[View]:
     for world, touched in following.worlds(performer, None):
         for vertex in sorted(touched.vertices, key=lambda each: each.name):
             if world.vertex(vertex.name) is None:
@@ -120,5 +131,5 @@ class NoderoleWait(Operation[tuple[str, ...]], frozen=True, kw_only=True):
         chosen = yield from selection.noderoles(world, self.noderoles, self.selector)
         return tuple(vertex.name for vertex in chosen)
 
-    def awaited(self, world: World, answer: tuple[str, ...]) -> Iterable[str]:  # noqa: ARG002
-        return answer
+    def awaited(self, answer: tuple[str, ...]) -> Awaited:
+        return Awaited(noderoles=answer)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
-from nodepool_ocb.engine.world import World
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import committing
 from nodepool_ocb.operations.commits.committing import Committed
-from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import Awaited, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 
 
@@ -42,7 +39,6 @@ class NodeCommit(Operation[Committed], frozen=True, kw_only=True):
         answer = yield from committing.commit(world, situation, bound, self.force)
         return replace(answer, chosen=names)
 
-    def awaited(self, world: World, answer: Committed) -> Iterable[str]:
-        """The noderoles of the chosen nodes; raises NotFound for a named node that is gone."""
-        views = selection.nodes_again(world, answer.chosen, resolved=self.selector is not None)
-        return [vertex.name for view in views for vertex in view.noderoles.values()]
+    def awaited(self, answer: Committed) -> Awaited:
+        """The noderoles of the chosen nodes."""
+        return Awaited(nodes=answer.chosen, resolved=self.selector is not None)

@@ -35,7 +35,8 @@ class NodeCreate(Operation[Explained], frozen=True, kw_only=True):
     writes = ("node", "noderole", "deployment role")
 
     name: str
-    node: Node  # with ``available`` as it is to be
+    node: Node
+    as_configured: bool = False  # ``available`` is as the configuration of the performer's host says
     count: int | None = None
     first: int = 1  # the lowest number, with ``count``
 
@@ -47,6 +48,8 @@ class NodeCreate(Operation[Explained], frozen=True, kw_only=True):
         world = yield from ReadWorld()
         deployment_of(world, self.node.deployment)
         fqdn, node = self._free(world, {change.path for change in situation.written})
+        if self.as_configured:
+            node = replace(node, available=situation.settings.nodes.available)
         plan = nodes.create(
             world,
             fqdn,

@@ -11,7 +11,8 @@ from nodepool_ocb.errors import InError, NotFound, OcbError
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import RequestState
 from nodepool_ocb.operations.following import Following
-from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.operations.performer import AnyPerformer, Performer
+from nodepool_ocb.operations.polling import polled
 from nodepool_ocb.operations.requests.reading import RequestShow
 from nodepool_ocb.views.pools import RequestDocument
 
@@ -42,8 +43,22 @@ class RequestSeen(msgspec.Struct, frozen=True):
         return self.state in (None, RequestState.FULFILLED, RequestState.FAILED)
 
 
-def request(performer: Performer, id: str, deadline: float | None) -> Iterator[RequestSeen]:
+def request(performer: AnyPerformer, id: str, deadline: float | None) -> Iterator[RequestSeen]:
     """The request now, after each change and at each tick; raises TimedOut at the deadline (monotonic)."""
+    if isinstance(performer, Performer):
+        return _followed(performer, id, deadline)
+    return _polled(performer, id, deadline)
+
+
+def _polled(performer: AnyPerformer, id: str, deadline: float | None) -> Iterator[RequestSeen]:
+    try:
+        for document in polled(performer, lambda: RequestShow(request=id), deadline):
+            yield RequestSeen(document, document.row.state)
+    except NotFound:
+        yield RequestSeen(None, None)
+
+
+def _followed(performer: Performer, id: str, deadline: float | None) -> Iterator[RequestSeen]:
     made: list[_RequestSource] = []
 
     def make(opened: Session, wake: Callable[[], None]) -> _RequestSource:

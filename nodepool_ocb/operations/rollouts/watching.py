@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 from nodepool_ocb.errors import InError
 from nodepool_ocb.model.executions import ROLLOUT, Key
 from nodepool_ocb.model.records import LockOwner
-from nodepool_ocb.operations.executions.watched import ExecutionEnd, Watched
-from nodepool_ocb.operations.operation import Steps
+from nodepool_ocb.operations.executions.watched import ExecutionEnd, ExecutionMoment, Watched, moment
+from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.executions import AnnealerRuns
 from nodepool_ocb.operations.reads.rollouts import ReadRollout, ReadRolloutDriver
 from nodepool_ocb.rollout.records import Rollout, RolloutState
 from nodepool_ocb.views.progress import moved, of_rollout
@@ -50,8 +51,29 @@ def read(key: Key) -> Steps[RolloutView | None]:
     return None if rollout is None else RolloutView(rollout, (yield from ReadRolloutDriver(*key)))
 
 
+class RolloutWaitLook(Operation[ExecutionMoment[RolloutView]], frozen=True, kw_only=True):
+    """One look at a rollout, for its wait and its watch."""
+
+    noun = "rollout"
+    verb = "wait"
+    right = Right.VIEWER
+    reads = (ReadRollout, ReadRolloutDriver, AnnealerRuns)
+
+    key: Key
+
+    def decide(self, situation: Situation) -> Steps[ExecutionMoment[RolloutView]]:  # noqa: ARG002
+        return (yield from moment(read(self.key)))
+
+
 #: Annealers come and go, so it ticks; all of a rollout is below its own znode.
-WATCHED: Final = Watched(kind=ROLLOUT, read=read, tick_seconds=5.0, rest_seconds=1.0, every_tick=False)
+WATCHED: Final = Watched(
+    kind=ROLLOUT,
+    read=read,
+    look=lambda key: RolloutWaitLook(key=key),
+    tick_seconds=5.0,
+    rest_seconds=1.0,
+    every_tick=False,
+)
 
 
 def end(key: Key, view: RolloutView, fail_fast: bool) -> ExecutionEnd | None:

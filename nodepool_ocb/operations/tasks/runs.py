@@ -12,9 +12,10 @@ import msgspec
 from nodepool_ocb.errors import InError, NotFound
 from nodepool_ocb.model.executions import TASK_RUN, Key
 from nodepool_ocb.model.records import LockOwner
-from nodepool_ocb.operations.executions.watched import ExecutionEnd, Watched
+from nodepool_ocb.operations.executions.watched import ExecutionEnd, ExecutionMoment, Watched, moment
 from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.executions import AnnealerRuns
 from nodepool_ocb.operations.reads.tasks.runs import ReadTaskRun
 from nodepool_ocb.operations.reads.tasks.status import (
     ListTaskRuns,
@@ -107,8 +108,29 @@ def driver(key: Key, head: TaskRun) -> Steps[LockOwner | None]:
     return (yield from ReadTaskRunDriver(*key))
 
 
+class TasksWaitLook(Operation[ExecutionMoment[TaskRunView]], frozen=True, kw_only=True):
+    """One look at a run of tasks, for its wait."""
+
+    noun = "tasks"
+    verb = "wait"
+    right = Right.VIEWER
+    reads = (*READS, AnnealerRuns)
+
+    key: Key
+
+    def decide(self, situation: Situation) -> Steps[ExecutionMoment[TaskRunView]]:  # noqa: ARG002
+        return (yield from moment(read(self.key)))
+
+
 #: Its noderoles are not below its own znode, so each tick reads them.
-WATCHED: Final = Watched(kind=TASK_RUN, read=read, tick_seconds=1.0, rest_seconds=5.0, every_tick=True)
+WATCHED: Final = Watched(
+    kind=TASK_RUN,
+    read=read,
+    look=lambda key: TasksWaitLook(key=key),
+    tick_seconds=1.0,
+    rest_seconds=5.0,
+    every_tick=True,
+)
 
 
 def end(view: TaskRunView) -> ExecutionEnd | None:
