@@ -95,6 +95,7 @@ NAMED: Final[Mapping[str, Mapping[str, ObjectKind]]] = {
     "NoderoleAttributesRuns": _NODEROLE,
     "NoderoleCancel": _NODEROLES,
     "NoderoleCheck": _NODEROLES,
+    "NoderoleCheckLook": {"noderoles": ObjectKind.NODEROLES},
     "NoderoleCommit": _NODEROLES,
     "NoderoleExplain": _NODEROLES,
     "NoderoleList": {"deployment": ObjectKind.DEPLOYMENTS, "node": ObjectKind.NODES},
@@ -107,6 +108,12 @@ NAMED: Final[Mapping[str, Mapping[str, ObjectKind]]] = {
     "NoderoleUnbind": _NODEROLES,
     "NoderoleUnset": _NODEROLES,
     "NoderoleWait": _NODEROLES,
+    "NoderoleWaitLook": {
+        "noderoles": ObjectKind.NODEROLES,
+        "nodes": ObjectKind.NODES,
+        "deployment": ObjectKind.DEPLOYMENTS,
+        "known": ObjectKind.NODEROLES,
+    },
 }
 
 #: The operations whose answer is a list of rows with names, of which those within the limits are shown.

@@ -177,12 +177,12 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         """The steps, and the answer; raises the errors of ``errors.py``."""
         raise NotImplementedError
 
-    def awaited(self, answer: T) -> Awaited:
+    def awaited(self, answer: T) -> AwaitedNoderoles:
         """The noderoles that ``--wait`` waits for."""
         raise NotImplementedError
 
 
-class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+class AwaitedNoderoles(msgspec.Struct, frozen=True, kw_only=True):
     """The noderoles of a wait: those of these names, on these nodes, and of this deployment."""
 
     noderoles: tuple[str, ...] = ()  # ROLE@FQDN

@@ -38,6 +38,7 @@ LOCAL: Final[Mapping[str, str]] = {
     "AclInit": "It sets rights for the users of the caller's configuration, with a credential of ZooKeeper.",
     "InitCluster": "It makes the cluster that a server of the API belongs to.",
     "LeaseRun": "It runs a command on the caller's host, under a session with ZooKeeper that holds the lease.",
+    "RestoredCluster": "All daemons are stopped meanwhile, and so are the servers of the API.",
 }
 
 

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.main import cli
-from nodepool_ocb.cli.noderoles.waiting import Choose, wait
+from nodepool_ocb.cli.noderoles.waiting import wait
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import NotFound
@@ -30,6 +30,8 @@ from nodepool_ocb.model.records import (
     Set,
     State,
 )
+from nodepool_ocb.operations.noderoles import awaiting
+from nodepool_ocb.operations.operation import AwaitedNoderoles
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from tests.cli.background_command import COMMAND, Later
@@ -62,15 +64,17 @@ def test_wait_ends_with_the_state(
 
 
 @pytest.mark.usefixtures("committed")
-def test_wait_ends_when_it_is_deleted(ocb: Ocb) -> None:
+def test_wait_ends_when_it_is_deleted(ocb: Ocb, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = threading.Event()
+    real = awaiting.names
 
-    def choose(_: World) -> list[str]:
+    def names(world: World, awaited: AwaitedNoderoles) -> Iterator[str]:
         seen.set()
-        return [BASE]
+        return real(world, awaited)
 
+    monkeypatch.setattr(awaiting, "names", names)
     with ThreadPoolExecutor() as beside:
-        waiting = beside.submit(_wait_in_a_command, choose)
+        waiting = beside.submit(_wait_in_a_command, AwaitedNoderoles(noderoles=(BASE,)))
         assert seen.wait(10)
         assert ocb("node", "delete", N1, "--yes").exit_code == 0
         with pytest.raises(NotFound, match="was deleted"):
@@ -93,9 +97,9 @@ def test_watch_gives_one_object_a_line(
     assert watching.returncode == 130
 
 
-def _wait_in_a_command(choose: Choose) -> None:
+def _wait_in_a_command(awaited: AwaitedNoderoles) -> None:
     with cli.make_context("nodepool-ocb", ["status"], auto_envvar_prefix="NODEPOOL_OCB"):
-        wait(choose, 20.0)
+        wait(awaited, 20.0)
 
 
 @pytest.mark.usefixtures("committed")

@@ -16,7 +16,7 @@ from nodepool_ocb.operations.deployments.changing import DeploymentWait
 from nodepool_ocb.operations.noderoles import awaiting, reading
 from nodepool_ocb.operations.noderoles.destroying import NoderoleUnbind
 from nodepool_ocb.operations.noderoles.reading import NoderoleList
-from nodepool_ocb.operations.operation import Awaited, Call, Operation, Performed
+from nodepool_ocb.operations.operation import AwaitedNoderoles, Call, Operation, Performed
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.views.noderoles import DeletedNoderole
 from tests.operations.performing import ListeningCaller, calm
@@ -95,14 +95,14 @@ class DistantPerformer:
 @pytest.mark.parametrize(
     "awaited",
     [
-        Awaited(noderoles=(BASE,)),
-        Awaited(nodes=(N1,)),
+        AwaitedNoderoles(noderoles=(BASE,)),
+        AwaitedNoderoles(nodes=(N1,)),
         DeploymentWait(name="lab").awaited(),
     ],
     ids=["noderoles", "a node", "a deployment"],
 )
 def test_a_wait_sees_the_same_through_polls_as_by_following(
-    zk_settings: ZooKeeperSettings, becomes: Becomes, awaited: Awaited
+    zk_settings: ZooKeeperSettings, becomes: Becomes, awaited: AwaitedNoderoles
 ) -> None:
     direct = awaiting.looks(calm(zk_settings), awaited, None)
     polled = awaiting.looks(DistantPerformer(zk_settings), awaited, None)
@@ -117,7 +117,7 @@ def test_a_wait_sees_the_same_through_polls_as_by_following(
 def test_a_noderole_that_was_awaited_stays_awaited_after_its_deletion(
     world: Session, zk_settings: ZooKeeperSettings
 ) -> None:
-    polled = awaiting.looks(DistantPerformer(zk_settings), Awaited(nodes=(N1,)), None)
+    polled = awaiting.looks(DistantPerformer(zk_settings), AwaitedNoderoles(nodes=(N1,)), None)
     first = next(polled)
     calm(zk_settings).perform(NoderoleUnbind(noderoles=(f"top@{N1}",)))
     gone = next(each for each in polled if each.changed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -49,6 +49,8 @@ def sample(kind: Any) -> Any:
         return [sample(arguments[0])]
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return {str(sample(arguments[0])): sample(arguments[1])}
+    if isinstance(kind, type) and issubclass(kind, tuple):  # with names
+        return [sample(each) for each in get_type_hints(kind).values()]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return next(iter(kind)).value
     assert issubclass(kind, msgspec.Struct), kind

@@ -19,7 +19,7 @@ from nodepool_ocb.errors import InError, OcbError, TimedOut
 from nodepool_ocb.model.records import State
 from nodepool_ocb.operations.commits.committing import Committed
 from nodepool_ocb.operations.noderoles import awaiting
-from nodepool_ocb.operations.operation import Awaited, Operation, Performed
+from nodepool_ocb.operations.operation import AwaitedNoderoles, Operation, Performed
 from nodepool_ocb.operations.waiting import WaitStatus, error
 from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.pictures.matrix import RANK
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def wait(
-    awaited: Awaited,
+    awaited: AwaitedNoderoles,
     timeout_seconds: float | None,
     changes: tuple[ChangeRow, ...] | UnsetType = UNSET,
     again: str | None = None,
@@ -112,7 +112,7 @@ def commit_and_wait(
     say_what_is_left(performed.answer, waited=wait_too and not dry_run)
 
 
-def _looks(awaited: Awaited, deadline: float | None) -> Iterator[WaitStatus]:
+def _looks(awaited: AwaitedNoderoles, deadline: float | None) -> Iterator[WaitStatus]:
     """Each look that shows a change, or the end; the progress is shown meanwhile."""
     with waits.LiveProgress() as progress:
         for each in awaiting.looks(performer(), awaited, deadline, waits.TICK_SECONDS):

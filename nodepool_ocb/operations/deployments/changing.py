@@ -14,7 +14,7 @@ from nodepool_ocb.model.records import DeploymentState
 from nodepool_ocb.operations.commits import committing, reservations
 from nodepool_ocb.operations.commits.committing import Committed
 from nodepool_ocb.operations.names import deployment_of
-from nodepool_ocb.operations.operation import Awaited, Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import AwaitedNoderoles, Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 
 
@@ -94,9 +94,9 @@ class DeploymentCommit(Operation[Committed], frozen=True, kw_only=True):
                 yield changes
         return replace(answer, chosen=(self.name,))
 
-    def awaited(self, answer: Committed) -> Awaited:  # noqa: ARG002
+    def awaited(self, answer: Committed) -> AwaitedNoderoles:  # noqa: ARG002
         """All noderoles of the deployment."""
-        return Awaited(deployment=self.name)
+        return AwaitedNoderoles(deployment=self.name)
 
 
 class DeploymentWait(Operation[None], frozen=True, kw_only=True):
@@ -113,9 +113,9 @@ class DeploymentWait(Operation[None], frozen=True, kw_only=True):
         world = yield from ReadWorld()
         deployment_of(world, self.name)
 
-    def awaited(self, answer: None = None) -> Awaited:  # noqa: ARG002
+    def awaited(self, answer: None = None) -> AwaitedNoderoles:  # noqa: ARG002
         """All noderoles of the deployment."""
-        return Awaited(deployment=self.name)
+        return AwaitedNoderoles(deployment=self.name)
 
 
 class DeploymentChecks(Operation[Explained], frozen=True, kw_only=True):

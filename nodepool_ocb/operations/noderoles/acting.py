@@ -18,7 +18,7 @@ from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import committing, outdated, reservations
 from nodepool_ocb.operations.commits.committing import Committed
 from nodepool_ocb.operations.names import deployment_of
-from nodepool_ocb.operations.operation import Awaited, Explained, Lookup, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import AwaitedNoderoles, Explained, Lookup, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 
 #: The states in which an event asks for nothing more.
@@ -56,8 +56,8 @@ class NoderoleAct(Operation[NoderolesChosen], frozen=True, kw_only=True):
         found = yield from selection.noderoles(world, self.noderoles, self.selector)
         return found
 
-    def awaited(self, answer: NoderolesChosen) -> Awaited:
-        return Awaited(noderoles=answer.chosen)
+    def awaited(self, answer: NoderolesChosen) -> AwaitedNoderoles:
+        return AwaitedNoderoles(noderoles=answer.chosen)
 
 
 class NoderoleCommit(Operation[Committed], frozen=True, kw_only=True):
@@ -87,8 +87,8 @@ class NoderoleCommit(Operation[Committed], frozen=True, kw_only=True):
         answer = yield from committing.commit(world, situation, chosen, self.force)
         return replace(answer, chosen=_names(chosen, self.noderoles, self.selector))
 
-    def awaited(self, answer: Committed) -> Awaited:
-        return Awaited(noderoles=answer.chosen)
+    def awaited(self, answer: Committed) -> AwaitedNoderoles:
+        return AwaitedNoderoles(noderoles=answer.chosen)
 
 
 class NoderoleCommitOutdated(Operation[list[str]], frozen=True, kw_only=True):

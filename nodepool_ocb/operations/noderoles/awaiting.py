@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.operations import polling, selection, waiting
 from nodepool_ocb.operations.names import deployment_of
-from nodepool_ocb.operations.operation import Awaited, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import AwaitedNoderoles, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.performer import AnyPerformer, Performer
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.waiting import CheckStatus, WaitStatus
 
 
-def names(world: World, awaited: Awaited) -> Iterator[str]:
+def names(world: World, awaited: AwaitedNoderoles) -> Iterator[str]:
     """The noderoles, as ROLE@FQDN. Raises NotFound for a node or a deployment that was named and is gone."""
     yield from awaited.noderoles
     for view in selection.nodes_again(world, awaited.nodes, resolved=awaited.resolved):
@@ -29,24 +29,30 @@ def names(world: World, awaited: Awaited) -> Iterator[str]:
 
 
 class NoderoleWaitLook(Operation[WaitStatus], frozen=True, kw_only=True):
-    """One look at the noderoles of a wait. ``known``: those that were awaited before; they stay awaited."""
+    """One look at the noderoles of a wait. The fields are those of ``AwaitedNoderoles``; ``known`` ones stay awaited."""
 
     noun = "noderole"
     verb = "wait"
     right = Right.VIEWER
     reads = (ReadWorld,)
 
-    wanted: Awaited
-    known: tuple[str, ...] = ()
+    noderoles: tuple[str, ...] = ()  # ROLE@FQDN
+    nodes: tuple[str, ...] = ()
+    resolved: bool = False
+    deployment: str | None = None
+    known: tuple[str, ...] = ()  # ROLE@FQDN
 
     def decide(self, situation: Situation) -> Steps[WaitStatus]:
         world = yield from ReadWorld()
-        chosen = dict.fromkeys((*self.known, *names(world, self.wanted)))
+        awaited = AwaitedNoderoles(
+            noderoles=self.noderoles, nodes=self.nodes, resolved=self.resolved, deployment=self.deployment
+        )
+        chosen = dict.fromkeys((*self.known, *names(world, awaited)))
         return waiting.look(world, chosen, situation.local_now)
 
 
 def looks(
-    performer: AnyPerformer, awaited: Awaited, deadline: float | None, tick_seconds: float | None = None
+    performer: AnyPerformer, awaited: AwaitedNoderoles, deadline: float | None, tick_seconds: float | None = None
 ) -> Iterator[WaitStatus]:
     """A look now, after every change, and at every tick; raises TimedOut at the deadline (monotonic)."""
     if isinstance(performer, Performer):
@@ -55,7 +61,7 @@ def looks(
     last: WaitStatus | None = None
 
     def ask() -> NoderoleWaitLook:
-        return NoderoleWaitLook(wanted=awaited, known=() if last is None else last.names)
+        return NoderoleWaitLook(**asdict(awaited), known=() if last is None else last.names)
 
     for found in polling.polled(performer, ask, deadline):
         yield replace(found, changed=last is None or replace(last, changed=True) != found)

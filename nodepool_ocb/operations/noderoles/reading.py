@@ -12,7 +12,7 @@ from nodepool_ocb.operations import following, polling, secrets, selection
 from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.names import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.operations.noderoles import layers
-from nodepool_ocb.operations.operation import Awaited, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import AwaitedNoderoles, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.performer import AnyPerformer, Performer
 from nodepool_ocb.operations.reads.noderoles import ReadRuns
 from nodepool_ocb.operations.reads.secrets import RevealAttributes
@@ -131,5 +131,5 @@ class NoderoleWait(Operation[tuple[str, ...]], frozen=True, kw_only=True):
         chosen = yield from selection.noderoles(world, self.noderoles, self.selector)
         return tuple(vertex.name for vertex in chosen)
 
-    def awaited(self, answer: tuple[str, ...]) -> Awaited:
-        return Awaited(noderoles=answer)
+    def awaited(self, answer: tuple[str, ...]) -> AwaitedNoderoles:
+        return AwaitedNoderoles(noderoles=answer)

@@ -9,7 +9,7 @@ from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import committing
 from nodepool_ocb.operations.commits.committing import Committed
-from nodepool_ocb.operations.operation import Awaited, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import AwaitedNoderoles, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 
 
@@ -39,6 +39,6 @@ class NodeCommit(Operation[Committed], frozen=True, kw_only=True):
         answer = yield from committing.commit(world, situation, bound, self.force)
         return replace(answer, chosen=names)
 
-    def awaited(self, answer: Committed) -> Awaited:
+    def awaited(self, answer: Committed) -> AwaitedNoderoles:
         """The noderoles of the chosen nodes."""
-        return Awaited(nodes=answer.chosen, resolved=self.selector is not None)
+        return AwaitedNoderoles(nodes=answer.chosen, resolved=self.selector is not None)
