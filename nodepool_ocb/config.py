@@ -139,8 +139,10 @@ class LauncherSettings(ConfigSection, frozen=True, kw_only=True):
 
 
 class ApiSettings(ConfigSection, frozen=True, kw_only=True):
-    """The settings of a server of the API."""
+    """The settings of a server of the API; ``url`` and ``ca`` are those of its clients on this host."""
 
+    url: str | None = None  # the server at which commands perform operations; None: commands use ZooKeeper
+    ca: str | None = None  # PEM: the certificates that identify that server; None: those of the system
     listen: str = "127.0.0.1:9480"  # HOST:PORT of the API; port 0 takes a free one and logs it
     cert: str | None = None  # PEM: the server's certificate with those above it; read again when it changes
     key: str | None = None
@@ -302,7 +304,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         ),
         tasks=replace(settings.tasks, sources=tuple(str(absolute(name)) for name in settings.tasks.sources)),
         builder=replace(builder, nodepool=str(absolute(builder.nodepool)), secure=absolute(builder.secure)),
-        api=replace(api, cert=absolute(api.cert), key=absolute(api.key)),
+        api=replace(api, ca=absolute(api.ca), cert=absolute(api.cert), key=absolute(api.key)),
         launcher=replace(launcher, nodepool=str(absolute(launcher.nodepool)), secure=absolute(launcher.secure)),
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.errors import Denied, NoCluster, OcbError, OutcomeUnknown
 from nodepool_ocb.operations import registry
@@ -152,12 +153,15 @@ class _Notes:
             self._caller.note(text)
 
 
-def logged_in(call: Call, caller: Caller, url: str) -> RemotePerformer:
-    """The performer at the server with this URL, with the stored token. Raises Invalid, or Denied without a token."""
+def logged_in(call: Call, caller: Caller, url: str, ca: str | None = None) -> RemotePerformer:
+    """The performer at the server with this URL, with the stored token. Raises Invalid, or Denied without a token.
+
+    ``ca``: certificates that identify the server, if the login named none.
+    """
     address = parse(url)
     token = stored(address.url)
     if token is None:
         raise Denied(
             f"there is no token for {address.url}; store one: nodepool-ocb login {address.url}, or set {VARIABLE}"
         )
-    return RemotePerformer(call, caller, address, token)
+    return RemotePerformer(call, caller, address, replace(token, ca=token.ca or ca))

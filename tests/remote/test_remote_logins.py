@@ -15,9 +15,11 @@ from click.testing import CliRunner, Result
 
 from nodepool_ocb import errors
 from nodepool_ocb.cli.main import cli
+from nodepool_ocb.config import load
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.remote import tokens
 from nodepool_ocb.remote.tokens import StoredToken
+from nodepool_ocb.testing.zookeeper.server import free_port
 from nodepool_ocb.views.tokens import TokenRow
 from tests.remote.scripted_server import ScriptedServer, answered, refused, serving
 
@@ -124,6 +126,17 @@ def test_the_address_may_stand_in_the_environment(server: ScriptedServer, monkey
     assert server.asked[0][0] == "/v1/operations/daemon/list"
 
 
+def test_the_configuration_may_name_the_server(server: ScriptedServer, home: Path) -> None:
+    tokens.keep(server.url, StoredToken(token=TOKEN))
+    (home / "nodepool-ocb.yaml").write_text(f"api: {{url: '{server.url}', ca: ca.pem}}\n")
+    server.answers = [answered([])]
+    assert run("--config", str(home), "daemon", "list", "-o", "json").output == "[]\n"
+    assert load(home).api.ca == str(home / "ca.pem")
+    direct = run("--config", str(home), "--zookeeper", f"127.0.0.1:{free_port()}", "daemon", "list")
+    assert (direct.exit_code, "connection refused" in direct.stderr) == (7, True)
+    assert len(server.asked) == 1
+
+
 def test_a_command_takes_one_way_to_the_records() -> None:
     ended = run("--api", "https://ocb", "--zookeeper", "127.0.0.1:1", "node", "list")
     assert (ended.exit_code, "contradict each other" in ended.stderr) == (2, True)
@@ -132,9 +145,10 @@ def test_a_command_takes_one_way_to_the_records() -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("acl check", "`acl check` does not work with --api. It compares rights"),
-        ("init", "`init` does not work with --api. It makes the cluster"),
-        ("lease run --label small -- true", "`lease run` does not work with --api. It runs a command"),
+        ("acl check", "this does not work with --api. It compares rights"),
+        ("init", "this does not work with --api. It makes the cluster"),
+        ("events --follow", "this does not work with --api. It follows records"),
+        ("lease run --label small -- true", "this does not work with --api. It runs a command"),
     ],
 )
 def test_a_local_operation_is_refused_with_its_reason(server: ScriptedServer, words: str, reason: str) -> None:

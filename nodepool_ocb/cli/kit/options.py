@@ -24,6 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS: Final = ("table", "json", "yaml", "name")
 _META: Final = "nodepool_ocb.cli."
+_SETTINGS: Final = "nodepool_ocb.cli.settings"
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -168,14 +169,19 @@ def asked(name: str, ctx: click.Context | None = None) -> Any:
 
 
 def settings(ctx: click.Context | None = None) -> Settings:
-    """The configuration, with ``--zookeeper`` in its place; raises Invalid."""
+    """The configuration, with ``--zookeeper`` in its place, read one time in a command; raises Invalid."""
     from msgspec.structs import replace
 
     from nodepool_ocb import config
 
-    loaded = config.load(asked("config", ctx))
-    hosts = asked("zookeeper", ctx)
-    return replace(loaded, zookeeper=replace(loaded.zookeeper, hosts=hosts)) if hosts else loaded
+    ctx = ctx or click.get_current_context(silent=True)
+    kept: Settings | None = ctx.meta.get(_SETTINGS) if ctx else None
+    if kept is None:
+        loaded, hosts = config.load(asked("config", ctx)), asked("zookeeper", ctx)
+        kept = replace(loaded, zookeeper=replace(loaded.zookeeper, hosts=hosts)) if hosts else loaded
+        if ctx is not None:
+            ctx.meta[_SETTINGS] = kept
+    return kept
 
 
 def confirm(what: str, yes: bool) -> None:

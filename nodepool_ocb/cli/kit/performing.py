@@ -20,6 +20,7 @@ from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.operation import Call, Operation, Performed
 from nodepool_ocb.operations.performer import AnyPerformer, Performer
 
+NEEDS_SESSION: Final = "It follows records or logs with a session of its own."
 _META: Final = "nodepool_ocb.cli.performer"
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ def performer(ctx: click.Context | None = None) -> AnyPerformer:
     ctx = ctx or click.get_current_context(silent=True)
     kept: AnyPerformer | None = None if ctx is None else ctx.meta.get(_META)
     if kept is None:
-        kept = _made(call_of(ctx), asked("api", ctx), ctx)
+        kept = _made(call_of(ctx), ctx)
         if ctx is not None:
             ctx.meta[_META] = kept
     return kept
@@ -75,25 +76,43 @@ def call_of(ctx: click.Context | None) -> Call:
     return Call(login=me(), host=socket.gethostname(), verb=_verb(), reason=asked("reason", ctx))
 
 
-def _made(call: Call, api: str | None, ctx: click.Context | None) -> AnyPerformer:
+def _made(call: Call, ctx: click.Context | None) -> AnyPerformer:
+    """At the server of ``--api``, else directly at ``--zookeeper``, else as the configuration says."""
+    named = asked("api", ctx)
+    if named is not None and asked("zookeeper", ctx) is not None:
+        raise click.UsageError("--api and --zookeeper contradict each other; give one of them")
+    if named is not None:
+        return _distant(call, named, None)
+    if asked("zookeeper", ctx) is None and (url := settings(ctx).api.url) is not None:
+        return _distant(call, url, settings(ctx).api.ca)
+    return _direct(call, ctx)
+
+
+def _distant(call: Call, url: str, ca: str | None) -> AnyPerformer:
+    from nodepool_ocb.remote.performer import logged_in
+
+    return logged_in(call, Terminal(), url, ca)
+
+
+def _direct(call: Call, ctx: click.Context | None) -> Performer:
     import logging
 
-    if api is not None:
-        from nodepool_ocb.remote.performer import logged_in
-
-        if asked("zookeeper", ctx) is not None:
-            raise click.UsageError("--api and --zookeeper contradict each other; give one of them")
-        return logged_in(call, Terminal(), api)
     for library in ("kazoo", "nodepool_ocb.store"):  # their faults come to us as exceptions
         logging.getLogger(library).setLevel(logging.CRITICAL)
     return Performer(call, Terminal(), partial(settings, ctx))
 
 
-def direct(ctx: click.Context | None = None) -> Performer:
-    """The performer of this command, for a part of it that needs a session with ZooKeeper; raises UsageError with ``--api``."""
+def direct(ctx: click.Context | None = None, reason: str = NEEDS_SESSION) -> Performer:
+    """A performer on ZooKeeper, for a part of this command that no server of the API performs, for this reason.
+
+    Raises UsageError with ``--api``; a server that the configuration names is passed by.
+    """
+    if asked("api", ctx) is not None:
+        raise click.UsageError(f"this does not work with --api. {reason}")
+    if asked("zookeeper", ctx) is None and settings(ctx).api.url is not None:
+        return _direct(call_of(ctx), ctx)
     used = performer(ctx)
-    if not isinstance(used, Performer):
-        raise click.UsageError("this works directly on ZooKeeper alone, and not with --api")
+    assert isinstance(used, Performer), "no server is named"
     return used
 
 
@@ -102,9 +121,8 @@ def perform(operation: Operation[T], *, dry_run: bool = False, yes: bool = False
 
     Raises UsageError for a call that leaves open which record it means.
     """
-    used = performer()
-    if not isinstance(used, Performer) and (reason := registry.reason_local(type(operation))) is not None:
-        raise click.UsageError(f"`{operation.title()}` does not work with --api. {reason}")
+    reason = registry.reason_local(type(operation))
+    used = performer() if reason is None else direct(reason=reason)
     used.call = replace(used.call, dry_run=dry_run)
     used.caller = Terminal(yes=yes)
     with usage():
