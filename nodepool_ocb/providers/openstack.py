@@ -16,6 +16,7 @@ from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.errors import Invalid, Unavailable
 from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.model.records import Json
+from nodepool_ocb.providers.cloud import sdk
 from nodepool_ocb.providers.provider import Item, Kept, Refused, Sent, not_ours
 from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.providers.transfer import GivenUp, Pace, Stream, attended, why_give_up
@@ -43,13 +44,7 @@ class OpenStack:
     """Each call has a connection of its own: its sockets are no other thread's, and an upload's patience is another."""
 
     def __init__(self, provider: Provider) -> None:
-        try:
-            import openstack  # noqa: F401  # here: it takes long, and most have no need of it
-        except ImportError as error:
-            raise Invalid(
-                f"provider {provider.name}: driver openstack needs the Python package openstacksdk; "
-                "install nodepool-ocb[openstack]"
-            ) from error
+        sdk.require(provider.name)
         self._name = provider.name
         self._options = provider.options
         self._pace = Pace(float(provider.options.get("rate", 0.0)))
@@ -68,7 +63,7 @@ class OpenStack:
         name, region = options.get("cloud"), options.get("region-name")
         try:
             cloud = OpenStackConfig().get_one(cloud=name, region_name=region, validate=False)
-        except _errors() as error:
+        except sdk.errors() as error:
             raise Invalid(f"cloud {name} of clouds.yaml: {error}; correct it there") from error
         format = cloud.config.get("image_format")
         return str(format) if format else None
@@ -127,11 +122,11 @@ class OpenStack:
                 try:
                     external_id = self._create(cloud, item, stream)
                     sent = self._settled(cloud, external_id, item, deadline)
-                except _errors() as error:
+                except sdk.errors() as error:
                     sent = stream.fault or self._refused(error)
         except GivenUp as given_up:
             sent = given_up.refused
-        except _errors() as error:
+        except sdk.errors() as error:
             return self._refused(error)  # there was no connection, so there is no image
         if isinstance(sent, Refused):
             self._undo(item)
@@ -182,7 +177,7 @@ class OpenStack:
         try:
             with self._cloud(ANSWER_SECONDS) as cloud:
                 return question(cloud)
-        except _errors() as error:
+        except sdk.errors() as error:
             return self._refused(error)
 
     def _cloud(self, answer_seconds: float, **retries: Any) -> contextlib.closing[Connection]:
@@ -210,15 +205,6 @@ class OpenStack:
         never = (openstack.exceptions.ConfigException, keystone.AuthPluginException, keystone.CatalogException)
         full = "quota" in text.lower()  # which is 403, 409 or 413, as the service and its age will have it
         return Refused(f"provider {self._name}: {text}", isinstance(cause, never) or (status in LASTING and not full))
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    """The exceptions of openstacksdk, and of the libraries that it lets through."""
-    from keystoneauth1.exceptions import ClientException
-    from openstack.exceptions import SDKException
-    from requests import RequestException
-
-    return (SDKException, ClientException, RequestException, OSError)
 
 
 def _cause(error: BaseException) -> BaseException:

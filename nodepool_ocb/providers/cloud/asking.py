@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from nodepool_ocb.errors import Invalid
 from nodepool_ocb.pool.configuration import LaunchProvider
+from nodepool_ocb.providers.cloud import sdk
 from nodepool_ocb.providers.machines import LaunchParty, MachineRefused
 
 if TYPE_CHECKING:
@@ -33,13 +33,7 @@ class CloudQuestions:
     """The questions to one provider. Raises Invalid where openstacksdk is not installed."""
 
     def __init__(self, provider: LaunchProvider) -> None:
-        try:
-            import openstack  # noqa: F401  # here: it takes long, and most have no need of it
-        except ImportError as error:
-            raise Invalid(
-                f"provider {provider.name}: driver openstack needs the Python package openstacksdk; "
-                "install nodepool-ocb[openstack]"
-            ) from error
+        sdk.require(provider.name)
         self._provider = provider
 
     def ask(self, question: Callable[[Connection], T]) -> T | MachineRefused:
@@ -58,7 +52,7 @@ class CloudQuestions:
                 return question(cloud)
         except CloudRefusal as refusal:
             return refusal.answer
-        except _errors() as error:
+        except sdk.errors() as error:
             return self._meaning(error)
 
     def refused(self, text: str, party: LaunchParty = LaunchParty.PROVIDER) -> MachineRefused:
@@ -80,12 +74,3 @@ class CloudQuestions:
         else:
             party = LaunchParty.PROVIDER
         return self.refused(text, party)
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    """The exceptions of openstacksdk, and of the libraries that it lets through."""
-    from keystoneauth1.exceptions import ClientException
-    from openstack.exceptions import SDKException
-    from requests import RequestException
-
-    return (SDKException, ClientException, RequestException, OSError)
