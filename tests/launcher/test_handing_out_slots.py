@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
-from nodepool_ocb.model.records import Create, Json, NodeRole, Role, Set, State
+from nodepool_ocb.model.records import Create, Json, Node, NodeRole, Role, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.testing.machines import Farm
 from tests.launcher.launcher_fleet import LauncherFleet
@@ -80,6 +80,39 @@ def test_the_roles_of_a_slot_run_again_before_it_is_handed_out_once_more(launche
         launchers.until(lambda: not session.children(paths.NODES), "the node of /ocb goes with its use")
         names.append(name)
     assert names[0] != names[1]
+
+
+def test_a_returned_slot_with_a_node_of_ocb_is_deleted_after_that_node(launchers: LauncherFleet, farm: Farm) -> None:
+    session = launchers.session
+    session.commit([Create(paths.role("bye"), Role(barclamp="b", jig="noop", hooks=("on_node_delete",)))])
+    launcher = launchers.launcher(rack(farm, 0), labels=[{"name": "small", "roles": ["bye"]}])
+    launcher.configure(ssh=farm.settings())
+    launcher.start()
+    launchers.until(lambda: session.children(paths.NODES), "it is a node of /ocb")
+    (name,) = session.children(paths.NODES) or ()
+    path = paths.noderole("bye", name)
+    launchers.until(lambda: session.get(path), "its role is bound")
+    noderole = session.get(path)
+    assert noderole is not None
+    active = replace(codec.decode(NodeRole, noderole), state=State.ACTIVE)
+    session.commit([Set(path, active, noderole.version)])  # the test plays the annealer
+    request = launchers.request("small")
+    launchers.fulfilled(request)
+    launchers.give_back(request, launchers.take(request))
+    launchers.until(lambda: launchers.nodes(PoolNodeState.DELETING), "its record waits for the hook of the other node")
+    assert session.children(paths.NODES) == [name]
+    launchers.until(lambda: "on_node_delete" in of_ocb(launchers, name).hooks, "the hook is asked for")
+    node = session.get(paths.node(name))
+    assert node is not None
+    session.commit([Set(paths.node(name), replace(codec.decode(Node, node), hooks=()), node.version)])
+    launchers.until(lambda: name not in (session.children(paths.NODES) or ()), "the node of /ocb is deleted")
+    launchers.until(lambda: not launchers.nodes(PoolNodeState.DELETING), "then the record")
+
+
+def of_ocb(launchers: LauncherFleet, name: str) -> Node:
+    znode = launchers.session.get(paths.node(name))
+    assert znode is not None
+    return codec.decode(Node, znode)
 
 
 def test_of_two_machines_the_one_that_answers_is_handed_out(launchers: LauncherFleet, farm: Farm) -> None:
