@@ -108,6 +108,11 @@ def test_a_label_of_no_launcher_fails_the_request() -> None:
     assert "no running launcher has the label huge" in reason(found)
 
 
+def test_a_label_of_no_pool_fails_the_request_also_behind_one_that_waits_for_a_full_pool() -> None:
+    used = [node(id, "small", state=PoolNodeState.IN_USE, locked=True) for id in ("5", "6")]
+    assert steps(CLOUD, request("1", "small"), request("2", "huge"), *used) == ["claim 1", "fail request 2"]
+
+
 def test_a_request_that_another_launcher_can_serve_is_left_to_it() -> None:
     other = member(pool("far", "huge", provider="far"), 2)
     assert steps(CLOUD, request("1", "huge"), members=(MINE, other)) == []

@@ -46,6 +46,14 @@ def test_a_record_of_ours_holds_its_slot_before_and_after_its_launch() -> None:
     assert missing(ready) == [("a", 0), ("b", 0)]
 
 
+def test_nodes_of_machines_that_the_file_does_not_have_share_no_slot() -> None:
+    login = {"username": "root", "connection_port": 22}
+    first = viewed(hostname="gone", slot=0, **login)
+    second = msgspec.structs.replace(viewed(hostname="away", slot=0, **login), id="0000000002")
+    assert MachineIndex(TWO_LOGINS).doubled([first, second]) == set()
+    assert missing(viewed(hostname="gone", **login)) == [("a", 0), ("a", 1), ("b", 0)], "nor without a slot"
+
+
 HOST_KEYS = ("ssh-rsa AAAA",)
 PINNED = StaticMachine(name="m1", labels=("a",), host_keys=("ssh-rsa AAAA of m1",), shell_type="cmd")
 

@@ -8,12 +8,14 @@ import pytest
 
 from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.pool.configuration import PoolConfiguration, PoolLabelPolicy, StaticMachine
+from nodepool_ocb.pool.deciding import decide
 from tests.pool.poolworld import (
     NOW,
     configuration,
     decided,
     held,
     label,
+    launcher,
     machines,
     member,
     members,
@@ -21,6 +23,8 @@ from tests.pool.poolworld import (
     pool,
     request,
     steps,
+    text,
+    view,
 )
 
 MAIN = pool("main", "small", label("imaged", image="debian"), limits={"instances": 3})
@@ -44,6 +48,14 @@ def test_a_node_of_a_request_does_not_count(fields: dict[str, Any]) -> None:
 
 def test_no_more_than_the_limit_is_launched() -> None:
     assert steps(kept(5)) == ["launch cloud/main small"] * 3
+
+
+def test_a_registered_pool_that_the_file_no_longer_has_gets_no_node() -> None:
+    far = pool("far", "small", provider="far")
+    before = kept()
+    both = configuration(MAIN, far, labels=[PoolLabelPolicy(name="small", min_ready=1)])
+    found = decide(view(both), before, launcher(both), NOW)
+    assert [text(step) for step in found.steps] == ["launch cloud/main small"]
 
 
 def test_nothing_is_launched_while_a_request_waits_for_the_capacity() -> None:
