@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.images.rules import UploadView
@@ -87,9 +88,9 @@ class ImageErase(Operation[Explained], frozen=True, kw_only=True):
         yield from self._refuse_reached()
         if not situation.call.dry_run:
             yield from Announcement(tuple(_stays(found.values())))
-            count = len(found)
+            uploads = counted(len(found), "upload")
             yield from Agreement(
-                f"erase the records of {count} uploads to {self.provider}, and leave the objects at the provider"
+                f"erase the records of {uploads} to {self.provider}, and leave the objects at the provider"
             )
         now = self._at((yield from finding.load()))
         yield from self._refuse_reached()

@@ -14,6 +14,7 @@ from nodepool_ocb.views.differences import OF_ATTRIBUTES, FieldRow
 from nodepool_ocb.views.view import View
 
 LISTED = 3  # subjects in a line
+OF_IMAGES = ("build request", "pause")  # kinds of records without a name of their own: they have that of their image
 PERHAPS = "(perhaps)"
 
 
@@ -140,11 +141,14 @@ def _effect(effect: Effect) -> str:
 
     >>> _effect(Effect(change="delete", kind="node", name="n1.x")), _effect(Effect(change="change", kind="node", name="n1.x"))
     ('n1.x deleted', 'n1.x')
+    >>> _effect(Effect(change="delete", kind="pause", name="jammy"))
+    'pause of jammy deleted'
     """
     words = [FieldRow(field=each.field, old=each.old, new=each.new).words for each in effect.fields]
     fields = "; ".join([*words, f"{effect.more} more"] if effect.more else words)
     done = {"create": "created", "delete": "deleted"}.get(effect.change, "")
-    return " ".join(each for each in (effect.name, done, f"({fields})" if fields else "") if each)
+    name = f"{effect.kind} of {effect.name}" if effect.kind in OF_IMAGES else effect.name
+    return " ".join(each for each in (name, done, f"({fields})" if fields else "") if each)
 
 
 def _of_daemon(effect: Effect) -> str:
