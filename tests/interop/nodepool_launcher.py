@@ -21,7 +21,7 @@ from nodepool_ocb.testing.zookeeper.server import free_port
 from tests.interop.tls_proxy import TlsProxy
 from tests.launcher.launcher_fleet import LauncherFleet
 
-SECONDS: Final = 120.0
+SECONDS: Final = 300.0
 ROW: Final = re.compile(r"^\| (\d{10}) \| rack +\| [a-z]+ +\|.*\| ([a-z-]+) +\|[^|]*\|[^|]*\|$", re.MULTILINE)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import yaml
 
 PAGE: Final = Path(__file__).parents[2] / "docs/from-nodepool.md"
-SECONDS: Final = 120.0
+SECONDS: Final = 300.0
 COMMAND: Final = re.compile(r"^((?:systemctl|nodepool|nodepool-ocb) .*)$|`((?:systemctl|nodepool|nodepool-ocb) [^`]+)`")
 
 

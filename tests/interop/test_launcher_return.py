@@ -21,6 +21,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
 from nodepool_ocb.model.records import Create, Json, NodeRole, Role, Set, State
 from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.locks import Lock
 from nodepool_ocb.testing.machines import Farm
 from tests.interop.nodepool_launcher import SECONDS, Nodepool11, rack, states, store
 from tests.interop.printed_steps import PrintedSteps, document
@@ -31,7 +32,8 @@ pytestmark = pytest.mark.long
 
 COUNT: Final = 13  # of machines
 DEAD: Final = 2  # this one does not answer
-TESTED: Final = (3, 4)  # these have the label with a role; the test plays the annealer
+TESTED: Final = (3, 4, 5)  # these have the label with a role; the test plays the annealer
+SMALL: Final = COUNT - len(TESTED)  # all others
 HANGING_SECONDS: Final = 60  # that our launcher waits for a frozen machine
 LABELS: Final[list[dict[str, Json]]] = [{"name": "small"}, {"name": "tested", "roles": ["dns"]}]
 MIGRATE, RETURN = "Migrate a launcher", "Return of a launcher"
@@ -126,9 +128,9 @@ class Unfinished:
         self.site, self.fleet = site, site.fleet
         site.farm.kill(DEAD)
         site.ours.start()
-        self.until(lambda: len(site.idle()) == COUNT - 3, "all others are ready")
-        self.annealed = self._annealed()
-        used = self.fleet.request(*["small"] * 6)
+        self.until(lambda: len(site.idle()) == SMALL - 1, "all others are ready")
+        (self.annealed, hanging), (_, lock) = self._annealed()
+        used = self.fleet.request(*["small"] * 5)
         self.fleet.fulfilled(used, SECONDS)
         record = self.fleet.read(used)
         assert record is not None
@@ -138,7 +140,8 @@ class Unfinished:
         self.fleet.fulfilled(self.given, SECONDS)
         self.held, self.aborted, self.ready = site.idle()
         site.steps.command(f"nodepool-ocb lease hold {self.held}")
-        self._begin_again(self.used[:2])
+        self._begin_again(hanging, lock, PoolNodeState.BUILDING)
+        self._begin_again(self.used[0], self._locks[0], PoolNodeState.INIT)  # the first one has the only worker
         self.waiting = self.fleet.request("small", "small")
         self.until(lambda: self.fleet.nodes(PoolNodeState.FAILED), "the dead machine is tried")
         self._kill()
@@ -146,40 +149,37 @@ class Unfinished:
     def until(self, holds: Any, text: str) -> None:
         self.fleet.until(holds, text, SECONDS)
 
-    def _annealed(self) -> str:
-        """A node with an ACTIVE role, in use; the other one waits for its roles."""
+    def _annealed(self) -> tuple[tuple[str, ...], list[Lock]]:
+        """Two nodes with an ACTIVE role, in use; the third one waits for its roles."""
         self.until(lambda: len(self.fleet.session.children(paths.NODES) or ()) == len(TESTED), "they are nodes of /ocb")
-        name = min(self.fleet.session.children(paths.NODES) or ())
-        path = paths.noderole("dns", name)
-        self.until(lambda: self.fleet.session.get(path), "its role is bound")
-        znode = self.fleet.session.get(path)
-        assert znode is not None
-        active = replace(codec.decode(NodeRole, znode), state=State.ACTIVE)
-        self.fleet.session.commit([Set(path, active, znode.version)])
-        request = self.fleet.request("tested")
+        for name in sorted(self.fleet.session.children(paths.NODES) or ())[:2]:
+            path = paths.noderole("dns", name)
+            self.until(lambda path=path: self.fleet.session.get(path), "its role is bound")
+            znode = self.fleet.session.get(path)
+            assert znode is not None
+            active = replace(codec.decode(NodeRole, znode), state=State.ACTIVE)
+            self.fleet.session.commit([Set(path, active, znode.version)])
+        request = self.fleet.request("tested", "tested")
         self.fleet.fulfilled(request, SECONDS)
         record = self.fleet.read(request)
         assert record is not None
-        self.fleet.take(request)
+        locks = self.fleet.take(request)
         self.fleet.delete(request)
-        return record.nodes[0]
+        return record.nodes, locks
 
-    def _begin_again(self, nodes: tuple[str, ...]) -> None:
-        """The slots of these two nodes are entered anew, while their machines hang: one waits for the other."""
-        for id in nodes:
-            self.site.farm.freeze(self.site.machine(id))
-        for id, lock in zip(nodes, self._locks, strict=False):
-            self.fleet.mark(id, PoolNodeState.USED)
-            self.fleet.locks.release(lock)
-        for state in (PoolNodeState.BUILDING, PoolNodeState.INIT):
-            self.until(lambda state=state: len(self.fleet.nodes(state)) == 1, f"one is in {state}")
+    def _begin_again(self, node: str, lock: Lock, state: PoolNodeState) -> None:
+        """The slot of a node is entered anew, and its machine hangs."""
+        self.site.farm.freeze(self.site.machine(node))
+        self.fleet.mark(node, PoolNodeState.USED)
+        self.fleet.locks.release(lock)
+        self.until(lambda: len(self.fleet.nodes(state)) == 1, f"one is in {state}")
 
     def _kill(self) -> None:
         """No step of our launcher follows these of its clients."""
-        _, _, self.locked, self.abandoned, self.returned, self.deleting = self.used
+        _, self.locked, self.abandoned, self.returned, self.deleting = self.used
         self.site.ours.freeze()
         self.fleet.mark(self.returned, PoolNodeState.USED)
-        for lock in self._locks[3:]:
+        for lock in self._locks[2:]:
             self.fleet.locks.release(lock)
         self.site.steps.command(f"nodepool-ocb lease delete --yes {self.deleting}")
         store(
@@ -213,7 +213,7 @@ def test_our_nodes_in_every_state_return_to_nodepools_launcher(site: SharedSite)
     assert (after[story.held], after[story.locked], after[story.annealed]) == ("hold", "in-use", "in-use")
     for request in (story.given, story.waiting):
         site.fleet.give_back(request, site.fleet.take(request))
-    story.until(lambda: len(site.idle()) == COUNT - 4, "the nodes of the requests are returned")
+    story.until(lambda: len(site.idle()) == SMALL - 2, "the nodes of the requests are returned")
     assert not site.fleet.session.children(paths.REQUESTS)
 
 
@@ -246,7 +246,7 @@ def test_the_printed_steps_move_nodes_to_our_launcher_and_back(site: SharedSite)
     site.steps.run(RETURN)
     assert site.shown() == middle
     fleet.give_back(second, fleet.take(second))
-    fleet.until(lambda: len(site.idle()) == COUNT - 3, "the returned slot is ready again", SECONDS)
+    fleet.until(lambda: len(site.idle()) == SMALL - 1, "the returned slot is ready again", SECONDS)
     third = fleet.request("small", "small")
     fleet.fulfilled(third, SECONDS)
     assert sorted(site.shown().values()) == ["hold", *["ready"] * (COUNT - 1)]
@@ -258,7 +258,7 @@ def test_a_request_that_nodepools_launcher_left_in_the_middle_is_served_by_ours(
     site.steps.command("systemctl start nodepool-launcher")
     fleet.until(lambda: len(fleet.nodes(PoolNodeState.READY)) == COUNT, "Nodepool made all nodes", SECONDS)
     with deaf(site.farm, DEAD):
-        request = fleet.request(*["small"] * (COUNT - 2))
+        request = fleet.request(*["small"] * SMALL)
 
         def hanging() -> bool:
             found = fleet.read(request)
@@ -274,7 +274,7 @@ def test_a_request_that_nodepools_launcher_left_in_the_middle_is_served_by_ours(
     fleet.fulfilled(request, SECONDS)
     assert site.shown() == before, "each node is handed out as it was"
     fleet.give_back(request, fleet.take(request))
-    fleet.until(lambda: len(site.idle()) == COUNT - 2, "each slot is ready again", SECONDS)
+    fleet.until(lambda: len(site.idle()) == SMALL, "each slot is ready again", SECONDS)
     assert site.places() == sorted(site.farm.address(number)[0] for number in range(COUNT)), "no slot has two nodes"
 
 
