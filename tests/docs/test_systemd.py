@@ -18,13 +18,19 @@ from tests.docs.pages import ROOT, Fate, blocks
 pytestmark = pytest.mark.long
 
 ANNEALER, BUILDER, TARGET = "nodepool-ocb-annealer", "nodepool-ocb-builder", "nodepool-ocb.target"
-PORTS = {ANNEALER: 9470, BUILDER: 9471}
+LAUNCHER = "nodepool-ocb-launcher"
+PORTS = {ANNEALER: 9470, BUILDER: 9471, LAUNCHER: 9472}
 CONFIG = "/etc/nodepool-ocb/nodepool-ocb.yaml"
 READY = 'test ok = "$(curl -s http://127.0.0.1:{}/health/ready | head -n 1)"'
-#: The blocks of the page that install, in order: programs, key, cluster, annealer; builder; rootless builder.
+#: The blocks of the page that install, in order: programs, key, cluster, annealer; builder; rootless builder; launcher.
 STEPS = [
     block for block in blocks(ROOT / "docs/operations.md") if block.fate is Fate.RUN or "test_systemd" in block.word
 ]
+RACK = """\
+labels: [{name: lab}]
+providers:
+  - {name: rack, driver: static, pools: [{name: main, nodes: [{name: 127.0.0.1, labels: lab, username: root}]}]}
+"""
 MACHINE = """\
 mkdir -p /root/.ssh /root/slow/script/roles/slow
 cat /etc/nodepool-ocb/id_ed25519.pub >/root/.ssh/authorized_keys
@@ -53,10 +59,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def installed(engine: Engine) -> Iterator[Host]:
-    """Both daemons as the page installs them, and ZooKeeper."""
+    """All daemons as the page installs them, and ZooKeeper."""
     with Host(engine) as host:
         host.zookeeper()
-        for step in STEPS[:5]:
+        for step in [*STEPS[:5], STEPS[6]]:
             host.sh(step.text)
         yield host
 
@@ -65,13 +71,13 @@ def installed(engine: Engine) -> Iterator[Host]:
 def host(installed: Host) -> Iterator[Host]:
     """The same with no daemon running, and nothing changed by other tests."""
     host = installed
-    host.sh(f"cp -a {CONFIG} /root/kept; systemctl stop {ANNEALER} {BUILDER}; systemctl start zookeeper")
+    host.sh(f"cp -a {CONFIG} /root/kept; systemctl stop {' '.join(PORTS)}; systemctl start zookeeper")
     host.zookeeper()
     yield host
     host.sh(f"cat /root/kept >{CONFIG}; rm -f /etc/systemd/system/*.d/test.conf; systemctl daemon-reload")
 
 
-def test_the_page_s_commands_start_both_daemons_beside_one_another(installed: Host) -> None:
+def test_the_page_s_commands_start_all_daemons_beside_one_another(installed: Host) -> None:
     for unit, port in PORTS.items():
         installed.sh(READY.format(port))
         assert (installed.active(unit), installed.shown(unit, "NRestarts")) == (True, "0")
@@ -83,8 +89,7 @@ def test_the_page_s_commands_start_both_daemons_beside_one_another(installed: Ho
 @pytest.mark.parametrize("unit", PORTS)
 def test_a_unit_alone_is_ready_when_its_start_comes_back(host: Host, unit: str) -> None:
     host.sh(f"systemctl start {unit}; {READY.format(PORTS[unit])}")
-    other = next(each for each in PORTS if each != unit)
-    assert not host.active(other)
+    assert [each for each in PORTS if host.active(each)] == [unit]
 
 
 def test_the_target_starts_reloads_and_stops_what_is_enabled(host: Host) -> None:
@@ -107,7 +112,7 @@ def test_without_zookeeper_a_start_fails_and_comes_up_by_itself_when_it_is_there
 
 
 def test_zookeeper_that_goes_and_comes_back_restarts_nobody(host: Host) -> None:
-    host.sh(f"systemctl start {ANNEALER} {BUILDER}")
+    host.sh(f"systemctl start {' '.join(PORTS)}")
     before = {unit: host.shown(unit, "MainPID") for unit in PORTS}
     host.sh("systemctl stop zookeeper")
     for unit in PORTS:
@@ -159,6 +164,19 @@ def test_an_annealer_whose_host_is_a_machine_drains_for_longer_than_its_unit_say
     host.sh(f"systemctl start {ANNEALER}; nodepool-ocb noderole redeploy slow@n1.example.com --wait")
     assert host.sh("stat -c '%U %a' /var/lib/nodepool-ocb").strip() == "root 700"
     host.sh("! find /var/lib/nodepool-ocb ! -user root | grep .")
+
+
+def test_a_launcher_takes_over_its_file_hands_out_a_machine_and_drains(host: Host) -> None:
+    host.sh(f"systemctl start ssh {LAUNCHER}; cp -a /etc/nodepool-ocb/nodepool.yaml /root/images.yaml")
+    pid = host.shown(LAUNCHER, "MainPID")
+    host.sh(f"cat >/etc/nodepool-ocb/nodepool.yaml <<'END'\n{RACK}END\nsystemctl reload {LAUNCHER}")
+    host.sh("nodepool-ocb request create --label lab --wait --timeout 120")
+    assert "ready" in host.sh("nodepool-ocb lease list")
+    host.sh("printf 'providers: 5\n' >/etc/nodepool-ocb/nodepool.yaml")
+    host.refused(f"systemctl reload {LAUNCHER}")
+    assert host.shown(LAUNCHER, "MainPID") == pid, "it goes on with its former file"
+    host.sh(f"systemctl stop {LAUNCHER}; cat /root/images.yaml >/etc/nodepool-ocb/nodepool.yaml")
+    assert host.shown(LAUNCHER, "Result") == "success"
 
 
 def test_a_rootless_builder_builds_and_uploads(engine: Engine) -> None:
