@@ -147,6 +147,12 @@ def test_a_small_request_does_not_pass_a_wide_one_of_its_tenant_at_the_limit() -
     assert steps(file, *asked, used) == []
 
 
+def test_a_free_node_that_a_tenant_had_before_does_not_count_against_its_limit() -> None:
+    file = configuration(pool("main", "small"), tenant_limits={"t": {"instances": 1}})
+    returned = node("5", "small", tenant_name="t")
+    assert steps(file, request("1", "small", tenant_name="t"), returned) == ["claim 1"]
+
+
 def test_a_request_stays_requested_while_it_waits_for_a_static_machine_or_its_tenant() -> None:
     lab = machines("lab", StaticMachine(name="m", labels=("x",)), provider="lab")
     file = configuration(lab, pool("main", "small", limits={"instances": 1}), tenant_limits={"t": {"instances": 1}})
