@@ -77,6 +77,13 @@ def test_idle_nodes_stay_while_the_first_must_wait_for_others() -> None:
     assert claims(WIDE, node("6", "long"), busy("9", "long")) == ["claim 1"]
 
 
+def test_the_room_of_an_idle_node_that_stays_is_not_spare() -> None:
+    file = configuration(pool("main", "small", "other", limits={"instances": 4}))
+    going = node("8", "small", state=PoolNodeState.DELETING, locked=True)
+    wide, later = request("1", "small", "small", "small"), request("2", "small")
+    assert steps(file, wide, later, going, node("9", "other")) == ["claim 1"]
+
+
 def test_ready_nodes_that_the_first_will_use_are_kept_for_it() -> None:
     assert claims(WIDE, request("2", "short"), node("6", "short"), *(busy(each, "short", 50.0) for each in "789")) == [
         "claim 1"
