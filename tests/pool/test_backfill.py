@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.pool.configuration import PoolConfiguration, StaticMachine
-from nodepool_ocb.pool.views import PoolNodeView, RequestView
+from nodepool_ocb.pool.views import PoolNodeView, ProviderQuota, RequestView
 from tests.pool.poolworld import NOW, configuration, label, machines, node, pool, request, steps
 
 LIVES = {"short": 100.0, "long": 1000.0}
@@ -82,6 +82,30 @@ def test_the_room_of_an_idle_node_that_stays_is_not_spare() -> None:
     going = node("8", "small", state=PoolNodeState.DELETING, locked=True)
     wide, later = request("1", "small", "small", "small"), request("2", "small")
     assert steps(file, wide, later, going, node("9", "other")) == ["claim 1"]
+
+
+def test_an_idle_node_that_the_first_will_use_is_not_deleted_for_its_room() -> None:
+    file = configuration(pool("main", "small", limits={"instances": 2}))
+    assert steps(file, request("1", "small", "small"), busy("8", "small"), node("9", "small")) == ["claim 1"]
+
+
+def test_idle_nodes_make_room_for_a_request_that_takes_no_ready_node() -> None:
+    file = configuration(pool("main", "small", limits={"instances": 3}))
+    fresh = request("1", "small", "small", reuse=False)
+    assert steps(file, fresh, busy("8", "small"), node("9", "small")) == ["claim 1", "delete 9"]
+
+
+def test_a_limit_that_the_first_does_not_need_keeps_no_idle_node() -> None:
+    limits = {"instances": 3, "cores": 4}
+    file = configuration(pool("main", "small", "other", label("big", cores=8.0), limits=limits))
+    waiting = request("1", "small", "small")
+    assert steps(file, waiting, busy("8", "big"), node("9", "other")) == ["claim 1", "delete 9"]
+
+
+def test_idle_nodes_stay_if_their_room_is_not_enough_beside_foreign_usage() -> None:
+    file = configuration(pool("main", "small", "other"))
+    quotas = {"cloud": ProviderQuota(limits={"instances": 4}, foreign={"instances": 3})}
+    assert steps(file, request("1", "small", "small"), node("9", "other"), quotas=quotas) == ["claim 1"]
 
 
 def test_ready_nodes_that_the_first_will_use_are_kept_for_it() -> None:

@@ -29,7 +29,7 @@ Uses = Sequence[tuple[MeterKey, Amounts]]
 class Reservation:
     """The capacity that one request waits for, from its shadow time ``at`` on.
 
-    ``held``: idle nodes that it will use. ``evicted``: idle nodes to delete, so that it can start.
+    ``held``: nodes that it will use; no idle one of them is lent. ``evicted``: idle nodes to delete, so that it can start.
     """
 
     def __init__(self, request: str, at: float, held: Collection[str] = ()) -> None:
@@ -164,7 +164,7 @@ def _reserve_slots(ledger: Ledger, request: RequestView, key: PoolKey, types: Se
         low, high = (low, middle) if None not in _slots(ledger, key, types, busy[:middle]) else (middle + 1, high)
     chosen = _slots(ledger, key, types, busy[:low])
     at = math.inf if None in chosen else max(now, busy[low - 1].end) if low else now
-    return Reservation(request.id, at, [each for each in chosen if each and every[each].idle])
+    return Reservation(request.id, at, [each for each in chosen if each])
 
 
 def _slots(ledger: Ledger, key: PoolKey, types: Sequence[str], ended: Iterable[Occupant]) -> list[str | None]:
