@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import configparser
 import inspect
+import json
 import re
 import sys
 import tokenize
@@ -21,9 +22,12 @@ from typing import Any
 
 import click
 import nodepool_tests
+from msgspec.structs import fields as struct_fields
 from prometheus_client import Counter, Gauge, Histogram
 
+from nodepool_ocb.api.calls import OPERATIONS as OPERATIONS_OF_API
 from nodepool_ocb.api.main import main as api
+from nodepool_ocb.api.routes import ROUTES, Route, filled, parameters
 from nodepool_ocb.cli.kit import walking
 from nodepool_ocb.cli.kit.options import Verb
 from nodepool_ocb.cli.main import cli as command_line
@@ -37,6 +41,7 @@ from nodepool_ocb.model.kinds import RecordKind, Wake
 from nodepool_ocb.model.records import Attrib, Record, State
 from nodepool_ocb.model.statemachines import StateMachine
 from nodepool_ocb.operations import registry
+from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.pool import states as pool_states
 from nodepool_ocb.rollout import records as rollout
 from nodepool_ocb.rollout import states as rollout_states
@@ -491,6 +496,52 @@ def operations_table() -> str:
     )
 
 
+# -- api.md --
+
+
+def api_page() -> str:
+    """The rules of the API by hand, and each operation with a curl command from the table of routes."""
+    rules = (DOCS / "api.md").read_text().partition(API_TABLE)[0]
+    parts = [rules + API_TABLE]
+
+    def noun_of(row: Route) -> str:
+        return row.path.split("/")[2]
+
+    for noun, rows in groupby(sorted(ROUTES, key=noun_of), noun_of):
+        parts.append(f"\n### {noun}\n\n```\n" + "".join(_curls(rows)) + "```\n")
+    return "".join(parts)
+
+
+API_TABLE = "<!-- operations: tools/generate writes this from nodepool_ocb/api/routes.py -->\n"
+
+
+def _curls(rows: Iterable[Route]) -> Iterator[str]:
+    for row in rows:
+        kind = OPERATIONS_OF_API[row.operation]
+        for path in filter(None, (row.path, row.one)):
+            taken = filled(row, kind, dict.fromkeys(parameters(path), ""))
+            needed = {
+                each.encode_name: "..." for each in struct_fields(kind) if each.required and each.name not in taken
+            }
+            yield f"# {row.operation.replace('/', ' ')}: {kind.right}\n" if path == row.path else ""
+            yield " ".join(["curl", *_options(row, kind, needed), f'"$API{_queried(row, path, needed)}"']) + "\n"
+
+
+def _options(row: Route, kind: type[Operation[Any]], needed: Mapping[str, str]) -> Iterator[str]:
+    yield '-H "$AUTH"'
+    if row.method != "GET":
+        yield f"-X {row.method}"
+        if kind.writes and row.records is not None and not row.creates:
+            yield "-H 'If-Match: \"VERSION\"'"
+        yield f"-d '{json.dumps(needed)}'"
+
+
+def _queried(row: Route, path: str, needed: Mapping[str, str]) -> str:
+    if row.method != "GET" or not needed:
+        return path
+    return path + "?" + "&".join(f"{name}=..." for name in needed)
+
+
 # -- the table of folders in ARCHITECTURE.md --
 
 LAUNCHED = {
@@ -580,6 +631,7 @@ PAGES = {
     "records.md": records(),
     "metrics.md": counted(),
     "reaching.md": reaching(),
+    "api.md": api_page(),
     "commands.md": commands(),
     "operations-table.md": operations_table(),
     "nodepool-tests.md": NOTICE.format(source=nodepool_tests.SOURCE) + nodepool_tests.page(),

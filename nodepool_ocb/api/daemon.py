@@ -20,7 +20,7 @@ from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.turns import Turns
 from nodepool_ocb.engine.world import Stored, World
-from nodepool_ocb.errors import OcbError, TimedOut, Unavailable
+from nodepool_ocb.errors import Conflict, OcbError, TimedOut, Unavailable
 from nodepool_ocb.model import tokens
 from nodepool_ocb.model.records import (
     Cluster,
@@ -49,6 +49,7 @@ SHOWN: Final[tuple[type[Record], ...]] = (
     Cluster, Daemon, Deployment, DeploymentRole, Role, RolloutPointer, Structure, TaskRunPointer
 )  # fmt: skip
 
+LOOK_SECONDS: Final = 0.5  # between two looks whether ZooKeeper answers
 NOTED_SECONDS: Final = 300.0  # between two writes of the last use of a token
 REMEMBERED_SECONDS: Final = 600.0  # that a token which was read still opens reads while ZooKeeper is away
 MOST_TOKENS: Final = 10_000  # that are remembered
@@ -96,7 +97,7 @@ class ApiRecords:
                 return
             wish = self._wishes = self._wishes + 1
             self._wake()
-            while self._granted < wish or (zxid is not None and self.zxid < zxid):
+            while self._granted < wish:
                 if not self.session.trusted:
                     raise Unavailable(
                         "ZooKeeper does not answer this server, which cannot show newer records; try again"
@@ -104,10 +105,12 @@ class ApiRecords:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise TimedOut(f"this server shows zxid {self.zxid} and no newer one yet; try again")
-                self._turning.wait(min(left, 0.5))
-                if zxid is not None and self._granted >= wish and self.zxid < zxid:
-                    wish = self._wishes = self._wishes + 1
-                    self._wake()
+                self._turning.wait(min(left, LOOK_SECONDS))
+            if zxid is not None and self.zxid < zxid:  # after a sync: no write has this number
+                raise Conflict(
+                    f"this cluster has reached zxid {self.zxid}, and not {zxid}: that is of another cluster, or ZooKeeper was"
+                    " restored from a copy; leave Ocb-Min-Zxid out, and read again"
+                )
 
     # -- on the turn thread --
 

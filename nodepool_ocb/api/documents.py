@@ -11,12 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from nodepool_ocb.api.calls import OPERATIONS
+from nodepool_ocb.api.requests import LONGEST_DEADLINE_SECONDS, SHORTEST_DEADLINE_SECONDS
 from nodepool_ocb.api.resources import QueryOptions
 from nodepool_ocb.api.routes import ROUTES, Route, filled, parameters
 from nodepool_ocb.operations.operation import Operation
-from nodepool_ocb.operations.wire.lines import AnswerLine, CallBody
 from nodepool_ocb.operations.wire.problems import Problem
-from nodepool_ocb.views.changes import ChangeRow
 
 _REF: Final = "#/components/schemas/{name}"
 #: The refusals that each route may give, with their meaning.
@@ -37,6 +36,23 @@ REFUSALS: Final[Mapping[int, str]] = {
     504: "The deadline has passed.",
 }
 
+#: The keys of a call beside the fields of its operation (``operations.wire.lines.CallBody``).
+_CALL: Final[Mapping[str, Any]] = {
+    "reason": {"type": ["string", "null"], "description": "For the journal."},
+    "dry_run": {"type": "boolean", "default": False},
+    "agreed": {
+        "type": "boolean",
+        "default": False,
+        "description": "To the irreversible change that it asks agreement for.",
+    },
+    "key": {"type": ["string", "null"]},
+    "deadline_seconds": {
+        "type": ["number", "null"],
+        "minimum": SHORTEST_DEADLINE_SECONDS,
+        "maximum": LONGEST_DEADLINE_SECONDS,
+    },
+}
+
 
 @cache
 def openapi_json() -> bytes:
@@ -46,9 +62,7 @@ def openapi_json() -> bytes:
 
 def openapi() -> dict[str, Any]:
     """The document."""
-    _, schemas = msgspec.json.schema_components(
-        [*OPERATIONS.values(), CallBody, AnswerLine, Problem, ChangeRow], ref_template=_REF
-    )
+    _, schemas = msgspec.json.schema_components([*OPERATIONS.values(), Problem], ref_template=_REF)
     found: dict[str, dict[str, Any]] = {}
     for row in ROUTES:
         for path in (row.path, row.one):
@@ -73,13 +87,16 @@ def openapi() -> dict[str, Any]:
 
 
 def _call(name: str, kind: type[Operation[Any]]) -> dict[str, Any]:
-    body = {"$ref": _REF.format(name="CallBody")}
-    fields = {"type": "object", "properties": {"fields": {"$ref": _REF.format(name=kind.__name__)}}}
+    body = {
+        "type": "object",
+        "properties": {"fields": {"$ref": _REF.format(name=kind.__name__)}, **_CALL},
+        "additionalProperties": False,
+    }
     return {
         "operationId": f"call-{name.replace('/', '-')}",
         "summary": _summary(kind),
         "tags": ["operations"],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": {"allOf": [body, fields]}}}},
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "parameters": _headers(kind, None),
         "responses": _responses({"application/x-ndjson": {"schema": {"type": "string"}}}),
     }
@@ -98,7 +115,9 @@ def _described(row: Route, path: str) -> dict[str, Any]:
         "parameters": [*(_in_path(each) for each in named), *_headers(kind, row)],
         "responses": _responses({"application/json": {"schema": _answer(kind)}}, row),
     }
-    described["parameters"] += _query(msgspec.structs.fields(QueryOptions)[0 if kind.writes else 3 :])
+    options = {each.name for each in msgspec.structs.fields(QueryOptions)} - {each.name for each in rest} - {*taken}
+    wanted = options if kind.writes else {"deadline_seconds"}
+    described["parameters"] += _query(each for each in msgspec.structs.fields(QueryOptions) if each.name in wanted)
     if row.method == "GET":
         described["parameters"] += _query(rest)
     else:

@@ -40,7 +40,8 @@ class ServedRecords(Protocol):
     def catch_up(self, zxid: int | None, deadline: float) -> None:
         """Return when the cache shows all writes up to ``zxid``; None: all writes before this call.
 
-        Raises TimedOut at the deadline (monotonic), Unavailable while ZooKeeper is away.
+        Raises TimedOut at the deadline (monotonic), Unavailable while ZooKeeper is away, and Conflict for a zxid that the
+        cluster does not have.
         """
 
     def token(self, id: str) -> Token | None:

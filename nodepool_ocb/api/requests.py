@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 PROBLEM: Final = "application/problem+json"
 BODY_SECONDS: Final = 20.0  # that a client may take to send a body
+SHORTEST_DEADLINE_SECONDS: Final = 1.0
 LONGEST_DEADLINE_SECONDS: Final = 600.0
 MOST_DIGITS: Final = 18
 
@@ -56,9 +57,9 @@ class Desk:
 
     def deadline(self, seconds: float | None = None) -> float:
         """Monotonic. Raises Invalid."""
-        if seconds is not None and not 0 < seconds <= LONGEST_DEADLINE_SECONDS:
+        if seconds is not None and not SHORTEST_DEADLINE_SECONDS <= seconds <= LONGEST_DEADLINE_SECONDS:
             raise Invalid(
-                f"a deadline of {seconds:g} seconds: give more than 0, and at most {LONGEST_DEADLINE_SECONDS:g}"
+                f"a deadline of {seconds:g} seconds: give {SHORTEST_DEADLINE_SECONDS:g} to {LONGEST_DEADLINE_SECONDS:g}"
             )
         return time.monotonic() + (seconds or self.records.settings.api.deadline_seconds)
 

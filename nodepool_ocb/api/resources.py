@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, get_origin
+from typing import Annotated, Any, Final, get_origin
 
 import msgspec
 from litestar import Request, Response
@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from nodepool_ocb.api.actor import Actor, require_right
 from nodepool_ocb.api.performing import AgreementAsked, Answered, OperationOrder, perform, versions_of
-from nodepool_ocb.api.requests import Desk, body_of, min_zxid, problem, versions
+from nodepool_ocb.api.requests import (
+    LONGEST_DEADLINE_SECONDS,
+    SHORTEST_DEADLINE_SECONDS,
+    Desk,
+    body_of,
+    min_zxid,
+    problem,
+    versions,
+)
 from nodepool_ocb.api.routes import WORLD, Route, filled, parameters
 from nodepool_ocb.api.versions import branch, conditions
 from nodepool_ocb.errors import Invalid, VersionLacking
@@ -32,7 +40,9 @@ class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     agreed: bool = False  # to the irreversible change that it asks agreement for
     reason: str | None = None  # for the journal
-    deadline_seconds: float | None = None
+    deadline_seconds: (
+        Annotated[float, msgspec.Meta(ge=SHORTEST_DEADLINE_SECONDS, le=LONGEST_DEADLINE_SECONDS)] | None
+    ) = None
 
 
 async def answer(
