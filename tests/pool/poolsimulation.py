@@ -19,6 +19,7 @@ from nodepool_ocb.pool.capacity.amounts import amounts
 from nodepool_ocb.pool.configuration import PoolConfiguration
 from nodepool_ocb.pool.deciding import decide
 from nodepool_ocb.pool.instructions import AllocateNodes, FulfilRequest, Instruction
+from nodepool_ocb.pool.launches.refusals import machines as counted
 from nodepool_ocb.pool.states import (
     PoolNodeEvent,
     RequestEvent,
@@ -32,6 +33,7 @@ from tests.pool.poolworld import launcher, members, request
 
 LAUNCH_SECONDS = 20.0
 DELETE_SECONDS = 5.0
+REFUSAL_SECONDS = 1.0  # until a full provider answers
 USER = -1  # a requester as the holder of a lock
 
 
@@ -52,6 +54,7 @@ class PoolSimulation:
         self.others: tuple[PoolMember, ...] = ()
         self.faults: dict[str, str] = {}
         self.launch: Callable[[PoolNodeView], str] = lambda _: "ready"  # or "failed", "aborted"
+        self.rooms: dict[str, int] = {}  # provider → the machines that it takes, whatever quota it reports
         self.machines: set[str] = set()
         self.started: dict[str, float] = {}
         self.failed: dict[str, str] = {}
@@ -218,8 +221,29 @@ class PoolSimulation:
         )
         id = f"{next(self._ids):010}"
         self.nodes[id] = PoolNodeView(id=id, record=record, version=next(self._versions), created=self.now)
+        if step.provider in self.rooms and not self._taken(id, step.provider):
+            self.node_locks[id] = session
+            self.at(REFUSAL_SECONDS, lambda: self._end_refused(session, id, step))
+            return True
         self._begin_launch(session, id)
         return True
+
+    def _taken(self, id: str, provider: str) -> bool:
+        """Whether the provider takes the order for a machine."""
+        if counted(self.nodes.values()).get(provider, 0) >= self.rooms[provider]:
+            return False
+        found = self.nodes[id]
+        self.nodes[id] = replace(found, record=replace(found.record, external_id=f"machine-{id}"))
+        return True
+
+    def _end_refused(self, session: int, id: str, step: Any) -> None:
+        if self.node_locks.get(id) != session or id not in self.nodes:
+            return
+        beside = counted(self.nodes.values()).get(step.provider, 0)
+        facts: Any = {"key": "", "party": "quota", "refusals": step.refusals + 1, "beside": beside}
+        building = pool_node_in(self.nodes[id].record, PoolNodeState.BUILDING, self.now)
+        self._put_node(self.nodes[id], pool_node_in(building, PoolNodeState.ABORTED, self.now, driver_data=facts))
+        del self.node_locks[id]
 
     def _begin_launch(self, session: int, id: str) -> None:
         self.node_locks[id] = session

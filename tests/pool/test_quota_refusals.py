@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import Any
+
+import pytest
 
 from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.pool.configuration import PoolConfiguration, PoolLabelPolicy
@@ -12,6 +15,7 @@ from nodepool_ocb.pool.explaining import explain
 from nodepool_ocb.pool.instructions import DeclineRequest, DeleteNode, LaunchNode
 from nodepool_ocb.pool.launches.refusals import machines
 from nodepool_ocb.pool.views import PoolNodeView, PoolView, RequestView
+from tests.pool.poolsimulation import DELETE_SECONDS, LAUNCH_SECONDS, PoolSimulation
 from tests.pool.poolworld import NOW, configuration, decided, held, launcher, node, pool, steps, view
 
 CLOUD = configuration(pool("main", "small"))
@@ -118,6 +122,33 @@ def test_a_request_at_a_full_provider_waits_for_the_machines_of_others() -> None
     idle = node("9", "other", external_id="m9", **old)
     assert steps(file, PAIR, MINE, busy, refused(refusals=9, beside=2)) == []
     assert steps(file, PAIR, MINE, kept, idle, refused(refusals=9, beside=3)) == ["decline 1 by 1-cloud-main"]
+
+
+def test_idle_nodes_of_a_provider_that_refused_make_room_for_the_first_request_that_waits() -> None:
+    """The oldest ones, and as many as the request needs. An idle node with its label is kept for it."""
+    file = configuration(pool("main", "small", "large"), pool("side", "large"))
+    idle = [
+        node(number, "large", pool=place, external_id=f"m{number}", created=NOW - 1000, state_time=NOW - age)
+        for number, place, age in (("6", "main", 10.0), ("7", "side", 30.0), ("8", "main", 20.0))
+    ]
+    own = node("9", "small", external_id="m9", created=NOW - 1000, state_time=NOW - 500)
+    waits = held("1", "small", "small", "small")
+    assert steps(file, waits, own, *idle, refused(beside=4)) == ["delete 7", "delete 8"]
+    assert steps(file, own, *idle, refused(beside=4)) == []  # none waits
+    assert "delete 7" not in steps(file, waits, own, *idle, refused(beside=5))  # a machine went meanwhile
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_requests_that_fit_are_served_by_a_provider_with_a_false_quota_whatever_idle_nodes_it_has(seed: int) -> None:
+    """Two labels, so that returned nodes of one are in the way of the other. No node has a max-ready-age."""
+    file = configuration(pool("main", "a", "b", limits={"instances": 50}))
+    world, chance = PoolSimulation(dict.fromkeys((1, 2, 3), file), {"a": 10.0, "b": 10.0}, seed), random.Random(seed)
+    world.rooms["cloud"] = 3
+    for _ in range(10):
+        types = [chance.choice("ab")] * chance.choice((1, 2, 2, 3))
+        world.at(chance.uniform(0.0, 60.0), lambda types=types: world.ask(*types))  # type: ignore[misc]
+    world.run(lambda: len(world.started) + len(world.failed) == 10, 10 * 2 * (LAUNCH_SECONDS + 10.0 + DELETE_SECONDS))
+    assert not world.failed
 
 
 def test_a_full_provider_gets_few_orders_in_an_hour_and_all_are_served_soon_after_it_has_room() -> None:

@@ -84,15 +84,25 @@ def _reserve_room(
     key = (pool.provider, pool.name)
     chosen = matched(types, {} if request.record.reuse is False else ledger.offers(key, types, ()))
     held = frozenset(each for each in chosen if each is not None)
-    need = ledger.of_labels(key, [label for label, node in zip(types, chosen, strict=True) if node is None])
+    missing = [label for label, node in zip(types, chosen, strict=True) if node is None]
+    need = ledger.of_labels(key, missing)
     uses = [(each, need) for each in ledger.checked_meters(pool)]
     at, gone = _shadow(ledger, uses, held, now)
     found = Reservation(request.id, at, held)
     _spare(found, ledger, uses, gone)
     found.released = frozenset(name for name, each in gone.items() if each.idle)
     if at <= now:
-        found.evicted = _needed(ledger, uses, gone)
+        found.evicted = _needed(ledger, uses, gone) or _beside(ledger, pool.provider, held, len(missing))
     return found
+
+
+def _beside(ledger: Ledger, provider: str, held: Collection[str], most: int) -> tuple[PoolNodeView, ...]:
+    """The oldest idle nodes of a provider that refused its last launch for its quota: it is full, whatever quota it reports."""
+    if not ledger.refusals(provider):
+        return ()
+    pools = [nodes for key, nodes in ledger.occupants.items() if key[:2] == ("pool", provider)]
+    idle = [each for nodes in pools for each in nodes.values() if each.idle and each.name not in held]
+    return tuple(each.idle for each in sorted(idle, key=_soonest)[:most] if each.idle)
 
 
 def _shadow(ledger: Ledger, uses: Uses, held: Collection[str], now: float) -> tuple[float, Mapping[str, Occupant]]:
