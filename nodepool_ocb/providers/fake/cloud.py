@@ -43,6 +43,11 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     properties: Mapping[str, str] = {}
     image: str | None = None
     public_keys: tuple[str, ...] = ()
+    began: float = 0.0  # by the kernel's clock: launchers with wrong clocks see one boot
+
+    def building(self, boot_seconds: float) -> bool:
+        """Whether the machine still boots. It ran before if the host itself booted since."""
+        return self.machine.state == "running" and 0.0 <= time.monotonic() - self.began < boot_seconds
 
 
 class FakeCloud:
@@ -95,16 +100,21 @@ class FakeCloud:
             full = self._full(made)
             if full is not None:
                 return full
-            self._write(
-                _Kept(machine=made, properties=order.properties, image=order.image, public_keys=order.public_keys)
+            kept = _Kept(
+                machine=made,
+                properties=order.properties,
+                image=order.image,
+                public_keys=order.public_keys,
+                began=time.monotonic(),
             )
-        return self._end(fault, self._now(made))  # type: ignore[no-any-return]
+            self._write(kept)
+        return self._end(fault, self._now(kept))  # type: ignore[no-any-return]
 
     def find(self, stamp: MachineStamp) -> Machine | MachineRefused | None:
         fault = self._begin("find", stamp.key)
         if isinstance(fault, MachineRefused):
             return fault
-        found = next((self._now(each) for each in self._all() if each.stamp == stamp), None)
+        found = next((self._now(each) for each in self._all() if each.machine.stamp == stamp), None)
         return self._end(fault, found)  # type: ignore[no-any-return]
 
     def look(self, external_id: str) -> Machine | MachineRefused | None:
@@ -112,7 +122,7 @@ class FakeCloud:
         if isinstance(fault, MachineRefused):
             return fault
         kept = self._read(self._machines / f"{external_id}.json") if _plain(external_id) else None
-        return self._end(fault, None if kept is None else self._now(kept.machine))  # type: ignore[no-any-return]
+        return self._end(fault, None if kept is None else self._now(kept))  # type: ignore[no-any-return]
 
     def delete(self, external_id: str, stamp: MachineStamp) -> MachineRefused | None:
         fault = self._begin("delete", external_id)
@@ -199,16 +209,16 @@ class FakeCloud:
 
     def _full(self, wanted: Machine) -> MachineRefused | None:
         """The refusal where the quota has no room; the lock is held."""
-        used = [wanted.resources, self._settings.foreign, *(each.resources for each in self._all())]
+        used = [wanted.resources, self._settings.foreign, *(each.machine.resources for each in self._all())]
         for resource, limit in self._settings.quota.items():
             if sum(each.get(resource, 0.0) for each in used) > limit:
                 return MachineRefused(f"Quota exceeded for {resource}: {limit:g}", LaunchParty.QUOTA)
         return None
 
-    def _now(self, machine: Machine) -> Machine:
+    def _now(self, kept: _Kept) -> Machine:
         """The machine at this time: it has an address when it runs."""
-        ready = (machine.since or 0.0) + self._settings.boot_seconds
-        if machine.state == "running" and time.time() < ready:
+        machine = kept.machine
+        if kept.building(self._settings.boot_seconds):
             return Machine(
                 external_id=machine.external_id,
                 name=machine.name,
@@ -220,9 +230,9 @@ class FakeCloud:
             )
         return machine
 
-    def _all(self) -> tuple[Machine, ...]:
+    def _all(self) -> tuple[_Kept, ...]:
         kept = [self._read(file) for file in sorted(self._machines.glob("*.json"))]
-        return tuple(each.machine for each in kept if each is not None)
+        return tuple(each for each in kept if each is not None)
 
     def _read(self, file: Path) -> _Kept | None:
         try:

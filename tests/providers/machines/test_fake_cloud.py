@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -65,6 +66,17 @@ def test_a_slow_boot_is_building_and_has_no_address(tmp_path: Path, until: Calla
     cloud = opened(fake_provider(directory=str(tmp_path), **{"boot-seconds": 0.3}))
     machine = made(cloud.create(new_order()))
     assert (machine.state, machine.address) == ("building", None)
+    until(lambda: made(cloud.look(machine.external_id)).state == "running")
+
+
+def test_a_machine_that_a_launcher_with_a_wrong_clock_made_boots_in_its_time(
+    tmp_path: Path, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = opened(fake_provider(directory=str(tmp_path), **{"boot-seconds": 0.1}))
+    ahead = time.time() + 3600.0
+    with monkeypatch.context() as wrong:
+        wrong.setattr(time, "time", lambda: ahead)
+        machine = made(cloud.create(new_order()))
     until(lambda: made(cloud.look(machine.external_id)).state == "running")
 
 
