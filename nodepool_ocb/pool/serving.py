@@ -162,7 +162,8 @@ class Serving:
         """The plan for the labels that are left; None if no label is left."""
         if nodes is None or nodes.pool is None:
             return self._planner.plan(request, request.record.node_types)
-        return self._planner.plan(request, nodes.missing, nodes.pool) if nodes.missing else None
+        due = nodes.tries.due <= self._now
+        return self._planner.plan(request, nodes.missing, nodes.pool, due=due) if nodes.missing else None
 
     # -- a request that this launcher does not hold --
 
@@ -281,7 +282,7 @@ class Serving:
         elif self._wakes.passed(nodes.tries.due):
             self._continue(request, nodes)
         else:
-            self._planner.plan(request, nodes.missing, nodes.pool)  # it keeps its room meanwhile
+            self._planner.plan(request, nodes.missing, nodes.pool, due=False)  # it keeps its room meanwhile
 
     def _begin(self, request: RequestView, nodes: RequestNodes | None) -> None:
         if not request.record.node_types:
@@ -365,7 +366,7 @@ class Serving:
         if fit.nodes:
             found = tuple((each.id, each.version) for each in fit.nodes)
             self.steps.append(AllocateNodes(request=request.id, version=request.version, nodes=found))
-        for label in fit.launches[: self._ledger.begin(fit.key[0], len(fit.launches))]:
+        for label in fit.launches[: self._ledger.begin(fit.key[0], len(fit.launches), fit.promised)]:
             self.steps.append(
                 LaunchNode(
                     provider=fit.key[0],

@@ -42,10 +42,10 @@ def trials_of(act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int
     trials = 0
     real = Planner.trial
 
-    def counted(*each: object) -> object:
+    def counted(*each: object, due: bool = True) -> object:
         nonlocal trials
         trials += 1
-        return real(*each)  # type: ignore[arg-type]
+        return real(*each, due=due)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Planner, "trial", counted)
     act()

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.pool.configuration import PoolConfiguration, PoolLabelPolicy
@@ -122,6 +123,22 @@ def test_a_request_at_a_full_provider_waits_for_the_machines_of_others() -> None
     idle = node("9", "other", external_id="m9", **old)
     assert steps(file, PAIR, MINE, busy, refused(refusals=9, beside=2)) == []
     assert steps(file, PAIR, MINE, kept, idle, refused(refusals=9, beside=3)) == ["decline 1 by 1-cloud-main"]
+
+
+def test_the_launch_that_a_full_provider_permits_is_for_the_first_request_also_if_another_launcher_has_it() -> None:
+    first, later = held("1", "small", "small"), held("2", "small")
+    theirs = replace(first, ours=False, locked_by="host2")
+    assert steps(CLOUD, first, later, MINE, refused(age=10.0)) == ["launch cloud/main small for 1"]
+    assert steps(CLOUD, theirs, later, MINE, refused(age=10.0)) == []
+    waits = node("7", "small", state=PoolNodeState.FAILED, allocated_to=R1, driver_data={"key": "", "attempt": 2})
+    late = replace(waits, record=replace(waits.record, state_time=NOW - 1.0))  # its own next launch is due in 9 s
+    assert steps(CLOUD, theirs, later, MINE, late, refused(age=10.0)) == ["launch cloud/main small for 2"]
+    assert steps(CLOUD, first, later, MINE, late, refused(age=10.0)) == ["launch cloud/main small for 2"]
+
+
+def test_a_request_that_was_refused_has_the_first_launch_after_a_machine_is_gone() -> None:
+    own = refused(age=1.0, beside=2, allocated_to=R1)
+    assert steps(CLOUD, PAIR, held("2", "small"), MINE, own) == ["launch cloud/main small for 1"]
 
 
 def test_idle_nodes_of_a_provider_that_refused_make_room_for_the_first_request_that_waits() -> None:

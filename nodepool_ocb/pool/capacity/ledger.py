@@ -52,6 +52,7 @@ class Ledger:
         self.launching: dict[str, int] = {}  # provider → launches under way
         self.refused = quota_refusals(view.nodes.values())  # by provider
         self._ordering: dict[str, int] = {}  # provider → launches under way, without a machine so far
+        self._promised: dict[str, float] = {}  # provider that refused a launch → launches of plans that may begin
         self._needs: dict[tuple[str, str, str], dict[str, float]] = {}
         self._of_pools: dict[PoolKey, list[PoolNodeView]] = {}
         self._planned = 0
@@ -187,8 +188,17 @@ class Ledger:
             end, need = self._now + self.life([label]), self.of_label(key, label)
             self._occupy(Occupant(f"plan/{self._planned}", end, need, (label,), meters))
 
-    def begin(self, provider: str, launches: int) -> int:
+    def promise(self, provider: str, launches: int) -> float:
+        """Keep launches that may begin for a plan, so that no later one takes them; gives their number."""
+        found = min(launches, self.trials(provider))
+        if provider in self.refused:
+            self._promised[provider] = self._promised.get(provider, 0) + found
+        return found
+
+    def begin(self, provider: str, launches: int, promised: float = 0) -> int:
         """Begin at most ``launches`` under max-concurrency, and after a refusal; gives the number that may begin."""
+        if promised and provider in self.refused:
+            self._promised[provider] -= promised
         begun = int(min(launches, self.slots(provider), self.trials(provider)))
         self._launch(provider, begun, ordered=False)
         return begun
@@ -203,7 +213,8 @@ class Ledger:
         refused = self.refused.get(provider)
         if refused is None:
             return math.inf
-        return max(0, refused.most - self._ordering.get(provider, 0)) if refused.until <= self._now else 0
+        used = self._ordering.get(provider, 0) + self._promised.get(provider, 0)
+        return max(0, refused.most - used) if refused.until <= self._now else 0
 
     def refusals(self, provider: str) -> int:
         """The number of launches that the provider refused in a row for its quota."""

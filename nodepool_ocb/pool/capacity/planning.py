@@ -35,6 +35,7 @@ class PoolFit(msgspec.Struct, frozen=True):
     pool: ProviderPool
     nodes: tuple[PoolNodeView, ...]  # idle ones to allocate
     launches: tuple[str, ...]  # labels
+    promised: float = 0  # launches that may begin, of a provider that refused one
 
     @property
     def key(self) -> PoolKey:
@@ -74,11 +75,16 @@ class Planner:
         self._state = 0  # counts the changes of the books
         self._blocked: dict[tuple[object, ...], RequestPlan] = {}
 
-    def plan(self, request: RequestView, types: Sequence[str], pinned: PoolKey | None = None) -> RequestPlan:
-        """The plan for the labels that the request still needs. ``pinned``: the pool that already serves it."""
+    def plan(
+        self, request: RequestView, types: Sequence[str], pinned: PoolKey | None = None, *, due: bool = True
+    ) -> RequestPlan:
+        """The plan for the labels that the request still needs. ``pinned``: the pool that already serves it.
+
+        Before its next launch is ``due``, a provider that refused launches need not wait for it.
+        """
         if pinned is None and (self._shut_out(request) or self._trials >= MOST_TRIALS):
             return RequestPlan(request, None, (), hopeful=True)
-        return self.trial(request, types, pinned)
+        return self.trial(request, types, pinned, due=due)
 
     def _shut_out(self, request: RequestView) -> bool:
         """Whether each pool with the labels is one that has no room now, and can serve the request later."""
@@ -100,7 +106,9 @@ class Planner:
             for each in offering
         )
 
-    def trial(self, request: RequestView, types: Sequence[str], pinned: PoolKey | None = None) -> RequestPlan:
+    def trial(
+        self, request: RequestView, types: Sequence[str], pinned: PoolKey | None = None, *, due: bool = True
+    ) -> RequestPlan:
         """The same, with the verdict of each pool in every case."""
         record = request.record
         mark = (record.node_types, record.provider, record.tenant_name, record.declined_by, record.reuse is False)
@@ -117,7 +125,8 @@ class Planner:
         if fits:
             best = min(fits, key=lambda each: (each.pool.priority, len(each.launches), _lot(request.id, each.key)))
             self._spend(request, best)
-            return RequestPlan(request, best, tuple(verdicts))
+            promised = self._ledger.promise(best.key[0], len(best.launches)) if due else 0
+            return RequestPlan(request, msgspec.structs.replace(best, promised=promised), tuple(verdicts))
         hopeful = bool(verdicts) and all(each.ever and deadline(each.code) is None for each in verdicts)
         plan = RequestPlan(request, None, tuple(verdicts), self._reserve(request, types, verdicts), hopeful)
         self._shut(types, verdicts)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from nodepool_ocb.model.pool import PoolNodeState, launch_facts
+from nodepool_ocb.pool.launches.refusals import quota_refused
 from nodepool_ocb.pool.views import PoolNodeView
 
 FIRST_BACKOFF = 5.0
@@ -41,7 +42,8 @@ def tries(nodes: Iterable[PoolNodeView]) -> LaunchTries:
         record, facts = node.record, launch_facts(node.record)
         attempt = facts.attempt if facts is not None else 1
         if record.state is PoolNodeState.ABORTED:
-            failed, due = max(found.failed, attempt - 1), record.state_time + ABORTED_SECONDS
+            wait = 0.0 if quota_refused(node) else ABORTED_SECONDS  # the back-off of the provider is the wait for room
+            failed, due = max(found.failed, attempt - 1), record.state_time + wait
         else:
             failed, due = max(found.failed, attempt), record.state_time + backoff(attempt)
         if not bare(node) and record.state is not PoolNodeState.HOLD:

@@ -8,8 +8,8 @@ It has the number of refusals in a row, and the number of machines beside it. Th
 - A machine that is gone since then permits one launch at once.
 - Each order that the provider took since then permits one launch more at a time.
 
-Launchers decide alone, so each may try one. A refusal after an order that was taken, or after a machine that went, counts as
-the first one.
+These launches are for the first requests in the order, whichever launcher holds them. A refusal after an order that was taken, or
+after a machine that went, counts as the first one.
 """
 
 from __future__ import annotations
