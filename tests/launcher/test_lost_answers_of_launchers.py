@@ -58,7 +58,8 @@ class LostAnswerStory(KillStory):
                 self._tell()
             finally:
                 launcher.__exit__()
-        assert launcher.lost >= 2, "the story has several writes of the group"
+        least = 1 if self.kind == "slot" else 2  # a slot is made, handed out and deleted with five writes
+        assert launcher.lost >= least, "the story has several writes of the group"
 
 
 @pytest.mark.parametrize(
