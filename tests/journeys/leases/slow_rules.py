@@ -76,8 +76,13 @@ def able(labels: Sequence[str], places: Mapping[str, int]) -> list[str]:
     return [name for name, offered in OFFERS.items() if set(labels) <= offered and len(labels) <= places[name]]
 
 
-def latest_starts(lives: Mapping[Wish, Life], places: Mapping[str, int], cost_seconds: float) -> dict[Wish, float]:
-    """The latest start of each request that a pool can serve. A place is given to the first one when its cost is over."""
+def latest_starts(
+    lives: Mapping[Wish, Life], places: Mapping[str, int], cost_seconds: float, fault_seconds: float
+) -> dict[Wish, float]:
+    """The latest start of each request that a pool can serve. Each use costs ``cost_seconds`` more than the use itself.
+
+    ``fault_seconds``: one fault may delay a request itself so long, but no more than one of those before it.
+    """
     coming = sorted((life.asked, wish.number, wish) for wish, life in lives.items() if able(wish.labels, places))
     begin = coming[0][0] if coming else 0.0
     free = dict.fromkeys(places, 0)
@@ -95,8 +100,8 @@ def latest_starts(lives: Mapping[Wish, Life], places: Mapping[str, int], cost_se
         while waiting and (found := _room(waiting[0][4], free, places)) is not None:
             wish = heapq.heappop(waiting)[4]
             free[found] -= len(wish.labels)
-            starts[wish] = max(now, lives[wish].asked + cost_seconds)
-            heapq.heappush(ends, (starts[wish] + wish.seconds + cost_seconds, wish.number, found, len(wish.labels)))
+            starts[wish] = now + cost_seconds + fault_seconds
+            heapq.heappush(ends, (now + cost_seconds + wish.seconds, wish.number, found, len(wish.labels)))
     return starts
 
 
