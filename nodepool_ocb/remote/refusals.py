@@ -58,7 +58,9 @@ def refusal(url: str, status: int, reason: str, body: bytes, media_type: str) ->
 
 def _advised(url: str, error: OcbError) -> OcbError:
     """A call without a valid token, with the next step."""
-    return Denied(f"{error}; to store a token: nodepool-ocb login {url}")
+    return (type(error) if isinstance(error, Denied) else Denied)(
+        f"{error}; to store a token: nodepool-ocb login {url}"
+    )
 
 
 def _problem(body: bytes) -> Problem | None:
