@@ -153,10 +153,12 @@ class ApiRecords:
 
     # -- tokens --
 
-    def token(self, id: str) -> Token | None:
-        """As ``ServedRecords.token`` states."""
-        if not tokens.is_id(id):
-            return None
+    def valid_token(self, id: str, secret: str) -> Token | None:
+        """As ``ServedRecords.valid_token`` states."""
+        token = self._token(id) if tokens.is_id(id) else None
+        return token if token is not None and token.valid(secret, self.session.now()) else None
+
+    def _token(self, id: str) -> Token | None:
         try:
             found = stored_tokens.one(self.session, id)
         except Unavailable:

@@ -44,8 +44,11 @@ class ServedRecords(Protocol):
         cluster does not have.
         """
 
-    def token(self, id: str) -> Token | None:
-        """The token of this id, as ZooKeeper has it; while it is away, as it was a short time ago."""
+    def valid_token(self, id: str, secret: str) -> Token | None:
+        """The token of this id, as ZooKeeper has it; while it is away, as it was a short time ago.
+
+        None without one, for another secret, and for a token that has ended by ZooKeeper's clock.
+        """
 
     def note_use(self, id: str) -> None:
         """Write the last use of a token, if the written one is some minutes old."""

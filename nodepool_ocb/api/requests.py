@@ -70,8 +70,8 @@ class Desk:
         address = request.client.host if request.client is not None else "unknown"
         try:
             id, secret = logins.bearer(request.headers.get("authorization"))
-            token = await self.run(lambda: self.records.token(id), self.deadline())
-            if token is None or not token.valid(secret, time.time()):
+            token = await self.run(lambda: self.records.valid_token(id, secret), self.deadline())
+            if token is None:
                 raise Unauthorized(
                     "this token is not valid: it is unknown, revoked or has ended; have another one made"
                 )

@@ -18,6 +18,7 @@ from nodepool_ocb.operations.performer import Performer
 from nodepool_ocb.operations.tokens.creating import TokenCreate
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.clocks import skewed
 from nodepool_ocb.testing.processes import API, DaemonProcess
 from nodepool_ocb.testing.zookeeper.server import free_port
 
@@ -49,7 +50,7 @@ class Direct:
 class ServedApi:
     """One server; ``token`` is an admin's. Close it with ``close``."""
 
-    def __init__(self, zookeeper: ZooKeeperSettings, folder: Path, **api: Any) -> None:
+    def __init__(self, zookeeper: ZooKeeperSettings, folder: Path, *, ahead_seconds: float = 0.0, **api: Any) -> None:
         self.settings = zookeeper
         self.direct = Direct(zookeeper)
         with Session(zookeeper) as session:
@@ -60,6 +61,7 @@ class ServedApi:
         self.daemon = DaemonProcess(zookeeper, folder, {"api": section}, launcher=API)
         self.address = f"{'https' if 'cert' in api else 'http'}://127.0.0.1:{port}"
         self.client = httpx.Client(base_url=self.address, timeout=60.0, verify=False)
+        self.daemon.environment |= skewed(ahead_seconds) if ahead_seconds else {}
         self.daemon.start()
 
     def close(self) -> None:

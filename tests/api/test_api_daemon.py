@@ -93,6 +93,19 @@ def served_certificate(api: ServedApi) -> bytes:
     return found
 
 
+@pytest.mark.parametrize("hours", [-7, 7], ids=["behind", "ahead"])
+def test_the_end_of_a_token_counts_by_the_clock_of_zookeeper(
+    zk_settings: ZooKeeperSettings, tmp_path: Path, hours: int
+) -> None:
+    api = ServedApi(zk_settings, tmp_path, ahead_seconds=hours * 3600.0)
+    try:
+        lasting, ended = api.direct.token(seconds=3600.0), api.direct.token(seconds=0.001)
+        assert api.ask("GET", "/v1/nodes", token=lasting).status_code == 200
+        assert problem(api.ask("GET", "/v1/nodes", token=ended))[0] == 401
+    finally:
+        api.close()
+
+
 def test_a_renewed_certificate_is_served_without_a_restart_and_a_faulty_one_is_not(
     zk_settings: ZooKeeperSettings, tmp_path: Path, until: Until
 ) -> None:

@@ -34,6 +34,7 @@ OWN: Final = {
     "nodepool_ocb/providers/fake/cloud.py": "the lock and the log of its own folder, which it writes",
     "nodepool_ocb/providers/local.py": "images, which it writes",
     "nodepool_ocb/providers/transfer.py": "an image that was built, which has no bound",
+    "nodepool_ocb/remote/tokens.py": "the tokens of this user, which it writes",
     "nodepool_ocb/secrecy/keyring.py": "the key file, which it writes",
 }
 #: Each name of a call in ``opens``: a module without any of them need not be parsed.
