@@ -81,6 +81,7 @@ def openapi() -> dict[str, Any]:
         "paths": found,
         "components": {
             "schemas": schemas,
+            "responses": {str(status): _refusal(text) for status, text in REFUSALS.items()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -180,8 +181,13 @@ def _answer(kind: type[Operation[Any]]) -> dict[str, Any]:
 
 def _responses(content: dict[str, Any], row: Route | None = None) -> dict[str, Any]:
     state = {name: {"schema": {"type": "string"}} for name in ("Ocb-Cluster", "Ocb-Zxid", "Ocb-Age")}
-    refused = {"application/problem+json": {"schema": {"$ref": _REF.format(name="Problem")}}}
     made: dict[str, Any] = {"200": {"description": "Performed.", "headers": state, "content": content}}
     if row is not None and row.records is not None and row.method == "GET":
         made["304"] = {"description": "The document has the version that the client knows."}
-    return made | {str(status): {"description": text, "content": refused} for status, text in REFUSALS.items()}
+    return made | {str(status): {"$ref": f"#/components/responses/{status}"} for status in REFUSALS}
+
+
+def _refusal(text: str) -> dict[str, Any]:
+    """A refusal, to which each route refers."""
+    schema = {"$ref": _REF.format(name="Problem")}
+    return {"description": text, "content": {"application/problem+json": {"schema": schema}}}
