@@ -1,12 +1,11 @@
 """The performer of ``--api``: the server reads, decides and writes; this process shows its notes and asks the person.
 
-It needs no access to ZooKeeper. After a write each later read is at least as new (``Ocb-Min-Zxid``), through any server. A
-write carries a key: if its answer is lost, a second call with the key gets the answer of the first.
+It needs no access to ZooKeeper. After a write each later read is at least as new (``Ocb-Min-Zxid``), through any server. If the
+answer of a read is lost, the read is repeated. A write is never repeated: it could be carried out twice.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
@@ -45,7 +44,6 @@ class RemotePerformer:
 
     def perform(self, operation: Operation[T]) -> Performed[T]:
         """Raises the errors of the operation; Unavailable, Denied or NoCluster for the server."""
-        key = uuid.uuid4().hex if operation.writes and not self.call.dry_run else None
         said = _Notes(self.caller)
         agreed = False
         while True:
@@ -55,7 +53,6 @@ class RemotePerformer:
                 reason=self.call.reason,
                 dry_run=self.call.dry_run,
                 agreed=agreed,
-                key=key,
                 deadline_seconds=DEADLINE_SECONDS,
             )
             found = self._performed(operation, body, said)
@@ -65,10 +62,12 @@ class RemotePerformer:
             agreed = True
 
     def _performed(self, operation: Operation[T], body: CallBody, said: _Notes) -> Performed[T] | Question:
-        """A lost answer is asked for one more time: of a read, or of a write with its key."""
+        """The lost answer of a read is asked for one more time."""
         try:
             return self._called(operation, body, said)
         except OutcomeUnknown:
+            if operation.writes and not body.dry_run:
+                raise
             said.begin()
             return self._called(operation, body, said)
 

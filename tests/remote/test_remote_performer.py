@@ -1,9 +1,10 @@
-"""The performer of --api against prepared answers: notes, agreement, keys, refusals, and answers that break off."""
+"""The performer of --api against prepared answers: notes, agreement, refusals, and answers that break off."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -82,7 +83,6 @@ def test_a_person_is_asked_and_the_second_call_carries_the_agreement_and_repeats
     assert person.notes == ["n1.example.com is held", "done"]
     first, second = (body for _, _, body in server.asked)
     assert (first.agreed, second.agreed) == (False, True)
-    assert first.key == second.key
 
 
 def test_a_refusal_of_the_person_ends_the_call_before_anything_is_written(server: ScriptedServer) -> None:
@@ -106,41 +106,35 @@ def test_a_later_call_demands_a_state_as_new_as_the_answers_before(server: Scrip
 
 
 @pytest.mark.parametrize("cut", [5, 60], ids=["in a line", "before the end"])
-def test_a_lost_answer_is_asked_for_again_with_the_same_key(server: ScriptedServer, cut: int) -> None:
+def test_the_lost_answer_of_a_write_is_of_unknown_outcome_and_the_write_is_not_repeated(
+    server: ScriptedServer, cut: int
+) -> None:
     whole = answered(GONE, AnswerLine(note="n1 is held"))
     server.answers = [Prepared(body=whole.body, cut=cut), whole]
-    person = Person()
-    assert performer(server.url, person).perform(DELETE).answer == GONE
-    keys = [body.key for _, _, body in server.asked]
-    assert len(keys) == 2
-    assert keys[0] == keys[1] is not None
-    assert person.notes == ["n1 is held"]
-
-
-def test_an_answer_that_is_lost_twice_is_of_unknown_outcome(server: ScriptedServer) -> None:
-    server.answers = [Prepared(body=answered(GONE).body, cut=5)] * 2
     with pytest.raises(OutcomeUnknown, match="broke off") as lost:
         performer(server.url).perform(DELETE)
     assert lost.value.exit_code == 7
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(("operation", "dry_run"), [(DaemonList(), False), (DELETE, True)], ids=["read", "dry run"])
+def test_the_lost_answer_of_a_read_is_asked_for_one_more_time(
+    server: ScriptedServer, operation: Any, dry_run: bool
+) -> None:
+    whole = answered(GONE if operation == DELETE else [], AnswerLine(note="n1 is held"))
+    server.answers = [Prepared(body=whole.body, cut=5), whole]
+    person = Person()
+    performer(server.url, person, dry_run=dry_run).perform(operation)
+    assert person.notes == ["n1 is held"]
+    server.answers = [Prepared(body=whole.body, cut=5)] * 2
+    with pytest.raises(OutcomeUnknown, match="broke off"):
+        performer(server.url, dry_run=dry_run).perform(operation)
 
 
 def test_an_answer_without_an_end_is_not_taken_for_an_answer(server: ScriptedServer) -> None:
-    server.answers = [Prepared(body=encode_line(AnswerLine(note="begun")))] * 2
+    server.answers = [Prepared(body=encode_line(AnswerLine(note="begun")))]
     with pytest.raises(OutcomeUnknown, match="has no end"):
         performer(server.url).perform(DELETE)
-
-
-@pytest.mark.parametrize("operation", [DaemonList(), DELETE], ids=["a read", "a write"])
-def test_a_write_carries_a_key_and_a_read_and_a_dry_run_carry_none(server: ScriptedServer, operation: object) -> None:
-    server.answers = [answered([] if operation != DELETE else GONE)] * 3
-    used = performer(server.url)
-    used.perform(operation)  # type: ignore[arg-type]
-    used.perform(operation)  # type: ignore[arg-type]
-    performer(server.url, dry_run=True).perform(operation)  # type: ignore[arg-type]
-    first, second, dry = (body.key for _, _, body in server.asked)
-    assert dry is None
-    assert (first is None, second is None) == (operation != DELETE, operation != DELETE)
-    assert first is None or first != second
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -151,7 +145,7 @@ def test_an_error_of_the_operation_is_raised_as_it_would_be_directly(
     error = error or (kind("so it is", 1.0) if kind is errors.NameTaken else kind("so it is"))
     begun = encode_line(AnswerLine(note="begun"))
     for answer in (refused(error), Prepared(body=begun + encode_line(AnswerLine(error=problem_of(error))))):
-        server.answers = [answer] * 2  # a lost outcome is asked for again
+        server.answers = [answer]
         with pytest.raises(kind, match="so it is") as raised:
             performer(server.url).perform(DELETE)
         assert (type(raised.value), raised.value.exit_code) == (kind, error.exit_code)

@@ -20,7 +20,6 @@ class CallBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reason: str | None = None
     dry_run: bool = False
     agreed: bool = False  # to the irreversible change that it asks agreement for
-    key: str | None = None  # of idempotency: a second call with it gets the answer of the first
     deadline_seconds: float | None = None
 
 
