@@ -76,6 +76,7 @@ WALK: Final = [
     "image pause jammy", "image unpause jammy", "image build jammy",
     "upload delete jammy 0000000001 cloud 0000000000 --yes --force",
     "image erase cloud --yes", "image delete jammy --build 0000000000 --yes --force", "image import images.json",
+    "token create ann --role viewer", "token revoke TOKEN",
     "request create --label small", "request delete REQUEST --yes",
     "request create --label small", "[fulfilled]", "lease take REQUEST", "lease return LEASE",
     "lease hold LEASE --comment look", "lease release LEASE", "lease delete LEASE --yes", "pool erase west --yes",
@@ -217,8 +218,8 @@ def _meanwhile(session: Session, line: str) -> None:
 
 
 def _numbered(session: Session, line: str) -> str:
-    """The line with the ids of the newest request and the newest node of a pool."""
-    for word, folder in (("REQUEST", paths.REQUESTS), ("LEASE", paths.POOL_NODES)):
+    """The line with the ids of the newest request, the newest node of a pool, and a token."""
+    for word, folder in (("REQUEST", paths.REQUESTS), ("LEASE", paths.POOL_NODES), ("TOKEN", paths.TOKENS)):
         if word in line.split():
             line = line.replace(word, max(session.children(folder) or [word]))
     return line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -82,8 +83,8 @@ def _sample(of: Any) -> Any:
     match of:
         case inspect.StructType():
             return {field.encode_name: _sample(field.type) for field in of.fields if field.required}
-        case inspect.StrType():
-            return "a"
+        case inspect.StrType(pattern=pattern):
+            return next(text for text in ("a", "a" * 64) if re.search(pattern or "", text))  # a word, or a digest
         case inspect.IntType() | inspect.FloatType():
             return 1
         case inspect.EnumType():
