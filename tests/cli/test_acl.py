@@ -42,7 +42,8 @@ noderole unset middle@n1.example.com middle/size; deployment set lab middle midd
 deployment unset lab middle middle/size; deployment commit lab --no-noderoles; node commit n1.example.com; node list
 node show n1.example.com; noderole commit top@n2.example.com; noderole list; noderole show top@n1.example.com
 noderole explain top@n1.example.com; noderole attributes top@n1.example.com; noderole drift
-deployment checks lab --off
+deployment checks lab --off; noderole causes; token create ann --role viewer; token list; token show TOKEN; token revoke TOKEN
+token create bob --role viewer
 noderole retry --failed; noderole propose top@n2.example.com
 noderole redeploy base@n1.example.com; deployment show lab; deployment list; deployment propose lab
 deployment commit lab; node unavailable n1.example.com; node available n1.example.com
@@ -129,6 +130,9 @@ def test_people_do_all_of_the_journey_and_every_znode_has_the_rights_of_its_plac
             with Session(world.settings_of(ClientKind.LAUNCHER, chroot)) as session:
                 launcher = PlayedLauncher(session)
                 launcher.fulfils(*launcher.requests(), launcher.makes())
+        if "TOKEN" in line:
+            with Session(world.settings_of(ClientKind.PEOPLE, chroot)) as session:
+                line = line.replace("TOKEN", *session.children(paths.TOKENS) or ())
         answer = as_(ClientKind.PEOPLE, line)
         assert answer.exit_code == 0, (line, answer.output)
         if line == "graph":  # when most is there
