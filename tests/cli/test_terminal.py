@@ -92,6 +92,15 @@ noderole cancel base@n1.example.com
 noderole refresh base@n1.example.com
 noderole check base@n1.example.com
 noderole drift -l POISON
+noderole causes
+noderole causes --deployment POISON
+token create POISON
+token create ann --reason POISON
+token list
+token show POISON
+token revoke POISON
+login POISON
+logout POISON
 deployment checks lab --schedule POISON
 noderole redeploy base@n1.example.com --dry-run
 noderole set base@n1.example.com POISON=1
