@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import (
     Change,
@@ -33,6 +34,7 @@ from nodepool_ocb.store.client.session import Session
 
 DEPLOYMENT: Final = "bench"
 BATCH: Final = 400  # changes in one transaction
+REWINDS: Final = 5  # tries
 SINCE: Final = 1_700_000_000.0
 
 
@@ -97,7 +99,19 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def rewind(self, session: Session) -> None:
-        """Put every noderole back to where ``write`` left it, one generation on, and the deployment to PROPOSED."""
+        """Put every noderole back to where ``write`` left it, a later generation, and the deployment to PROPOSED.
+
+        An annealer may still write a noderole that is ACTIVE, so a refused transaction is decided again.
+        """
+        for left in reversed(range(REWINDS)):
+            try:
+                self._rewind(session)
+                break
+            except Stale:
+                if not left:
+                    raise
+
+    def _rewind(self, session: Session) -> None:
         path = paths.deployment(DEPLOYMENT)
         session.commit([Set(path, Deployment(since=SINCE), self._version(session, path))])
         places = [(node, level, lane) for node in range(self.nodes) for level, lane in self._places()]
