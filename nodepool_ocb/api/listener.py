@@ -19,6 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nodepool_ocb.config import ApiSettings
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.http.server import host_and_port
+from nodepool_ocb.model.ranges import is_loopback
 from nodepool_ocb.telemetry import metrics
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Listener:
 def require_safe(settings: ApiSettings) -> None:
     """Raises Invalid for settings by which tokens would cross a network in plain text, or with a faulty certificate."""
     host, _ = host_and_port(settings.listen)
-    if settings.cert is None and not settings.allow_plaintext and not _loopback(host):
+    if settings.cert is None and not settings.allow_plaintext and not is_loopback(host.strip("[]")):
         raise Invalid(
             f"api.listen: {settings.listen} is reached from other hosts, and tokens would not be encrypted; set api.cert and"
             " api.key, or listen on 127.0.0.1 behind a proxy with TLS, or set api.allow_plaintext: true"
@@ -108,10 +109,6 @@ def require_safe(settings: ApiSettings) -> None:
         raise Invalid("api.cert and api.key belong together; set both, or none")
     if settings.cert is not None:
         _context(settings)
-
-
-def _loopback(host: str) -> bool:
-    return host.strip("[]") in ("localhost", "::1") or host.startswith("127.")
 
 
 def _context(settings: ApiSettings) -> ssl.SSLContext:

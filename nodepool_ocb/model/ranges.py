@@ -1,5 +1,5 @@
 """The ranges of numbers and names in records: one vocabulary, checked where a record is decoded and before it is written;
-and the numbers of ports.
+and the numbers of ports, and hosts that are this one.
 
 So for any text that a person wrote, no decision meets a number with which it cannot count, and no order
 a name that is two words. The
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import Annotated, Final
 
 from msgspec import Meta
@@ -64,6 +65,18 @@ def port(text: str, least: int = 1) -> int | None:
     """
     number = int(text) if _PORT.fullmatch(text) else -1
     return number if least <= number <= PORT else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it names this host alone, so that no network sees the bytes; an IPv6 address stands without brackets.
+
+    >>> [is_loopback(each) for each in ("localhost", "127.0.0.2", "::1", "127.example.com", "10.0.0.1", "")]
+    [True, True, True, False, False, False]
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def is_login(text: str) -> bool:

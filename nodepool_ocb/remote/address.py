@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.ranges import is_loopback
 
 PORTS: Final = {"http": 80, "https": 443}
 
@@ -44,13 +44,6 @@ def parse(url: str) -> ApiAddress:
         raise Invalid(f"--api {url}: is no address of an API server; write https://HOST[:PORT]")
     if split.username is not None or split.password is not None:
         raise Invalid("--api: a URL holds no token; store it with: nodepool-ocb login URL")
-    if split.scheme == "http" and not _loopback(split.hostname):
+    if split.scheme == "http" and not is_loopback(split.hostname):
         raise Invalid(f"--api {url}: would send the token in plain text; write https://{split.hostname}")
     return ApiAddress(split.scheme, split.hostname, port or PORTS[split.scheme], split.path.rstrip("/"))
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

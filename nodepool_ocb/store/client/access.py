@@ -4,12 +4,12 @@ module makes an ACL.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool_ocb.errors import Denied, Invalid
 from nodepool_ocb.model import ensemble, paths, rights
+from nodepool_ocb.model.ranges import is_loopback
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store.client import frames
 from nodepool_ocb.store.client import tls as tls_files
@@ -31,18 +31,11 @@ def refuse_plain_text(settings: ZooKeeperSettings) -> None:
     if settings.tls is not None or settings.allow_plaintext:
         return
     for host, _ in servers:
-        if not _loopback(host):
+        if not is_loopback(host):
             raise Invalid(
                 f"zookeeper.hosts: {host} is remote, and the connection would not be encrypted;"
                 " set zookeeper.tls, or zookeeper.allow_plaintext: true"
             )
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 _EVERYONE: Final = AclGrant(sum(_BITS.values()), "world", "anyone")
