@@ -43,6 +43,12 @@ def deployment_of(world: World, name: str) -> Stored[Deployment]:
     return world.deployments[name]
 
 
+def bound_in(world: World, name: str) -> list[Vertex]:
+    """The noderoles of a deployment."""
+    deployment_of(world, name)
+    return [vertex for vertex in world.vertices() if vertex.record.deployment == name]
+
+
 def node_of(world: World, fqdn: str) -> NodeView:
     unreadable.refuse(world, [paths.node(fqdn)])
     view = world.nodes.get(fqdn)

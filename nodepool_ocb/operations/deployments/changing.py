@@ -7,13 +7,13 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import deployments, drift, unreadable
 from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
-from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.records import DeploymentState
 from nodepool_ocb.operations.commits import committing, reservations
 from nodepool_ocb.operations.commits.committing import Committed
-from nodepool_ocb.operations.names import deployment_of
+from nodepool_ocb.operations.names import bound_in, deployment_of
 from nodepool_ocb.operations.operation import AwaitedNoderoles, Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 
@@ -149,12 +149,6 @@ class DeploymentChecks(Operation[Explained], frozen=True, kw_only=True):
 def wrong_schedule(text: str) -> str | None:
     """The fault of a schedule; None if it has none."""
     return drift.wrong(text)
-
-
-def bound_in(world: World, name: str) -> list[Vertex]:
-    """The noderoles of a deployment; raises NotFound."""
-    deployment_of(world, name)
-    return [vertex for vertex in world.vertices() if vertex.record.deployment == name]
 
 
 def _nodes(world: World, name: str) -> set[str]:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.operations import polling, selection, waiting
-from nodepool_ocb.operations.names import deployment_of
+from nodepool_ocb.operations.names import bound_in
 from nodepool_ocb.operations.operation import AwaitedNoderoles, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.performer import AnyPerformer, Performer
 from nodepool_ocb.operations.reads.world import ReadWorld
@@ -24,8 +24,7 @@ def names(world: World, awaited: AwaitedNoderoles) -> Iterator[str]:
     for view in selection.nodes_again(world, awaited.nodes, resolved=awaited.resolved):
         yield from (vertex.name for vertex in view.noderoles.values())
     if awaited.deployment is not None:
-        deployment_of(world, awaited.deployment)
-        yield from (each.name for each in world.vertices() if each.record.deployment == awaited.deployment)
+        yield from (vertex.name for vertex in bound_in(world, awaited.deployment))
 
 
 class NoderoleWaitLook(Operation[WaitStatus], frozen=True, kw_only=True):
