@@ -9,7 +9,7 @@ from nodepool_ocb.images.rules import BuildView, ImageView, Paused, Requested, U
 from nodepool_ocb.model.images import Build, BuildRequest, BuildState, Pause, Upload, UploadState
 from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.views import images
-from nodepool_ocb.views.progress import of_build
+from nodepool_ocb.views.builds import of_build
 from nodepool_ocb.views.view import plain
 
 HOLDER = LockOwner(daemon="b1", host="h2", pid=9, purpose="build of jammy", since=4.0)

@@ -14,12 +14,12 @@ from nodepool_ocb.cli.kit.options import Noun, dry_run_option, timeout_option, y
 from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.maintenance.options import say as say_maintenance
 from nodepool_ocb.errors import EndPassed
+from nodepool_ocb.operations.images import watching
 from nodepool_ocb.operations.images.building import ImageBuild
 from nodepool_ocb.operations.images.deleting import ImageDelete
 from nodepool_ocb.operations.images.forgetting import ImageErase
 from nodepool_ocb.operations.images.pausing import ImagePause, ImageUnpause
 from nodepool_ocb.operations.images.reading import ImageList, ImageShow
-from nodepool_ocb.operations.images.watching import ImageBuildLook
 from nodepool_ocb.views import images
 
 LIST_COLUMNS: Final = (
@@ -68,8 +68,6 @@ def list_(watch: bool) -> None:
 
 
 def _watch() -> None:
-    from nodepool_ocb.operations.images import watching
-
     shown: dict[str, images.ImageRow] = {}
     for rows in watching.rows(performer()):
         for name, row in rows.items():
@@ -95,7 +93,7 @@ def show(name: str) -> None:
 # -- asking for a build --
 
 
-@command.command(operation=(ImageBuild, ImageBuildLook))
+@command.command(operation=(ImageBuild, watching.ImageBuildLook))
 @name_argument
 @click.option("--reason", help="Why; builders log it, and `image show` has it.")
 @click.option("--wait", is_flag=True, help="Wait until a build that began after this is ready, or has failed.")

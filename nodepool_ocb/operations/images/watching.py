@@ -23,8 +23,8 @@ from nodepool_ocb.operations.polling import polled
 from nodepool_ocb.operations.reads.builders import ReadBuilders
 from nodepool_ocb.operations.reads.images import ReadImages, configured_pauses
 from nodepool_ocb.views import images as shown
+from nodepool_ocb.views.builds import BuildProgress, of_build
 from nodepool_ocb.views.images import ImageRow
-from nodepool_ocb.views.progress import BuildProgress, of_build
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.session import Session
