@@ -87,7 +87,7 @@ EXEMPT: Final[Mapping[tuple[str, str], str]] = {
     ("nodepool_ocb/site/exporting.py", "_noderole"): "the wanted state in a site file",
     ("nodepool_ocb/testing/grid.py", "Grid._frame"): BENCHMARKS,
     ("nodepool_ocb/testing/grid.py", "Grid.record"): BENCHMARKS,
-    ("nodepool_ocb/testing/grid.py", "Grid.rewind"): BENCHMARKS,
+    ("nodepool_ocb/testing/grid.py", "Grid._rewind"): BENCHMARKS,
     ("nodepool_ocb/testing/grid.py", "Grid.start"): BENCHMARKS,
     ("nodepool_ocb/views/images.py", "wait_words"): "a row of a table",
 }

@@ -1,9 +1,7 @@
-"""The ranges of numbers and names in records: one vocabulary, checked where a record is decoded and before it is written;
-and the numbers of ports, and hosts that are this one.
+"""The ranges of numbers and names in records: one vocabulary, checked where a record is decoded and before it is written.
 
-So for any text that a person wrote, no decision meets a number with which it cannot count, and no order
-a name that is two words. The
-schemas of documents have the same bounds. Pure.
+The numbers of ports, and the hosts that are this one, stand here, too. So for any text that a person wrote, no decision meets a
+number with which it cannot count, and no order a name that is two words. The schemas of documents have the same bounds. Pure.
 """
 
 from __future__ import annotations
