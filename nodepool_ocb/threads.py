@@ -51,11 +51,12 @@ class SpareThreads:
         """The next work; None if there was none for a while."""
         with self._guard:
             self._spare += 1
-        try:
-            return self._works.get(timeout=SPARE_SECONDS)
-        except Empty:
-            with self._guard:
-                if self._spare:
-                    self._spare -= 1
-                    return None
-            return self._works.get()  # each thread that waits was promised a work just now
+        while True:
+            try:
+                return self._works.get(timeout=SPARE_SECONDS)
+            except Empty:
+                with self._guard:
+                    if self._spare:
+                        self._spare -= 1
+                        return None
+            # a work was promised to this thread; if another thread takes it, this one is the spare thread instead

@@ -48,7 +48,7 @@ DIFFERENT: Final = (
     (r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?", "DATE"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b[0-9a-f]{32}\b", "ID"),
     (r'("(?:[cmp]zxid|version|ctime|mtime|tx|bytes|age|number)": )[^,\n]+', r"\1N"),
-    (r"\bbytes \d+\b", "bytes N"),
+    (r"\bbytes +\d+\b", "bytes N"),
     (r"\b\d+ ?(s|ms)\b", "DURATION"),
     (r'(\\*"tx\\*":\\*")[^"\\]+', "SIGNATURE"),
     (r"[ -]{2,}", " "),  # the widths of columns
