@@ -12,10 +12,11 @@ from typing import Any, Final
 import msgspec
 from litestar import Request, Response
 from litestar.response import Stream
+from msgspec.structs import replace
 
 from nodepool_ocb.api.actor import Actor, require_right
 from nodepool_ocb.api.performing import AgreementAsked, Answered, OperationOrder, perform
-from nodepool_ocb.api.requests import Desk, body_of, min_zxid, versions
+from nodepool_ocb.api.requests import Desk, body_of, call_key, min_zxid, versions
 from nodepool_ocb.errors import Invalid, NotFound, OcbError
 from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.reads.versions import ANY
@@ -35,6 +36,7 @@ async def call(desk: Desk, request: Request[Any, Any, Any]) -> Response[Any]:
         raise NotFound("there is no operation of this name; docs/operations-table.md has all of them")
     require_right(actor, kind)
     order = _order(desk, request, kind, await body_of(request))
+    order = replace(order, key=call_key(request, actor, order.operation, order.reason))
     lines = _lines(desk, actor, order)
     first = await anext(lines)
     return Stream(_joined(first, lines), media_type=MEDIA_TYPE)

@@ -20,8 +20,8 @@ from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.turns import Turns
 from nodepool_ocb.engine.world import Stored, World
-from nodepool_ocb.errors import Conflict, OcbError, TimedOut, Unavailable
-from nodepool_ocb.model import tokens
+from nodepool_ocb.errors import Conflict, Denied, OcbError, TimedOut, Unavailable
+from nodepool_ocb.model import paths, tokens
 from nodepool_ocb.model.records import (
     Cluster,
     Daemon,
@@ -36,7 +36,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.model.tokens import Token
 from nodepool_ocb.operations.reads.versions import digest
-from nodepool_ocb.store import clusters, daemons
+from nodepool_ocb.store import clusters, daemons, keyed
 from nodepool_ocb.store import tokens as stored_tokens
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.cache import Cache
@@ -49,6 +49,7 @@ SHOWN: Final[tuple[type[Record], ...]] = (
     Cluster, Daemon, Deployment, DeploymentRole, Role, RolloutPointer, Structure, TaskRunPointer
 )  # fmt: skip
 
+MARKS_SECONDS: Final = 600.0  # between two deletions of old marks of calls
 LOOK_SECONDS: Final = 0.5  # between two looks whether ZooKeeper answers
 NOTED_SECONDS: Final = 300.0  # between two writes of the last use of a token
 REMEMBERED_SECONDS: Final = 600.0  # that a token which was read still opens reads while ZooKeeper is away
@@ -211,6 +212,7 @@ class ApiDaemon:
         self.records = ApiRecords(session, settings, self.turns.wake.set)
         self.listener = listener(self.records)
         self.trouble: str | None = None
+        self._marks_at = 0.0  # when old marks of calls are next deleted (monotonic)
 
     @property
     def sweep_seconds(self) -> float:
@@ -221,6 +223,8 @@ class ApiDaemon:
         """A new session: find the cluster, register, and read everything. The first time, requests are taken from then on."""
         self.records.cluster = clusters.current(self.session, self.records.cluster).id
         self.registration.write()
+        with suppress(Denied):  # a cluster that is older than marks of calls; with ACLs, `nodepool-ocb init` makes it
+            self.session.ensure(paths.CALLS)
         self.records.load()
         self.listener.open()
 
@@ -232,6 +236,9 @@ class ApiDaemon:
         """Read everything."""
         clusters.current(self.session, self.records.cluster)
         self.registration.compare(daemons.read(self.session, ClientKind.API).get(self.id))
+        if time.monotonic() >= self._marks_at:
+            keyed.sweep(self.session)
+            self._marks_at = time.monotonic() + MARKS_SECONDS
         self.records.sweep()
 
     def decide(self) -> float:

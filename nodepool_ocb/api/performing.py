@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -16,17 +16,19 @@ from msgspec.structs import replace
 
 from nodepool_ocb.api.actor import Actor, require_own_deployment, require_reveal
 from nodepool_ocb.api.records import ServedRecords
-from nodepool_ocb.errors import NotFound, Unavailable, VersionDiffers
+from nodepool_ocb.errors import NotFound, OcbError, Unavailable, VersionDiffers
 from nodepool_ocb.model.records import Append, Change, Check, Create, Raise
 from nodepool_ocb.model.tokens import TokenRole
-from nodepool_ocb.operations import limits
+from nodepool_ocb.operations import limits, repeats
 from nodepool_ocb.operations.operation import Call, Operation, Performed
 from nodepool_ocb.operations.performer import Condition, Performer
 from nodepool_ocb.operations.reads.versions import ReadVersions, digest
 from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.operations.repeats import CallKey
 from nodepool_ocb.operations.wire.lines import Question
 
 LONGEST_CONNECT_SECONDS: Final = 5.0
+REPEATED: Final = "this call was carried out before; this is its outcome"
 
 
 class AgreementAsked(Exception):
@@ -47,6 +49,7 @@ class OperationOrder(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float  # monotonic
     conditions: tuple[Condition, ...] = ()
     plan: str | None = None  # the digest of the dry run that the call carries out
+    key: CallKey | None = None  # of a write that may be repeated
     fresh: bool = False  # a read shows all writes before this call
     min_zxid: int | None = None  # a read shows all writes up to here
 
@@ -113,10 +116,39 @@ def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: C
         raise Unavailable("ZooKeeper does not answer this server; nothing was written; try again")
     patience = min(LONGEST_CONNECT_SECONDS, max(0.1, order.deadline - time.monotonic()))
     with performer.session(patience) as own:
+        if order.key is not None and (found := repeats.repeated(own, order.key, order.operation, order.deadline)):
+            performer.caller.note(REPEATED)
+            return Answered(performed=found, zxid=own.last_zxid)
         _require_plan(records, actor, order, own)
-        performed = _within_limits(performer, actor, order.operation, own)
+        if order.key is not None and not order.dry_run:
+            performed = _once(performer, actor, order, order.key, own)
+        else:
+            performed = _within_limits(performer, actor, order.operation, own)
         plan = plan_digest(performer.changes) if order.dry_run else None
         return Answered(performed=performed, zxid=own.last_zxid, plan=plan)
+
+
+def _once(performer: ServedPerformer, actor: Actor, order: OperationOrder, key: CallKey, own: Any) -> Performed[Any]:
+    """Perform it, unless a call with its key has written meanwhile: then the outcome of that call."""
+    repeats.mark(performer, key, order.operation)
+    try:
+        performed = _within_limits(performer, actor, order.operation, own)
+    except OcbError as error:
+        if performer.mark is None:
+            _end(own, key, order.operation, error)
+        elif (found := repeats.repeated(own, key, order.operation, order.deadline)) is not None:
+            performer.caller.note(REPEATED)  # the records of that call led to the error
+            return found
+        raise
+    if performer.mark is None:
+        _end(own, key, order.operation, performed)
+    return performed
+
+
+def _end(own: Any, key: CallKey, operation: Operation[Any], ended: Performed[Any] | OcbError) -> None:
+    """Write the outcome; if that fails, a repetition of the call lacks it, and writes nothing either."""
+    with suppress(OcbError):
+        repeats.end(own, key, operation, ended)
 
 
 def _read(records: ServedRecords, actor: Actor, order: OperationOrder, performer: ServedPerformer) -> Answered:

@@ -18,6 +18,9 @@ from nodepool_ocb.api import hosts, logins
 from nodepool_ocb.api.actor import Actor
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.errors import Invalid, OcbError, TimedOut, TooLarge, Unauthorized
+from nodepool_ocb.operations import repeats
+from nodepool_ocb.operations.operation import Operation
+from nodepool_ocb.operations.repeats import CallKey
 from nodepool_ocb.operations.wire.problems import Problem, problem_of
 
 log = logging.getLogger(__name__)
@@ -27,6 +30,7 @@ BODY_SECONDS: Final = 20.0  # that a client may take to send a body
 SHORTEST_DEADLINE_SECONDS: Final = 1.0
 LONGEST_DEADLINE_SECONDS: Final = 600.0
 MOST_DIGITS: Final = 18
+MOST_KEY_CHARACTERS: Final = 255
 
 T = TypeVar("T")
 
@@ -107,6 +111,19 @@ def min_zxid(request: Request[Any, Any, Any]) -> int | None:
     if not text.isascii() or not text.isdecimal() or len(text) > MOST_DIGITS:
         raise Invalid("the header Ocb-Min-Zxid must be a zxid as an answer gave it: decimal digits")
     return int(text)
+
+
+def call_key(
+    request: Request[Any, Any, Any], actor: Actor, operation: Operation[Any], reason: str | None
+) -> CallKey | None:
+    """The key of a call that may be repeated, from the header Idempotency-Key. Raises Invalid."""
+    text = request.headers.get("idempotency-key")
+    if text is None:
+        return None
+    key = text.strip().strip('"')
+    if not key or len(key) > MOST_KEY_CHARACTERS or not key.isascii() or not key.isprintable():
+        raise Invalid(f"the header Idempotency-Key must have 1 to {MOST_KEY_CHARACTERS} printable ASCII characters")
+    return repeats.call_key(actor.id, key, operation, reason)
 
 
 def versions(header: str | None) -> tuple[str, ...]:

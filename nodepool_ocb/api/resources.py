@@ -17,6 +17,7 @@ from nodepool_ocb.api.requests import (
     SHORTEST_DEADLINE_SECONDS,
     Desk,
     body_of,
+    call_key,
     min_zxid,
     problem,
     versions,
@@ -62,6 +63,7 @@ async def answer(
         agreed=options.agreed,
         deadline=desk.deadline(options.deadline_seconds),
         min_zxid=min_zxid(request),
+        key=call_key(request, actor, operation, options.reason),
     )
     if not kind.writes:
         return await _read(desk, request, route, actor, order, place)

@@ -20,6 +20,7 @@ import msgspec
 
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
 from nodepool_ocb.model.journal import Entry, Webhook
+from nodepool_ocb.model.keyed import KeyedCall
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode
 from nodepool_ocb.model.records import (
     Claim,
@@ -274,6 +275,7 @@ KINDS: Final = (
         own=Access(annealer=_CHANGE, api="r"),
         empty=True,
     ),
+    RecordKind(record=KeyedCall, paths=("/ocb/calls/{call}",), name="call", folder=Access(api=_CHANGE)),
     RecordKind(record=Token, paths=("/ocb/tokens/{token}",), name="token", folder=Access(api=_CHANGE)),
     RecordKind(record=BuildRequest, paths=(f"{_IMAGE}/request-build",), name="build request", empty=True),
     RecordKind(record=Pause, paths=(f"{_IMAGE}/pause",), name="pause", empty=True),

@@ -25,6 +25,7 @@ JOURNAL_POOL = "/ocb/journal/pool"  # entries of launchers, with numbers of thei
 WEBHOOK = "/ocb/journal/webhook"
 WEBHOOK_LOCK = "/ocb/journal/webhook/lock"
 TOKENS = "/ocb/tokens"
+CALLS = "/ocb/calls"  # those with an idempotency key
 PAUSED = "/ocb/paused"  # but for those of builders
 PAUSED_BUILDERS = "/nodepool/daemons/paused"
 IMAGES = "/nodepool/image"
@@ -59,6 +60,10 @@ def pool_entry(number: int) -> str:
 
 def token(id: str) -> str:
     return f"{TOKENS}/{id}"
+
+
+def call(id: str) -> str:
+    return f"{CALLS}/{id}"
 
 
 def role(name: str) -> str:

@@ -71,6 +71,9 @@ class Journal:
         """The entry of a transaction; None if it changes nothing that people name."""
         if any(isinstance(change, Append) for change in changes):
             return None
+        changes = [change for change in changes if not change.path.startswith(f"{paths.CALLS}/")]  # marks of calls
+        if not changes:
+            return None
         self._remember(changes, replaced)
         found = self.rows(noting.worth(changes)) or tuple(self._named.values())
         return self._entry(opened, found) if found else None

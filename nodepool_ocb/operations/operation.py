@@ -155,6 +155,7 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     right: ClassVar[Right]
     reads: ClassVar[tuple[type[Lookup[Any]], ...]]
     writes: ClassVar[tuple[str, ...]] = ()
+    confidential: ClassVar[bool] = False  # its answer has a secret, which no record keeps
     founding: ClassVar[bool] = False  # it works without a cluster, and with a broken record of the cluster, too
 
     @classmethod

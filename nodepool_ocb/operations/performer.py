@@ -16,7 +16,7 @@ from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import structure
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import OcbError, Stale, TimedOut
-from nodepool_ocb.model.records import Change
+from nodepool_ocb.model.records import Change, Create
 from nodepool_ocb.operations.journal import Journal
 from nodepool_ocb.operations.operation import Call, Lookup, Note, Operation, Performed, Procedure, Situation, Steps
 
@@ -81,6 +81,7 @@ class Performer:
         self.call = call
         self.deadline = deadline
         self.conditions = conditions
+        self.mark: Create | None = None  # of the call, written with its first transaction (``operations.repeats``)
         self.caller = caller
         self.settings = cache(settings)  # raises Invalid
         self.journal = Journal(call)
@@ -238,7 +239,7 @@ class Performer:
                     if dry_run:
                         self.journal.remember(opened, transaction)
                     else:
-                        self.committed = opened.commit(transaction)
+                        self.committed = self._commit(opened, transaction)
                     changes += transaction
                     self._transactions += 1
             except Stale as stale:
@@ -247,6 +248,18 @@ class Performer:
                 time.sleep(_pause_seconds(attempt))
             else:
                 break
+
+    def _commit(self, opened: Session, transaction: Sequence[Change]) -> Stats:
+        """The stats of the changes; the mark of the call is created with the first ones."""
+        if self.mark is None:
+            return opened.commit(transaction)
+        stats = opened.commit([*transaction, self.mark])[: len(transaction)]
+        self.mark = None
+        return stats
+
+    def write_mark(self, opened: Session) -> None:
+        """Write the mark of the call by itself, before a procedure. Raises Stale if it exists."""
+        self._commit(opened, ())
 
 
 def _pause_seconds(attempt: int) -> float:
@@ -322,6 +335,8 @@ class Reader:
         self.performer.in_time()
         if isinstance(lookup, Procedure):
             self._meet_conditions()
+            if self.performer.mark is not None:
+                self.performer.write_mark(self.session)
         asked = type(lookup)
         assert self._declared is None or asked in self._declared, f"`reads` lacks {asked.__name__}"
         if not lookup.kept:

@@ -1,19 +1,22 @@
 """The performer of ``--api``: the server reads, decides and writes; this process shows its notes and asks the person.
 
-It needs no access to ZooKeeper. After a write each later read is at least as new (``Ocb-Min-Zxid``), through any server. If the
-answer of a read is lost, the read is repeated. A write is never repeated: it could be carried out twice.
+It needs no access to ZooKeeper. After a write each later read is at least as new (``Ocb-Min-Zxid``), through any server. If an
+answer is lost, the request is sent again. A write has an idempotency key, so it is carried out one time.
 """
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.errors import Denied, NoCluster, OcbError, OutcomeUnknown
+from nodepool_ocb.errors import Denied, NoCluster, OcbError, OutcomeUnknown, Unavailable
 from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.operation import Call, Operation, Performed
 from nodepool_ocb.operations.performer import Caller
@@ -26,9 +29,17 @@ from nodepool_ocb.remote.refusals import refusal
 from nodepool_ocb.remote.tokens import VARIABLE, StoredToken, stored
 
 OPERATIONS: Final = "/v1/operations"
+PAUSES_SECONDS: Final = (0.0, 1.0, 3.0)  # before each repetition of a request whose answer is lost
 DEADLINE_SECONDS: Final = 600.0  # of one operation; a large one is many transactions
 
 T = TypeVar("T")
+
+
+class _SentCall(msgspec.Struct, frozen=True):
+    """A call; ``key`` names it for the server, which carries it out one time."""
+
+    body: CallBody
+    key: str | None
 
 
 class RemotePerformer:
@@ -46,6 +57,7 @@ class RemotePerformer:
         """Raises the errors of the operation; Unavailable, Denied or NoCluster for the server."""
         said = _Notes(self.caller)
         agreed = False
+        key = uuid.uuid4().hex if operation.writes and not self.call.dry_run else None
         while True:
             said.begin()
             body = CallBody(
@@ -55,27 +67,29 @@ class RemotePerformer:
                 agreed=agreed,
                 deadline_seconds=DEADLINE_SECONDS,
             )
-            found = self._performed(operation, body, said)
+            found = self._performed(operation, _SentCall(body, key), said)
             if isinstance(found, Performed):
                 return found
             self.caller.agree(found.text, found.details)
             agreed = True
 
-    def _performed(self, operation: Operation[T], body: CallBody, said: _Notes) -> Performed[T] | Question:
-        """The lost answer of a read is asked for one more time."""
+    def _performed(self, operation: Operation[T], request: _SentCall, said: _Notes) -> Performed[T] | Question:
+        """A request whose answer is lost is sent again: the key of a write keeps the server from a second one."""
         try:
-            return self._called(operation, body, said)
-        except OutcomeUnknown:
-            if operation.writes and not body.dry_run:
-                raise
-            said.begin()
-            return self._called(operation, body, said)
+            return self._called(operation, request, said)
+        except OutcomeUnknown as lost:
+            for pause in PAUSES_SECONDS:
+                time.sleep(pause)
+                said.begin()
+                with suppress(Unavailable):
+                    return self._called(operation, request, said)
+            raise lost
 
-    def _called(self, operation: Operation[T], body: CallBody, said: _Notes) -> Performed[T] | Question:
+    def _called(self, operation: Operation[T], request: _SentCall, said: _Notes) -> Performed[T] | Question:
         kind = type(operation)
         answers: list[T] = []
         rows: tuple[Any, ...] = ()
-        for line in self._lines(f"{OPERATIONS}/{registry.name_of(kind)}", msgspec.json.encode(body)):
+        for line in self._lines(f"{OPERATIONS}/{registry.name_of(kind)}", request):
             if line.note is not msgspec.UNSET:
                 said.note(line.note)
             elif line.answer is not msgspec.UNSET:
@@ -88,7 +102,7 @@ class RemotePerformer:
                 return Performed(answers=tuple(answers), rows=rows, dry_run=line.done.dry_run)
         raise OutcomeUnknown(f"the answer of {self._address.url} has no end; look before you try again")
 
-    def _lines(self, path: str, body: bytes) -> Iterator[AnswerLine]:
+    def _lines(self, path: str, asked: _SentCall) -> Iterator[AnswerLine]:
         """Raises the error that the server sends in place of an answer, or in it."""
         headers = {
             "Authorization": f"Bearer {self._token.token}",
@@ -96,8 +110,9 @@ class RemotePerformer:
             "Content-Type": "application/json",
             "If-Match": "*",
             **({"Ocb-Min-Zxid": str(self._zxid)} if self._zxid else {}),
+            **({"Idempotency-Key": asked.key} if asked.key else {}),
         }
-        request = HttpRequest(method="POST", path=path, headers=headers, body=body)
+        request = HttpRequest(method="POST", path=path, headers=headers, body=msgspec.json.encode(asked.body))
         with sent(self._address, request, self._token.ca) as answer:
             self._observe(answer)
             if answer.status != 200:

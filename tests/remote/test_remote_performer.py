@@ -16,6 +16,7 @@ from nodepool_ocb.operations.nodes.deleting import NodeDelete, NodesDeleted
 from nodepool_ocb.operations.operation import Call
 from nodepool_ocb.operations.wire.lines import AnswerLine, CallEnd, Question, encode_line
 from nodepool_ocb.operations.wire.problems import KINDS, problem_of
+from nodepool_ocb.remote import performer as remote
 from nodepool_ocb.remote.address import parse
 from nodepool_ocb.remote.performer import RemotePerformer
 from nodepool_ocb.remote.tokens import StoredToken
@@ -49,6 +50,11 @@ class Person:
 def server() -> Iterator[ScriptedServer]:
     with serving() as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def repeats_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "PAUSES_SECONDS", (0.0,))
 
 
 def performer(url: str, person: Person | None = None, cluster: str | None = None, **call: bool) -> RemotePerformer:
@@ -106,21 +112,46 @@ def test_a_later_call_demands_a_state_as_new_as_the_answers_before(server: Scrip
 
 
 @pytest.mark.parametrize("cut", [5, 60], ids=["in a line", "before the end"])
-def test_the_lost_answer_of_a_write_is_of_unknown_outcome_and_the_write_is_not_repeated(
-    server: ScriptedServer, cut: int
-) -> None:
+def test_a_write_whose_answer_is_lost_is_sent_again_with_its_key(server: ScriptedServer, cut: int) -> None:
     whole = answered(GONE, AnswerLine(note="n1 is held"))
-    server.answers = [Prepared(body=whole.body, cut=cut), whole]
+    server.answers = [Prepared(body=whole.body, cut=cut), whole, whole]
+    person = Person()
+    used = performer(server.url, person)
+    assert used.perform(DELETE).answer == GONE
+    assert person.notes == ["n1 is held"]
+    used.perform(DELETE)
+    first, again, other = (headers["idempotency-key"] for _, headers, _ in server.asked)
+    assert first == again != other, "a later call is another one"
+
+
+def test_a_write_whose_answers_are_all_lost_is_of_unknown_outcome(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "PAUSES_SECONDS", (0.0, 0.0))
+    server.answers = [Prepared(body=answered(GONE).body, cut=5)] * 3
     with pytest.raises(OutcomeUnknown, match="broke off") as lost:
         performer(server.url).perform(DELETE)
     assert lost.value.exit_code == 7
-    assert len(server.asked) == 1
+    assert len({headers["idempotency-key"] for _, headers, _ in server.asked}) == 1
+
+
+def test_a_server_that_restarts_answers_the_request_that_is_sent_again(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "PAUSES_SECONDS", (0.0, 0.0))
+    server.answers = [Prepared(body=answered(GONE).body, cut=5), refused(Unavailable("starting")), answered(GONE)]
+    assert performer(server.url).perform(DELETE).answer == GONE
+
+
+def test_reads_and_dry_runs_have_no_key(server: ScriptedServer) -> None:
+    server.answers = [answered([]), answered(GONE)]
+    performer(server.url).perform(DaemonList())
+    performer(server.url, dry_run=True).perform(DELETE)
+    assert [headers.get("idempotency-key") for _, headers, _ in server.asked] == [None, None]
 
 
 @pytest.mark.parametrize(("operation", "dry_run"), [(DaemonList(), False), (DELETE, True)], ids=["read", "dry run"])
-def test_the_lost_answer_of_a_read_is_asked_for_one_more_time(
-    server: ScriptedServer, operation: Any, dry_run: bool
-) -> None:
+def test_the_lost_answer_of_a_read_is_asked_for_again(server: ScriptedServer, operation: Any, dry_run: bool) -> None:
     whole = answered(GONE if operation == DELETE else [], AnswerLine(note="n1 is held"))
     server.answers = [Prepared(body=whole.body, cut=5), whole]
     person = Person()
@@ -132,7 +163,7 @@ def test_the_lost_answer_of_a_read_is_asked_for_one_more_time(
 
 
 def test_an_answer_without_an_end_is_not_taken_for_an_answer(server: ScriptedServer) -> None:
-    server.answers = [Prepared(body=encode_line(AnswerLine(note="begun")))]
+    server.answers = [Prepared(body=encode_line(AnswerLine(note="begun")))] * 2
     with pytest.raises(OutcomeUnknown, match="has no end"):
         performer(server.url).perform(DELETE)
 

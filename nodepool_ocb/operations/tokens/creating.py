@@ -28,6 +28,7 @@ class TokenCreate(Operation[TokenCreated], frozen=True, kw_only=True):
     right = Right.ADMIN
     reads = (ReadWorld, DrawSecret, EnsureTokens)
     writes = ("token",)
+    confidential = True
 
     name: str  # of the person or the program
     role: TokenRole = TokenRole.VIEWER

@@ -322,3 +322,13 @@ def test_a_stolen_credential_of_a_daemon_or_requester_reads_no_token(world: Guar
         ):
             with pytest.raises(Denied):
                 attempt()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ClientKind if kind not in (ClientKind.PEOPLE, ClientKind.API)])
+def test_a_stolen_credential_of_a_daemon_or_requester_reads_no_outcome_of_a_call(
+    world: Guarded, kind: ClientKind
+) -> None:
+    with Session(world.settings_of(kind, "/c")) as stolen:
+        for attempt in (lambda: stolen.children(paths.CALLS), lambda: stolen.commit([Create(paths.call("1" * 32))])):
+            with pytest.raises(Denied):
+                attempt()

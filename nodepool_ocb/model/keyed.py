@@ -1,0 +1,41 @@
+"""Calls with an idempotency key: the mark of a call is written in its first transaction, so a repeated call writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from nodepool_ocb.model.records import Record
+from nodepool_ocb.model.tokens import Digest
+
+ID_LENGTH: Final = 32  # hexadecimal digits
+KEPT_SECONDS: Final = 3600.0  # that a mark stays at least: longer than any repetition of a request
+
+
+class KeyedCall(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``calls/<id>``: a call of the API with an idempotency key, and its outcome."""
+
+    operation: str  # as the table of operations names it
+    digest: Digest  # of the operation, its fields and its reason
+    ended: bool = False
+    outcome: str | None = (
+        None  # JSON, as the API wrote it; None while the call runs, and for an outcome that is not kept
+    )
+
+
+def id_of(token: str, key: str) -> str:
+    """The name of the znode for a key of the token with this id.
+
+    >>> id_of("00000000002a", "once") == id_of("00000000002a", "once") != id_of("00000000002b", "once")
+    True
+    """
+    return hashlib.sha256(f"{token} {key}".encode()).hexdigest()[:ID_LENGTH]
+
+
+def digest(operation: str, fields: bytes, reason: str | None) -> str:
+    """The digest of a call; two calls with one key must have the same.
+
+    >>> digest("node/hold", b"{}", None)[:8], digest("node/hold", b"{}", "disk")[:8]
+    ('9b25b6ac', '0f4be2a4')
+    """
+    return hashlib.sha256(b"\0".join([operation.encode(), fields, (reason or "").encode()])).hexdigest()
