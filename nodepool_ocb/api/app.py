@@ -12,7 +12,8 @@ from litestar.exceptions import HTTPException
 from nodepool_ocb.api import calls, documents, requests, resources
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.api.requests import Desk
-from nodepool_ocb.api.routes import ROUTES, Route
+from nodepool_ocb.api.routes import EVENTS_PATH, ROUTES, Route
+from nodepool_ocb.api.streams import events as streams
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.telemetry import metrics
 
@@ -30,7 +31,7 @@ def application(records: ServedRecords) -> Any:
     """The application over these records."""
     desk = Desk(records)
     app = Litestar(
-        route_handlers=[_operations(desk), _openapi(), *_rest(desk)],
+        route_handlers=[_operations(desk), _events(desk), _openapi(), *_rest(desk)],
         exception_handlers={
             OcbError: requests.of_error, HTTPException: requests.of_http, Exception: requests.of_bug
         },
@@ -47,6 +48,14 @@ def _operations(desk: Desk) -> Any:
         return await calls.call(desk, request)
 
     return operations
+
+
+def _events(desk: Desk) -> Any:
+    @route(EVENTS_PATH, http_method=["GET"], status_code=200)
+    async def events(request: Request[Any, Any, Any]) -> Response[Any]:
+        return await streams.events(desk, request)
+
+    return events
 
 
 def _openapi() -> Any:

@@ -15,7 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from nodepool_ocb.api.feed.ring import EventFeed
+from nodepool_ocb.api.feeding import Feeder
 from nodepool_ocb.api.listener import Listener
+from nodepool_ocb.api.records import KeptEntries
 from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.turns import Turns
@@ -36,7 +41,7 @@ from nodepool_ocb.model.records import (
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.model.tokens import Token
 from nodepool_ocb.operations.reads.versions import digest
-from nodepool_ocb.store import clusters, daemons, keyed
+from nodepool_ocb.store import clusters, daemons, journal, keyed
 from nodepool_ocb.store import tokens as stored_tokens
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.cache import Cache
@@ -74,6 +79,8 @@ class ApiRecords:
         self._changes = 0  # of the world
         self._digest: tuple[int, str] | None = None
         self._loaded = False
+        self.feed = EventFeed()
+        self._feeder = Feeder(session, self.feed, wake)
 
     @property
     def age_seconds(self) -> float:
@@ -82,6 +89,10 @@ class ApiRecords:
     @property
     def trusted(self) -> bool:
         return self.session.trusted
+
+    def now(self) -> float:
+        """As ``ServedRecords.now`` states."""
+        return self.session.now()
 
     @contextmanager
     def reading(self) -> Iterator[World]:
@@ -116,29 +127,35 @@ class ApiRecords:
     # -- on the turn thread --
 
     def load(self) -> None:
+        self.session.sync()
+        zxid = self.session.last_zxid
+        self._feeder.watch()
         with self._turning:
             self._cache.load()
             self._loaded = True
             self._changes += 1
-            self._turned(self._wishes, self.session.last_zxid)
+            self._feeder.begin(self._cache.world, zxid)
+            self._turned(self._wishes, zxid)
 
     def refresh(self) -> None:
         """Read the changes. All writes up to the zxid of an answer had their events before it."""
         wishes = self._wishes
         if wishes > self._granted:
             self.session.sync()
-        zxid = self.session.last_zxid
+        taken = self._feeder.take(self.session.last_zxid)
         with self._turning:
-            if self._cache.refresh():
-                self._changes += 1
-            self._turned(wishes, zxid)
+            changed = self._cache.refresh()
+            self._changes += bool(changed)
+            self._feeder.give(self._cache.world, changed, taken)
+            self._turned(wishes, taken.zxid)
 
     def sweep(self) -> None:
-        zxid = self.session.last_zxid
+        taken = self._feeder.take(self.session.last_zxid)
         with self._turning:
-            if self._cache.sweep():
-                self._changes += 1
-            self._turned(self._granted, zxid)
+            changed = self._cache.sweep()
+            self._changes += bool(changed)
+            self._feeder.give(self._cache.world, changed, taken)
+            self._turned(self._granted, taken.zxid)
         metrics.QUARANTINED.set(len(self._cache.quarantined))
 
     def _turned(self, wishes: int, zxid: int) -> None:
@@ -152,7 +169,25 @@ class ApiRecords:
                 self._digest = self._changes, digest(_versions(world))
             return self._digest[1]
 
+    def kept_entries(self, after: int, most: int, pool: bool) -> KeptEntries:
+        """As ``ServedRecords.kept_entries`` states."""
+        numbers = [each for each in journal.numbers(self.session, pool) if each > after]
+        page = numbers[:most]
+        found = [(pool, each) for each in journal.read(self.session, page, pool)]
+        with self.reading() as world:
+            items = self._feeder.shown(world, found)
+        return KeptEntries(items, next(iter(page), None), page[-1] if page else after)
+
+    def zxid_of_entry(self, number: int, pool: bool) -> int | None:
+        """As ``ServedRecords.zxid_of_entry`` states."""
+        return next((each.zxid for each in journal.read(self.session, [number], pool)), None)
+
     # -- tokens --
+
+    def still_valid(self, id: str, token: Token) -> bool:
+        """As ``ServedRecords.still_valid`` states."""
+        now = self._token(id)
+        return now is not None and replace(now, used=token.used) == token and not now.ended(self.session.now())
 
     def valid_token(self, id: str, secret: str) -> Token | None:
         """As ``ServedRecords.valid_token`` states."""
@@ -264,7 +299,8 @@ class ApiDaemon:
         return self.listener.idle or self.turns.drained_for(self.records.settings.api.drain_seconds)
 
     def drain(self, seconds: float) -> None:  # noqa: ARG002
-        """Take no new connections."""
+        """Take no new connections, and end the streams of events: their clients go on at another server."""
+        self.records.feed.close()
         self.listener.stop()
 
     def close(self) -> None:

@@ -13,7 +13,9 @@ import msgspec
 from nodepool_ocb.api.calls import OPERATIONS
 from nodepool_ocb.api.requests import LONGEST_DEADLINE_SECONDS, SHORTEST_DEADLINE_SECONDS
 from nodepool_ocb.api.resources import QueryOptions
-from nodepool_ocb.api.routes import ROUTES, Route, filled, parameters
+from nodepool_ocb.api.routes import EVENTS_PATH, ROUTES, Route, filled, parameters
+from nodepool_ocb.api.streams.events import MEDIA_TYPE
+from nodepool_ocb.api.streams.wanted import FIELDS
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.wire.problems import Problem
 
@@ -70,6 +72,7 @@ def openapi() -> dict[str, Any]:
                 found.setdefault(path, {})[row.method.lower()] = _described(row, path)
     for name, kind in OPERATIONS.items():
         found[f"/v1/operations/{name}"] = {"post": _call(name, kind)}
+    found[EVENTS_PATH] = {"get": _events()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -84,6 +87,23 @@ def openapi() -> dict[str, Any]:
             "responses": {str(status): _refusal(text) for status, text in REFUSALS.items()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
+    }
+
+
+def _events() -> dict[str, Any]:
+    values = {"type": "array", "items": {"type": "string"}}
+    query = [{"name": name, "in": "query", "schema": values} for name in FIELDS[:-1]]
+    return {
+        "operationId": "event-stream",
+        "summary": "Entries of the journal and changes of records, as server-sent events.",
+        "description": "Right: viewer. docs/api.md has the events.",
+        "tags": ["events"],
+        "parameters": [
+            *query,
+            {"name": FIELDS[-1], "in": "query", "schema": {"type": "string"}},
+            {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}},
+        ],
+        "responses": _responses({MEDIA_TYPE: {"schema": {"type": "string"}}}),
     }
 
 

@@ -1,7 +1,8 @@
 """uvicorn on a thread of its own: the socket, TLS with a certificate that can be replaced, and the bounds of connections.
 
-A client must send the head of its first request in ``HEAD_SECONDS``. More connections than ``api.connections`` are closed at
-once, so idle clients leave room for others. A new certificate counts for new connections.
+A client must send the head of its first request in ``HEAD_SECONDS``, and take a part of an answer in ``STUCK_SECONDS``. More
+connections than ``api.connections`` are closed at once, so idle clients leave room for others. A new certificate counts for
+new connections.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ BACKLOG: Final = 512
 HEAD_BYTES: Final = 64 * 1024
 START_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 3.0
+STUCK_SECONDS: Final = 30.0  # that a client may take nothing of an answer
 
 
 class Listener:
@@ -160,6 +162,20 @@ def _protocol(most: int) -> type[H11Protocol]:
     class BoundedProtocol(H11Protocol):
         _refused = False
         _late: asyncio.TimerHandle | None = None
+        _stuck: asyncio.TimerHandle | None = None
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stuck = self.loop.call_later(STUCK_SECONDS, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            self._go_on()
+            super().resume_writing()
+
+        def _go_on(self) -> None:
+            if self._stuck is not None:
+                self._stuck.cancel()
+                self._stuck = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             if len(self.connections) >= most:
@@ -173,6 +189,7 @@ def _protocol(most: int) -> type[H11Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._forget()
+            self._go_on()
             if not self._refused:
                 super().connection_lost(exc)
                 metrics.API_CONNECTIONS.set(len(self.connections))

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from nodepool_ocb.api.feed.items import EntryItem
+from nodepool_ocb.api.feed.ring import EventFeed
 from nodepool_ocb.config import Settings
 from nodepool_ocb.model.tokens import Token
+
+
+class KeptEntries(NamedTuple):
+    """Entries of the journal. ``first``: the number of the first that is kept; ``reached``: of the last that was read."""
+
+    items: list[EntryItem]
+    first: int | None
+    reached: int
 
 
 class ServedRecords(Protocol):
@@ -55,3 +65,19 @@ class ServedRecords(Protocol):
 
     def world_version(self) -> str:
         """The digest of all records of the world, computed again only after a change."""
+
+    @property
+    def feed(self) -> EventFeed:
+        """The latest events."""
+
+    def kept_entries(self, after: int, most: int, pool: bool) -> KeptEntries:
+        """The oldest entries above a number, of launchers or of all others."""
+
+    def zxid_of_entry(self, number: int, pool: bool) -> int | None:
+        """The transaction of an entry; None if it is not kept."""
+
+    def still_valid(self, id: str, token: Token) -> bool:
+        """Whether a token that was valid is the same still, and has not ended."""
+
+    def now(self) -> float:
+        """The time by ZooKeeper's clock, as far as it is known."""

@@ -15,6 +15,8 @@ import msgspec
 from nodepool_ocb.operations.operation import Operation
 
 WORLD: Final = "world"  # all records of nodes, noderoles, roles and deployments
+#: The stream of events, which is no operation.
+EVENTS_PATH: Final = "/v1/events"
 
 
 class Route(msgspec.Struct, frozen=True):

@@ -62,7 +62,11 @@ class Token(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     def valid(self, secret: str, now: float) -> bool:
         """Whether this is its secret and its end has not come; the comparison takes the same time for each text."""
         same = hmac.compare_digest(digest(secret), self.digest)
-        return same and (self.expires is None or now < self.expires)
+        return same and not self.ended(now)
+
+    def ended(self, now: float) -> bool:
+        """Whether its end has come."""
+        return self.expires is not None and now >= self.expires
 
 
 def digest(secret: str) -> str:

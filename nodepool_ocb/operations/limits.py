@@ -169,6 +169,12 @@ def within(operation: Operation[Any], limits: Limits) -> Condition:
     return condition
 
 
+def names_within(world: World, limits: Limits) -> frozenset[str]:
+    """The names of the nodes and noderoles within limits. Raises Invalid for a wrong selector."""
+    inside = _Inside(world, limits)
+    return inside.of(ObjectKind.NODES) | inside.of(ObjectKind.NODEROLES)
+
+
 def kept(answer: T, shown: frozenset[str] | None) -> T:
     """The answer of a list with the rows that may be shown; a struct has its rows in fields."""
     if shown is None:

@@ -104,6 +104,7 @@ class FoundEntry(NamedTuple):
     number: int
     entry: Entry | None
     problem: str = ""
+    zxid: int = 0  # of its transaction
 
 
 def numbers(session: Session, pool: bool = False) -> list[int]:
@@ -117,9 +118,9 @@ def read(session: Session, wanted: Sequence[int], pool: bool = False) -> Iterato
     for number, znode in zip(wanted, session.stream(map(path, wanted)), strict=True):
         if znode is not None:
             try:
-                yield FoundEntry(number, codec.decode(Entry, znode))
+                yield FoundEntry(number, codec.decode(Entry, znode), zxid=znode.czxid)
             except Invalid as wrong:
-                yield FoundEntry(number, None, str(wrong))
+                yield FoundEntry(number, None, str(wrong), znode.czxid)
 
 
 class Cursor(NamedTuple):

@@ -81,7 +81,8 @@ def attempt(session: Session, order: DeliveryInputs) -> Delivered | DeliveryFail
     pool = not fresh  # a request has entries of one folder
     asked = (fresh or of_pool)[: batches.MOST_ENTRIES]
     before = known.pool_delivered if pool else known.delivered
-    batch = batches.batch(before, asked, journal.read(session, asked, pool), pool)
+    found = ((each.number, each.entry, each.problem) for each in journal.read(session, asked, pool))
+    batch = batches.batch(before, asked, found, pool)
     why = _posted(order, batch)
     left = len(fresh) + len(of_pool)
     if why is None:

@@ -24,7 +24,7 @@ class StateEvent(View, frozen=True, kw_only=True):
 
 def states(world: World) -> States:
     """The states of all nodes and noderoles."""
-    found = {("node", name): _state(view.record) for name, view in world.nodes.items() if view.record is not None}
+    found = {("node", name): state(view.record) for name, view in world.nodes.items() if view.record is not None}
     return found | {("noderole", vertex.name): str(vertex.record.state) for vertex in world.vertices()}
 
 
@@ -40,10 +40,10 @@ def changed(before: States, after: States, at: float) -> Iterator[StateEvent]:
             yield StateEvent(at=at, kind=kind, name=name, old=old, new=new)
 
 
-def _state(node: Node) -> str:
+def state(node: Node) -> str:
     """In words.
 
-    >>> _state(Node(alive=True)), _state(Node(available=False, deleting=True))
+    >>> state(Node(alive=True)), state(Node(available=False, deleting=True))
     ('alive', 'dead, unavailable, deleting')
     """
     words = ("alive" if node.alive or node.virtual else "dead", "" if node.available else "unavailable")

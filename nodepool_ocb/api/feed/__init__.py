@@ -1,0 +1,1 @@
+"""The feed of events: what a server has seen lately, for all its streams."""

@@ -1,0 +1,1 @@
+"""Answers that go on: events as they happen, and logs as they grow."""
