@@ -38,6 +38,7 @@ from nodepool_ocb.views.history import pooling
 from nodepool_ocb_launcher.context import LauncherContext
 from nodepool_ocb_launcher.liveness import SlotChecks
 from nodepool_ocb_launcher.records import new_fields
+from nodepool_ocb_launcher.renewing import SlotRenewals
 from nodepool_ocb_launcher.work import NodeWork
 from nodepool_ocb_launcher.works import NodeWorks
 
@@ -56,6 +57,7 @@ class InstructionCarrier:
         self._checks = SlotChecks(context, wake)
         self._requests = RequestWriter(context.session, context.locks, context.holder, context.journal)
         self._nodes = NodeWriter(context.session, context.locks, context.holder, context.journal)
+        self._renewals = SlotRenewals(context, works, self._nodes)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="carry")
         self._view = PoolView()
 
@@ -64,7 +66,7 @@ class InstructionCarrier:
         self._view = view
         self._checks.begin_turn()
         for _, group in groupby(instructions, type):
-            steps = self._answered(list(group))
+            steps = self._renewals.begin(view, self._answered(list(group)))
             begun: list[NodeWork | None] = [None] * len(steps)
             try:
                 side_by_side(self._threads, [partial(self._carry, *each, begun) for each in enumerate(steps)])

@@ -22,6 +22,7 @@ from nodepool_ocb.store.client.session import Session
 KIND: Final = "pool"
 OF_LAUNCHERS: Final = "launcher"
 MODEL_API: Final = 2  # of Nodepool 11
+VERSION: Final = version("nodepool-ocb")
 
 PoolKey = tuple[str, str]  # provider and pool
 ITSELF: Final[PoolKey] = ("", "")  # the launcher
@@ -84,7 +85,7 @@ class PoolComponents:
             hostname=self._host,
             state="stopped" if ending else "running",
             kind=kind,
-            version=version("nodepool-ocb"),
+            version=VERSION,
             model_api=MODEL_API,
             paused=paused,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -32,13 +33,12 @@ from nodepool_ocb.store.pool.nodes import HeldNode
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.views.history import pooling
 from nodepool_ocb_launcher.context import LauncherContext, label_of
+from nodepool_ocb_launcher.records import SSH_PORT, address_fields, lent_fields
 
 log = logging.getLogger(__name__)
 
-SSH_PORT: Final = 22
 KEY_BYTES: Final = 6  # of chance in the key of an attempt
 SCAN_SECONDS: Final = 10.0  # of one attempt to gather host keys
-CHECKED: Final = frozenset({"ssh", "network_cli"})  # the connection types with host keys
 
 
 class LaunchParts(msgspec.Struct, frozen=True):
@@ -61,6 +61,34 @@ def parts(context: LauncherContext, record: PoolNode) -> LaunchParts | None:
 def launch_identity(node: str, facts: LaunchFacts) -> str:
     """The identity of a launch, as its node below /ocb has it."""
     return f"{node}-{facts.key}"
+
+
+def launch_order(
+    context: LauncherContext,
+    node: str,
+    record: PoolNode,
+    found: LaunchParts,
+    halt: threading.Event,
+    image: str | None = None,
+) -> MachineOrder:
+    """The order of a machine for the record of a node; ``image``: the provider's id of the image."""
+    facts, annealed = launch_facts(record) or LaunchFacts(key=""), context.policy(found.label.name).annealed
+    login = f"{record.username}@{facts.machine}:{record.connection_port}"  # of a static machine
+    return MachineOrder(
+        name=record.hostname or node,
+        stamp=context.stamp(record.provider or "", record.pool or "", node, facts.key),
+        label=found.label,
+        pool=found.pool,
+        image=image,
+        username=record.username,
+        annealed=annealed,
+        az=record.az,
+        machine=None if facts.machine is None else login,
+        slot=record.slot,
+        public_keys=context.public_keys() if annealed else (),
+        stop=halt,
+        timeout_seconds=found.provider.launch_seconds,
+    )
 
 
 class Launch:
@@ -139,29 +167,10 @@ class Launch:
             self._sought = True
 
     def _create(self, step: LaunchStep) -> None:
-        record, found = self._node.record, self._parts
-        order = MachineOrder(
-            name=record.hostname or self._node.id,
-            stamp=self._stamp(),
-            label=found.label,
-            pool=found.pool,
-            image=self._image,
-            username=record.username,
-            annealed=self._context.policy(found.label.name).annealed,
-            az=record.az,
-            machine=self._static(),
-            slot=record.slot,
-            public_keys=self._context.public_keys() if self._context.policy(found.label.name).annealed else (),
-            stop=self._halt,
-            timeout_seconds=found.provider.launch_seconds,
-        )
+        found = self._parts
+        order = launch_order(self._context, self._node.id, self._node.record, found, self._halt, self._image)
         self._drawn = False  # from now on a machine may have this stamp
         self._seen(step, found.calls.create(order, lambda: self._node.held))
-
-    def _static(self) -> str | None:
-        """The machine of a static provider among those of its name: USER@NAME:PORT."""
-        record, name = self._node.record, self.facts.machine
-        return None if name is None else f"{record.username}@{name}:{record.connection_port}"
 
     def _look(self, step: LaunchStep) -> None:
         answer = self._parts.calls.look(self._node.record.external_id or "")
@@ -227,39 +236,15 @@ class Launch:
     def _write_id(self, _step: LaunchStep) -> None:
         """Record the id, with the address if the machine has one already: one write instead of two."""
         assert self._machine is not None
-        self._write(**self._facts_of(self._machine))
-
-    def _facts_of(self, machine: Machine) -> dict[str, Any]:
-        """The key of a machine's id, and those of its address if it has one."""
-        addressed = machine.state == "running" and machine.address is not None
-        return {"external_id": machine.external_id, **(self._address(machine) if addressed else {})}
+        addressed = self._machine.state == "running" and self._machine.address is not None
+        self._write(external_id=self._machine.external_id, **(self._address() if addressed else {}))
 
     def _write_address(self, _step: LaunchStep) -> None:
-        assert self._machine is not None
-        self._write(**self._address(self._machine))
+        self._write(**self._address())
 
-    def _address(self, machine: Machine) -> dict[str, Any]:
-        """The keys of a machine's address, and of its host keys if they are known or not wanted."""
-        record = self._node.record
-        port = machine.port or record.connection_port or SSH_PORT
-        keys = machine.host_keys
-        if keys is None and not (self._parts.label.host_key_checking and record.connection_type in CHECKED):
-            keys = ()
-        return {
-            "interface_ip": machine.address,
-            "connection_port": port,
-            "ssh_port": port,
-            "public_ipv4": machine.public_ipv4,
-            "private_ipv4": machine.private_ipv4,
-            "public_ipv6": machine.public_ipv6,
-            "az": machine.az or record.az,
-            "region": machine.region or record.region,
-            "cloud": machine.cloud or record.cloud,
-            "host_id": machine.host_id,
-            "node_properties": machine.properties or record.node_properties,
-            "resources": {**(record.resources or {}), **machine.resources} or None,  # a cloud may not tell of volumes
-            **({} if keys is None else {"host_keys": keys}),
-        }
+    def _address(self) -> dict[str, Any]:
+        assert self._machine is not None
+        return address_fields(self._node.record, self._machine, self._parts.label)
 
     def _write_keys(self, _step: LaunchStep) -> None:
         self._write(host_keys=self._keys)
@@ -285,7 +270,7 @@ class Launch:
         fields: dict[str, Any] = {}
         if record.external_id is None:  # a machine that is lent: no fact of it was recorded before
             assert self._machine is not None
-            fields = {"hostname": self.facts.machine or self._machine.name, **self._facts_of(self._machine)}
+            fields = lent_fields(record, self._machine, self._parts.label)
             record = replace(record, **fields)
         entry = pooling.of_node(self._context.author(), PoolVerb.LAUNCH_NODE, self._node.id, record, said)
         self._node.finish(PoolNodeState.READY, entry, reason=None, **fields)

@@ -6,14 +6,17 @@ from typing import Any, Final
 
 import msgspec
 
-from nodepool_ocb.model.pool import LaunchFacts
+from nodepool_ocb.model.pool import LaunchFacts, PoolNode, launch_facts
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool, StaticMachine
 from nodepool_ocb.pool.instructions import LaunchNode
 from nodepool_ocb.pool.views import RequestView
+from nodepool_ocb.providers.machines import Machine
 
 PYTHON: Final = (
     "auto"  # Nodepool's python-path of an image that says nothing else; that of a diskimage is in its upload
 )
+SSH_PORT: Final = 22
+CHECKED: Final = frozenset({"ssh", "network_cli"})  # the connection types with host keys
 STATIC_LAUNCHER: Final = "static driver"  # the launcher of a static machine, as Nodepool writes it
 
 
@@ -46,6 +49,35 @@ def new_fields(
         record = request.record
         fields |= {"allocated_to": request.id, "tenant_name": record.tenant_name, "requestor": record.requestor}
     return fields
+
+
+def address_fields(record: PoolNode, machine: Machine, label: PoolLabel) -> dict[str, Any]:
+    """The keys of a machine's address, and of its host keys if they are known or not wanted."""
+    port, keys = machine.port or record.connection_port or SSH_PORT, machine.host_keys
+    if keys is None and not (label.host_key_checking and record.connection_type in CHECKED):
+        keys = ()
+    return {
+        "interface_ip": machine.address,
+        "connection_port": port,
+        "ssh_port": port,
+        "public_ipv4": machine.public_ipv4,
+        "private_ipv4": machine.private_ipv4,
+        "public_ipv6": machine.public_ipv6,
+        "az": machine.az or record.az,
+        "region": machine.region or record.region,
+        "cloud": machine.cloud or record.cloud,
+        "host_id": machine.host_id,
+        "node_properties": machine.properties or record.node_properties,
+        "resources": {**(record.resources or {}), **machine.resources} or None,  # a cloud may not tell of volumes
+        **({} if keys is None else {"host_keys": keys}),
+    }
+
+
+def lent_fields(record: PoolNode, machine: Machine, label: PoolLabel) -> dict[str, Any]:
+    """All keys of a machine that is lent, and has its address and its host keys."""
+    facts = launch_facts(record)
+    name = (facts.machine if facts is not None else None) or machine.name
+    return {"hostname": name, "external_id": machine.external_id, **address_fields(record, machine, label)}
 
 
 def _named(machine: StaticMachine, step: LaunchNode) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final
 
 from nodepool_ocb.daemon.workers import WorkerPool
@@ -13,6 +13,7 @@ from nodepool_ocb_launcher.work import NodeWork
 
 LAUNCHES: Final = "launch"
 DELETIONS: Final = "delete"
+RENEWALS: Final = "renew"  # slots of machines
 
 
 class NodeWorks:
@@ -62,8 +63,14 @@ class NodeWorks:
             if work.due > now:
                 wait = min(wait, work.due - now)
             else:
-                self._pool(work).start(id, work.run)  # without a free worker the end of another work wakes the turn
+                kind = DELETIONS if work.deleting else LAUNCHES
+                # without a free worker the end of another work wakes the turn
+                self._workers(work.provider, kind).start(id, work.run)
         return wait
+
+    def renew(self, provider: str, machine: Hashable, work: Callable[[], None]) -> bool:
+        """Begin to renew slots of a machine; False if that is under way or no worker is free: then an end wakes the turn."""
+        return self._workers(provider, RENEWALS).start(machine, work)
 
     def release_idle(self) -> None:
         """Leave the works that wait to other launchers."""
@@ -100,12 +107,12 @@ class NodeWorks:
     def _running(self) -> set[object]:
         return {id for pool in self._pools.values() for id in pool.busy}
 
-    def _pool(self, work: NodeWork) -> WorkerPool:
-        key = work.provider, DELETIONS if work.deleting else LAUNCHES
+    def _workers(self, provider: str, kind: str) -> WorkerPool:
+        key = provider, kind
         if key not in self._pools:
-            self._pools[key] = WorkerPool(key[1], self._size(key[1]), self._wake)
+            self._pools[key] = WorkerPool(kind, self._size(kind), self._wake)
         return self._pools[key]
 
     def _size(self, kind: str) -> int:
         settings = self._context.settings.launcher
-        return settings.launch_workers if kind == LAUNCHES else settings.delete_workers
+        return settings.delete_workers if kind == DELETIONS else settings.launch_workers

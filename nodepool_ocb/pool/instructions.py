@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from nodepool_ocb.pool.configuration import StaticMachine
+
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Take the lock of a request, and set it pending.
@@ -47,6 +49,19 @@ class LaunchNode(msgspec.Struct, frozen=True, kw_only=True):
     refusals: int = 0  # launches that the provider refused in a row for its quota
 
 
+def slot_launch(provider: str, pool: str, machine: StaticMachine, slot: int) -> LaunchNode:
+    """The launch of a slot."""
+    return LaunchNode(
+        provider=provider,
+        pool=pool,
+        label=machine.labels[0],
+        slot=slot,
+        machine=machine.name,
+        username=machine.username,
+        port=machine.port,
+    )
+
+
 class FulfilRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Set the request fulfilled, if all its nodes have these versions; then free the locks. One transaction."""
 
@@ -77,11 +92,16 @@ class FreeNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Delete the machine, then the record; a static slot is checked and becomes a new node."""
+    """Delete the machine, then the record.
+
+    ``heir``: the launch of the same slot of a static machine. If the machine answers, a ready node takes the place of this
+    one in one transaction; if not, the record is deleted.
+    """
 
     node: str
     version: int
     reason: str
+    heir: LaunchNode | None = None
 
 
 class FailNode(msgspec.Struct, frozen=True, kw_only=True):

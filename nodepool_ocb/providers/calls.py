@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from nodepool_ocb import extensions
@@ -133,6 +133,21 @@ class MachineCalls:
 
         seconds = min(order.timeout_seconds, CREATE_SECONDS)
         return self._call("create", made, seconds + GRACE_SECONDS, order.stop)
+
+    def renew(self, orders: Sequence[MachineOrder]) -> list[Machine | MachineRefused]:
+        """The answers of ``create`` for slots of one machine that is lent, in one call if the driver has ``renew``."""
+        first = orders[0]
+
+        def made() -> list[Machine | MachineRefused] | MachineRefused:
+            renew = getattr(self._driver, "renew", None)
+            found = [self._driver.create(each) for each in orders] if renew is None else list(renew(orders))
+            if len(found) != len(orders):
+                return MachineRefused(f"the driver gave {len(found)} answers to {len(orders)} orders")
+            return [_stamped(answer, order.stamp) for answer, order in zip(found, orders, strict=True)]
+
+        seconds = min(first.timeout_seconds, CREATE_SECONDS)
+        answer = self._call("renew", made, seconds + GRACE_SECONDS, first.stop)
+        return [answer] * len(orders) if isinstance(answer, MachineRefused) else answer
 
     def find(self, stamp: MachineStamp) -> Machine | MachineRefused | None:
         def found() -> Machine | MachineRefused | None:

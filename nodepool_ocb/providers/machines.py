@@ -135,7 +135,8 @@ class SlotLender(Protocol):
     """The further methods of a provider that lends machines which it does not make. Others have none of them.
 
     If its ``delete`` does nothing at all, it may say so by an attribute ``deletes`` that is False: then the record of a returned
-    node is deleted without a call.
+    node is deleted without a call. It may have ``renew(orders)``, too: the answers of ``create`` to orders of slots of one
+    machine, which were returned at the same time. The machine is then asked once for all of them.
     """
 
     def check(self, external_id: str, host_keys: tuple[str, ...]) -> MachineRefused | None:

@@ -14,7 +14,7 @@ import ipaddress
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -73,21 +73,23 @@ class StaticMachines:
         return {"instances": 1.0} | dict(label.resources)
 
     def create(self, order: MachineOrder) -> Machine | MachineRefused:
-        machine = self._ordered(order)
+        return self.renew([order])[0]
+
+    def renew(self, orders: Sequence[MachineOrder]) -> list[Machine | MachineRefused]:
+        """The answers to orders of slots of one machine, which is asked once for all."""
+        machine = self._ordered(orders[0])
         if machine is None:
-            text = f"machine {order.machine} with label {order.label.name} is not in the file"
-            return MachineRefused(text, LaunchParty.REQUEST)
-        slot = order.slot or 0
-        if not 0 <= slot < machine.slots:
-            return MachineRefused(f"machine {place(machine)} has no slot {slot}", LaunchParty.REQUEST)
-        keys = self._keys(machine)
-        if isinstance(keys, MachineRefused):
-            return keys
-        if order.annealed and (fault := self._renew(machine, keys)) is not None:
-            return fault
-        if (fault := self._withdraw_keys(machine, slot, keys)) is not None:
-            return fault
-        return _lent(machine, slot, order, keys)
+            text = f"machine {orders[0].machine} with label {orders[0].label.name} is not in the file"
+            return [MachineRefused(text, LaunchParty.REQUEST)] * len(orders)
+        keys = self._prepared(machine, orders)
+        return [
+            MachineRefused(f"machine {place(machine)} has no slot {order.slot}", LaunchParty.REQUEST)
+            if (order.slot or 0) not in range(machine.slots)
+            else keys
+            if isinstance(keys, MachineRefused)
+            else _lent(machine, order.slot or 0, order, keys)
+            for order in orders
+        ]
 
     def find(self, stamp: MachineStamp) -> None:
         """None: a machine carries no stamp, and a second creation of a slot does no harm."""
@@ -185,8 +187,20 @@ class StaticMachines:
             return MachineRefused(f"{place(machine)}: its runs were not removed: {fault}", LaunchParty.HOST)
         return None if found is None else refused(found)
 
-    def _withdraw_keys(self, machine: StaticMachine, slot: int, keys: tuple[str, ...]) -> MachineRefused | None:
-        """Remove the keys that leases of the slot left there. Without a login for this host, they stay until they expire."""
+    def _prepared(self, machine: StaticMachine, orders: Sequence[MachineOrder]) -> tuple[str, ...] | MachineRefused:
+        """The host keys, after all that must be done on the machine before these slots are lent."""
+        slots = sorted({order.slot or 0 for order in orders} & set(range(machine.slots)))
+        keys = self._keys(machine) if slots else ()
+        if isinstance(keys, MachineRefused) or not slots:
+            return keys
+        annealed = any(order.annealed for order in orders)
+        fault = (self._renew(machine, keys) if annealed else None) or self._withdraw_keys(machine, slots, keys)
+        return keys if fault is None else fault
+
+    def _withdraw_keys(
+        self, machine: StaticMachine, slots: Sequence[int], keys: tuple[str, ...]
+    ) -> MachineRefused | None:
+        """Remove the keys that leases of the slots left there. Without a login for this host, they stay until they expire."""
         if machine.connection_type != "ssh" or not keys or not self._may_log_in(machine):
             return None
         pool, seconds = self._pool(machine.timeout_seconds), machine.timeout_seconds + KEYS_SECONDS
@@ -196,7 +210,7 @@ class StaticMachines:
                 if isinstance(link, Unreachable):
                     return self._unreached(machine, link)
                 try:
-                    fault = leasekeys.withdraw(link, slot, machine.slots, seconds)
+                    fault = leasekeys.withdraw(link, slots, machine.slots, seconds)
                     return None if fault is None else MachineRefused(f"{place(machine)}: {fault}")
                 except Broken as broken:
                     if anew:

@@ -24,7 +24,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_launcher.context import LauncherContext
 from nodepool_ocb_launcher.launcher import Launcher
 
-CALLS: Final = ("create", "find", "look", "delete")
+CALLS: Final = ("create", "renew", "find", "look", "delete")
 COUNTED: Final = (paths.REQUESTS, paths.REQUEST_LOCKS, paths.POOL_NODES, paths.NODES)
 WAIT_SECONDS: Final = 0.05
 

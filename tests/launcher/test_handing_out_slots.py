@@ -17,6 +17,7 @@ from nodepool_ocb.model.records import Create, Json, Node, NodeRole, Role, Set, 
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.testing.machines import Farm
 from tests.launcher.launcher_fleet import LauncherFleet
+from tests.launcher.test_entries_of_launchers import entries
 
 
 @pytest.fixture
@@ -165,3 +166,61 @@ def test_the_connections_of_a_replaced_provider_are_closed(launchers: LauncherFl
         launcher.reload()
         launchers.until(lambda number=timeout - 2: launcher.said.count("reloaded") >= number, "it took over the file")
     launchers.until(lambda: len(list(tasks.iterdir())) <= counts[0] + 2, f"threads end; there were {counts}")
+
+
+def of_three_slots(launchers: LauncherFleet, farm: Farm) -> tuple[list[str], dict[str, str | None]]:
+    """Three requests that have the slots of one machine, and the nodes."""
+    document = rack(farm, 0)
+    document["pools"][0]["nodes"][0]["max-parallel-jobs"] = 3  # type: ignore[index,call-overload]
+    launcher = launchers.launcher(document)
+    launcher.configure(ssh=farm.settings())
+    launcher.start()
+    nodes = ready(launchers, 3)
+    requests = [launchers.request("small") for _ in range(3)]
+    for each in requests:
+        launchers.fulfilled(each)
+    return requests, nodes
+
+
+def test_each_returned_slot_is_a_new_ready_node_with_one_entry_of_the_return(
+    launchers: LauncherFleet, farm: Farm
+) -> None:
+    requests, nodes = of_three_slots(launchers, farm)
+    for each in requests:
+        launchers.give_back(each, launchers.take(each))
+    launchers.until(lambda: not nodes.keys() & launchers.nodes().keys(), "the returned nodes are gone")
+    after = launchers.nodes(PoolNodeState.READY)
+    assert sorted(node.slot or 0 for node in after.values()) == [0, 1, 2]
+    assert all(node.allocated_to is None and node.hostname == farm.address(0)[0] for node in after.values())
+    assert all(node.host_keys == farm.records()[0][1].host_keys for node in after.values())
+    reasons = [each.reason for each in entries(launchers) if each.verb == "delete node"]
+    assert reasons == ["it was returned; its slot is ready again"] * 3
+
+
+def test_returned_slots_of_a_machine_that_died_are_deleted_and_their_launch_says_why(
+    launchers: LauncherFleet, farm: Farm
+) -> None:
+    requests, nodes = of_three_slots(launchers, farm)
+    locks = [launchers.take(each) for each in requests]
+    farm.kill(0)
+    for each, held in zip(requests, locks, strict=True):
+        launchers.give_back(each, held)
+    launchers.until(lambda: not nodes.keys() & launchers.nodes().keys(), "the returned nodes are gone")
+    launchers.until(lambda: len(launchers.nodes(PoolNodeState.FAILED)) == 3, "their launches fail")
+    assert all("connect: " in (node.reason or "") for node in launchers.nodes().values())
+
+
+def test_a_returned_node_without_a_lock_is_deleted_and_its_slot_is_a_new_node(
+    launchers: LauncherFleet, farm: Farm
+) -> None:
+    launchers.launcher(rack(farm, 0)).start()
+    (node,) = ready(launchers, 1)
+    request = launchers.request("small")
+    launchers.fulfilled(request)
+    launchers.give_back(request, launchers.take(request))
+    launchers.until(lambda: node not in launchers.nodes(), "its second node has no lock so far")
+    (second,) = ready(launchers, 1)
+    assert launchers.session.children(paths.pool_node_lock(second)) is None
+    launchers.mark(second, PoolNodeState.USED)
+    launchers.until(lambda: second not in launchers.nodes(), "it goes, too")
+    assert ready(launchers, 1).keys().isdisjoint({node, second})

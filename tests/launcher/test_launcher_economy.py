@@ -43,7 +43,7 @@ def test_an_idle_launcher_of_fifty_labels_at_four_providers_writes_nothing(alone
     assert (requests(alone.server) - asked) / seconds < 2.0, "the pings of two sessions count"
 
 
-def test_the_cycle_of_a_static_slot_takes_seven_transactions_of_the_launcher(
+def test_the_cycle_of_a_static_slot_takes_two_transactions_of_the_launcher(
     alone: LauncherFleet, tmp_path: Path
 ) -> None:
     with Farm(1, tmp_path / "farm") as farm:
@@ -59,7 +59,5 @@ def test_the_cycle_of_a_static_slot_takes_seven_transactions_of_the_launcher(
         alone.give_back(request, alone.take(request))  # lock, in-use, used, unlock, delete: 5
         alone.until(lambda: first not in alone.nodes(PoolNodeState.READY) and alone.nodes(PoolNodeState.READY), "again")
         of_requester = 6
-        assert transactions(alone.server) - wrote - of_requester <= 7, (
-            "hand out, drop; create, lock, name, id and address, ready"
-        )
+        assert transactions(alone.server) - wrote - of_requester <= 2, "the hand-out, and the next node of the slot"
         assert launcher.running()

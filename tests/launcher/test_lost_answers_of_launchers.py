@@ -58,7 +58,9 @@ class LostAnswerStory(KillStory):
                 self._tell()
             finally:
                 launcher.__exit__()
-        least = 1 if self.kind == "slot" else 2  # a slot is made, handed out and deleted with five writes
+        least = (
+            1 if self.kind == "slot" else 2
+        )  # a slot is made with three writes, handed out and renewed with one each
         assert launcher.lost >= least, "the story has several writes of the group"
 
 

@@ -8,11 +8,13 @@ import msgspec
 import pytest
 
 from nodepool_ocb.model.pool import LaunchFacts, PoolNode, PoolNodeState
-from nodepool_ocb.pool.configuration import ProviderPool, StaticMachine
+from nodepool_ocb.pool.configuration import PoolLabelPolicy, ProviderPool, StaticMachine
+from nodepool_ocb.pool.instructions import DeleteNode
 from nodepool_ocb.pool.slots import MachineIndex
 from nodepool_ocb.pool.states import new_request
 from nodepool_ocb.pool.views import PoolNodeView
 from nodepool_ocb.store.client import codec
+from tests.pool.poolworld import configuration, decided, machines, node
 
 TWO_LOGINS = ProviderPool(
     name="main",
@@ -54,6 +56,7 @@ def test_nodes_of_machines_that_the_file_does_not_have_share_no_slot() -> None:
     assert missing(viewed(hostname="gone", **login)) == [("a", 0), ("a", 1), ("b", 0)], "nor without a slot"
 
 
+SLOTTED = StaticMachine(name="m1", labels=("a",), username="zuul", port=2222, slots=2)
 HOST_KEYS = ("ssh-rsa AAAA",)
 PINNED = StaticMachine(name="m1", labels=("a",), host_keys=("ssh-rsa AAAA of m1",), shell_type="cmd")
 
@@ -106,3 +109,31 @@ def test_host_keys_of_a_machine_without_ssh_do_not_count() -> None:
 def test_a_new_request_allows_reuse_and_has_a_number_for_its_priority() -> None:
     written = msgspec.json.decode(codec.encode(new_request(1.0, node_types=("a",))))
     assert (written["reuse"], written["relative_priority"]) == (True, 0)
+
+
+def heir(machine: StaticMachine, annealed: bool = False, faults: dict[str, str] | None = None, **fields: Any) -> Any:
+    """The launch that follows a returned node, as the rules decide."""
+    rack = machines("rack", machine)
+    file = configuration(rack, labels=[PoolLabelPolicy(name="a", annealed=annealed)])
+    facts = LaunchFacts(key="", machine=machine.name, fqdn=fields.pop("fqdn", None))
+    record = {
+        "state": PoolNodeState.USED, "slot": 0, "username": machine.username, "connection_port": machine.port,
+        "driver_data": msgspec.to_builtins(facts), "connection_type": "ssh", "python_path": machine.python_path, **fields,
+    }  # fmt: skip
+    (step,) = decided(file, node("5", "a", place=rack, **record), faults=faults or {}).steps[:1]
+    assert isinstance(step, DeleteNode)
+    return step.heir
+
+
+def test_the_next_launch_of_its_slot_follows_a_returned_node() -> None:
+    found = heir(SLOTTED, slot=1)
+    assert (found.machine, found.username, found.port, found.slot) == ("m1", "zuul", 2222, 1)
+    assert (found.provider, found.pool, found.label) == ("static", "rack", "a")
+
+
+def test_no_launch_follows_a_node_that_the_file_does_not_have_so_or_that_annealers_act_on() -> None:
+    assert heir(SLOTTED, slot=2) is None, "the machine has two slots"
+    assert heir(SLOTTED, fqdn="n1.example.com") is None, "a node of /ocb goes first"
+    assert heir(SLOTTED, annealed=True) is None, "its machine is renewed first"
+    assert heir(SLOTTED, faults={"static": "it does not answer"}) is None
+    assert heir(SLOTTED, driver_data=None) is None, "another software made it"

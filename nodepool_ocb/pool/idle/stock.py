@@ -10,7 +10,7 @@ from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.pool.capacity.judging import PoolJudge, static
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, Ledger, pool_of
 from nodepool_ocb.pool.configuration import PoolConfiguration, ProviderPool, StaticMachine
-from nodepool_ocb.pool.instructions import Instruction, LaunchNode
+from nodepool_ocb.pool.instructions import Instruction, LaunchNode, slot_launch
 from nodepool_ocb.pool.launches.attempts import LaunchTries, ended, tries
 from nodepool_ocb.pool.membership import Membership, PoolKey
 from nodepool_ocb.pool.ranking import weight
@@ -121,14 +121,4 @@ class Stock:
         work = f"{key[0]}/{key[1]}/{machine.name}/{machine.username}/{machine.port}/{slot}"
         if not machine.labels or not self._membership.owns(self._me.session, work, key[0]):
             return
-        self.steps.append(
-            LaunchNode(
-                provider=key[0],
-                pool=key[1],
-                label=machine.labels[0],
-                slot=slot,
-                machine=machine.name,
-                username=machine.username,
-                port=machine.port,
-            )
-        )
+        self.steps.append(slot_launch(*key, machine, slot))

@@ -15,7 +15,15 @@ from nodepool_ocb.pool.capacity.judging import static
 from nodepool_ocb.pool.capacity.ledger import LAUNCHING, pool_of
 from nodepool_ocb.pool.configuration import PoolConfiguration
 from nodepool_ocb.pool.idle.aging import hold_seconds, outdated, ready_seconds
-from nodepool_ocb.pool.instructions import AdoptNode, DeleteNode, FailNode, FreeNode, Instruction
+from nodepool_ocb.pool.instructions import (
+    AdoptNode,
+    DeleteNode,
+    FailNode,
+    FreeNode,
+    Instruction,
+    LaunchNode,
+    slot_launch,
+)
 from nodepool_ocb.pool.launches.attempts import ABORTED_SECONDS, backoff, bare
 from nodepool_ocb.pool.launches.refusals import quota_backoff, quota_refused
 from nodepool_ocb.pool.membership import Membership
@@ -83,10 +91,28 @@ class Upkeep:
             found = self._owned[node.id] = self._membership.owns(self._me.session, node.id, node.record.provider)
         return found
 
-    def _delete(self, node: PoolNodeView, reason: str) -> None:
+    def _delete(self, node: PoolNodeView, reason: str, heir: LaunchNode | None = None) -> None:
         self.leaving.add(node.id)
         if self._owns(node):
-            self.steps.append(DeleteNode(node=node.id, version=node.version, reason=reason))
+            self.steps.append(DeleteNode(node=node.id, version=node.version, reason=reason, heir=heir))
+
+    def _heir(self, node: PoolNodeView) -> LaunchNode | None:
+        """The launch that follows in the slot of a returned node; None if it must wait for the deletion of the record."""
+        key, facts = pool_of(node), launch_facts(node.record)
+        machines = self._machines.get(key)
+        if machines is None or key[0] in self._view.faults:
+            return None
+        if facts is None or facts.fqdn is not None or node.record.slot is None or self._misfit(node) is not None:
+            return None
+        place = machines.place(node)
+        machine = None if place is None else machines.machines[place]
+        if machine is None or not machine.labels or self._annealed(machine.labels[0]):
+            return None
+        return slot_launch(*key, machine, node.record.slot)
+
+    def _annealed(self, label: str) -> bool:
+        policy = self._configuration.labels.get(label)
+        return policy is not None and policy.annealed
 
     def _unlocked(self, node: PoolNodeView) -> None:
         state = node.record.state
@@ -100,7 +126,7 @@ class Upkeep:
         elif state is PoolNodeState.HOLD:
             self._held(node)
         elif state is PoolNodeState.USED:
-            self._delete(node, "it was returned")
+            self._delete(node, "it was returned", self._heir(node))
         elif state is PoolNodeState.DELETED:
             self._delete(node, "its machine is gone")
         elif state is PoolNodeState.DELETING:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from kazoo.exceptions import InvalidACLError, NoAuthError, NoChildrenForEphemeralsError, NotEmptyError
 
 from nodepool_ocb.errors import Denied, OcbError, Stale, TooLarge, Unavailable
+from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.limits import BLOB_BYTES, ENTRY_BYTES, RECORD_BYTES, TRANSACTION_BYTES, TRANSACTION_CHANGES
 from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Raise, Record, Set
 from nodepool_ocb.store.client import codec, frames, outcome
@@ -47,9 +48,10 @@ def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes], tr
 
     The data of the result are native; those of the request are the tree's.
 
-    Appended data comes on top of the limits: it is never the reason why a transaction is too large. So does the signature.
+    Entries of the journal come on top of the limits: they are never the reason why a transaction is too large. So does the
+    signature.
     """
-    counted = sum(not isinstance(change, Append) for change in changes)
+    counted = sum(not _on_top(change) for change in changes)
     if counted > TRANSACTION_CHANGES:
         raise TooLarge(
             f"{counted} changes are more than one transaction may hold ({TRANSACTION_CHANGES}); change less at once"
@@ -66,7 +68,7 @@ def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes], tr
     size = sum(
         len(member) - len(wrote) + len(each)
         for change, member, wrote, each in zip(changes, members, data, bare, strict=True)
-        if not isinstance(change, Append)
+        if not _on_top(change)
     )
     if size > TRANSACTION_BYTES:
         raise TooLarge(
@@ -74,6 +76,11 @@ def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes], tr
             " change less at once"
         )
     return Packed(frames.multi(members), data, size)
+
+
+def _on_top(change: Change) -> bool:
+    """Whether it is an entry of a journal."""
+    return isinstance(change, Append) and isinstance(change.data, Entry)
 
 
 def _these(changes: Sequence[Change]) -> str:
@@ -111,7 +118,7 @@ def _data(change: Change) -> bytes:
         return b""
     data = codec.encode(change.data)
     limit = RECORD_BYTES if isinstance(change.data, Record) else BLOB_BYTES
-    limit = ENTRY_BYTES if isinstance(change, Append) else limit
+    limit = ENTRY_BYTES if _on_top(change) else limit
     if len(data) > limit:
         raise TooLarge(f"{change.path}: {len(data)} bytes are more than it may hold ({limit}); make it smaller")
     return data
@@ -123,7 +130,7 @@ def _member(change: Change, path: str, data: bytes, acl: Callable[[str], bytes])
     if isinstance(change, Create):
         return frames.create(path, data, acl(change.path), change.ephemeral)
     if isinstance(change, Append):
-        return frames.append(path, data, acl(change.path))
+        return frames.append(path, data, acl(f"{change.path}/"))
     if isinstance(change, Set):
         return frames.write(path, data, change.version)
     if isinstance(change, Raise):

@@ -28,6 +28,8 @@ from nodepool_ocb.store.pool.tables import PoolNodeTable, RequestTable
 POOLS: Final = paths.components("pool")
 LAUNCHERS: Final = paths.daemons("launcher")
 
+ROUNDS: Final = 3  # of reading, while nodes go
+
 _MEMBERS: Final = ""  # the name for all members: they are few, and are read together
 
 
@@ -81,9 +83,7 @@ class PoolCache:
             self.sweep()
             return True
         changed = self._read_images(self.images.refresh())
-        self._absorb()
-        changed |= self._read(self._dirty)
-        return self._show(changed)
+        return self._show(self._settle() or changed)
 
     def sweep(self) -> None:
         """Read everything, unless nothing at all was written since the last sweep began: watches are hints."""
@@ -96,6 +96,7 @@ class PoolCache:
         if zxid != self._swept or self._dirty:
             self._read({*self._listed(), *self._dirty})
             self._swept = zxid
+        self._settle()
         self._connection = connection
         self._show(True)
 
@@ -125,6 +126,21 @@ class PoolCache:
         yield from (_DirtyRecord(paths.REQUEST_LOCKS, name) for name in self._locks.difference(requests))
         yield from (_DirtyRecord(paths.POOL_NODES, name) for name in nodes)
         yield _DirtyRecord(POOLS, _MEMBERS)
+
+    def _settle(self) -> bool:
+        """Read the changes; whether there was one.
+
+        One transaction deletes a node and makes the next one of its slot. The event of the second comes before an answer that
+        the first is gone. So after such an answer the new events are read, too: else the slot would seem to have no node.
+        """
+        changed = False
+        for _ in range(ROUNDS):
+            gone = self.nodes.gone
+            self._absorb()
+            changed |= self._read(self._dirty)
+            if self.nodes.gone == gone:
+                break
+        return changed
 
     def _read(self, dirty: set[_DirtyRecord]) -> bool:
         if not dirty:

@@ -41,20 +41,21 @@ class PoolJournal:
         except Denied as denied:
             self._refuse(denied)
 
-    def commit(self, changes: Sequence[Change], entry: Entry | None) -> Stats:
-        """Commit as a session does, with an entry if there is one; the stats are those of ``changes``."""
-        if entry is None or self.refused:
+    def commit(self, changes: Sequence[Change], *entries: Entry | None) -> Stats:
+        """Commit as a session does, with the entries that there are; the stats are those of ``changes``."""
+        appended = [Append(paths.JOURNAL_POOL, entry) for entry in entries if entry is not None]
+        if not appended or self.refused:
             return self._session.commit(changes)
         try:
-            stats = self._session.commit([*changes, Append(paths.JOURNAL_POOL, entry)])
+            stats = self._session.commit([*changes, *appended])
         except (Stale, Denied) as refused:
             if isinstance(refused, Stale) and refused.path != paths.JOURNAL_POOL:
                 raise
-            stats = self._session.commit(changes)  # the entry was refused, unless this is refused, too
+            stats = self._session.commit(changes)  # an entry was refused, unless this is refused, too
             self._refuse(refused)
             return stats
-        self._written += 1
-        return stats[:-1]
+        self._written += len(appended)
+        return stats[: len(changes)]
 
     def trim(self) -> None:
         """Delete the oldest entries, if it is time to count them. Raises Unavailable."""

@@ -7,9 +7,9 @@ lost the lock writes nothing more. Every function raises Stale if another client
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.pool import PoolNode, PoolNodeState
-from nodepool_ocb.model.records import Delete, LockOwner, Set
+from nodepool_ocb.model.records import Append, Change, Delete, LockOwner, Set
 from nodepool_ocb.pool.states import PoolNodeEvent, new_pool_node, pool_node_after, pool_node_in
 from nodepool_ocb.pool.views import PoolNodeView
 from nodepool_ocb.store.client import codec
@@ -125,6 +125,14 @@ class HeldNode:
         return lock
 
 
+class RenewedSlot(NamedTuple):
+    """A returned node of a lent machine, the node that follows it in its slot (in ``init``), and an entry about the first."""
+
+    node: PoolNodeView
+    heir: PoolNode
+    entry: Entry | None = None
+
+
 class NodeWriter:
     """``owner`` gives our statement for the lock of a node, by its purpose."""
 
@@ -173,12 +181,24 @@ class NodeWriter:
 
         False: a client has the lock or waits for it, or the record changed. A lock with a contender cannot be deleted.
         """
-        changes = [Delete(paths.pool_node_lock(node.id), 0), Delete(paths.pool_node(node.id), node.version)]
         try:
-            self._journal.commit(changes, entry)
+            self._journal.commit(_removal(node), entry)
         except Stale:
             return False
         return True
+
+    def renew(self, slots: Sequence[RenewedSlot]) -> None:
+        """Put a ready node in the place of each returned one, all in one transaction, at the versions that were decided from.
+
+        Each new node has a new id, and a lock only after a client takes it. Raises Stale if a record changed, or if a client
+        has the lock of one or waits for it.
+        """
+        now, changes = self._session.now(), list[Change]()
+        for each in slots:
+            ready = pool_node_in(each.heir, PoolNodeState.READY, now)
+            changes += _removal(each.node)
+            changes.append(Append(paths.POOL_NODES, ready))
+        self._journal.commit(changes, *(each.entry for each in slots))
 
     def free(self, node: PoolNodeView) -> None:
         """Make an allocated node free for any request, at the version that was decided from."""
@@ -192,3 +212,8 @@ class NodeWriter:
         with suppress(Stale):
             if znodes and not znodes[-1].data and not any(znode.ephemeral_owner for znode in znodes):
                 self._session.commit([Delete(znode.path, znode.version) for znode in znodes])
+
+
+def _removal(node: PoolNodeView) -> list[Change]:
+    """The deletion of a record without a holder, and of its lock, which exists without a contender."""
+    return [Delete(paths.pool_node_lock(node.id), 0), Delete(paths.pool_node(node.id), node.version)]

@@ -35,6 +35,7 @@ class PoolTable(ABC, Generic[V]):
     def __init__(self, folder: str) -> None:
         self.folder: Final = folder
         self.views: dict[str, V] = {}  # by id
+        self.gone = 0  # views that were dropped so far
         self.empty: dict[str, float] = {}  # name of a znode without data → the time of its creation
         self.quarantined: dict[str, str] = {}  # path → why it cannot be read
         self._mzxids: dict[str, int] = {}  # of the shown records
@@ -123,7 +124,8 @@ class PoolTable(ABC, Generic[V]):
         self.quarantined.pop(f"{self.folder}/{name}", None)
 
     def _drop(self, name: str) -> None:
-        self.views.pop(name, None)
+        if self.views.pop(name, None) is not None:
+            self.gone += 1
         self._mzxids.pop(name, None)
         self._contenders.pop(name, None)
         self._ours.discard(name)

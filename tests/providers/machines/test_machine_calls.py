@@ -286,3 +286,17 @@ def test_replaced_calls_without_a_call_under_way_are_closed_at_once() -> None:
     driver.close = closed.set  # type: ignore[method-assign]
     provider.retire()
     assert closed.wait(10.0)
+
+
+def test_a_driver_that_cannot_renew_slots_gets_an_order_for_each() -> None:
+    order = new_order()
+    opened, driver = odd(lambda: Machine(external_id="m1", name="m1", stamp=order.stamp))
+    assert [made(each).external_id for each in opened.renew([order, order])] == ["m1", "m1"]
+    assert driver.asked == 2
+
+
+def test_a_driver_that_renews_other_slots_than_were_ordered_is_refused() -> None:
+    opened, driver = odd(lambda: None)
+    driver.renew = lambda orders: orders[1:]  # type: ignore[attr-defined]
+    for each in opened.renew([new_order(), new_order()]):
+        assert refused(each, LaunchParty.MACHINE) == "the driver gave 1 answers to 2 orders"

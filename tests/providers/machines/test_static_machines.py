@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +19,8 @@ from msgspec.structs import replace
 from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.jigs.jig import Order, Succeeded
 from nodepool_ocb.jigs.script import ScriptJig
+from nodepool_ocb.jigs.ssh import leasekeys
+from nodepool_ocb.jigs.ssh.link import Link
 from nodepool_ocb.model.records import Role
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool, StaticMachine
 from nodepool_ocb.providers import launching
@@ -391,6 +393,32 @@ def test_of_several_slots_the_keys_of_the_other_ones_stay(farm: Farm) -> None:
     made(lend(provider, given))
     assert "-slot0" not in file.read_text()
     assert "fedcba9876543210-slot1" in file.read_text()
+    provider.close()
+
+
+def test_returned_slots_of_a_machine_are_lent_with_one_question_to_it(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    further = OTHERS + 'expiry-time="29991231235959" ssh-ed25519 AAAA4 nodepool-ocb-lease-0a-slot2\n'
+    file, asked = leave(farm, further + LEFT), list[tuple[int, ...]]()
+    withdraw = leasekeys.withdraw
+
+    def counted(link: Link, slots: Iterable[int], count: int, seconds: float) -> str | None:
+        asked.append(tuple(slots))
+        return withdraw(link, asked[-1], count, seconds)
+
+    monkeypatch.setattr(leasekeys, "withdraw", counted)
+    given = machine(farm, slots=3)
+    provider = opened(static_provider(given), with_keys(farm))
+    pool = ProviderPool(name="main", provider="p", labels={"small": LABEL}, machines=(given,))
+    orders = [new_order(LABEL, pool=pool, machine=given.name, slot=slot) for slot in (0, 1, 7)]
+    first, second, absent = provider.renew(orders)
+    assert [made(each).external_id.rpartition("#")[2] for each in (first, second)] == ["0", "1"]
+    assert "has no slot 7" in refused(absent, LaunchParty.REQUEST)
+    assert asked == [(0, 1)]
+    assert "-slot0" not in file.read_text()
+    assert "-slot1" not in file.read_text()
+    assert "0a-slot2" in file.read_text()
     provider.close()
 
 

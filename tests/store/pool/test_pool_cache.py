@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -12,7 +12,8 @@ from kazoo.recipe.lock import Lock as KazooLock
 
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode, PoolNodeState, RequestState
-from nodepool_ocb.model.records import Create, Daemon, Delete, LockOwner, Set
+from nodepool_ocb.model.records import Append, Create, Daemon, Delete, LockOwner, Set
+from nodepool_ocb.store.client.reading import SessionReads
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import HeldLocks
 from nodepool_ocb.store.pool.cache import PoolCache
@@ -78,6 +79,27 @@ def test_changes_and_deletions_are_shown(zk_session: Session, cache: PoolCache) 
     assert list(before.nodes) == [node]  # a view does not change later
     zk_session.commit([Delete(path, 1)])
     assert not fresh(cache, zk_session).view().requests
+
+
+def test_a_slot_is_never_shown_without_a_node_while_the_next_one_takes_its_place(
+    zk_session: Session, cache: PoolCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = add_node(zk_session)
+    fresh(cache, zk_session)
+    record, read = PoolNode(state=PoolNodeState.READY, state_time=2.0, type=("a",)), cache.nodes.read
+
+    def renewed(session: SessionReads, names: Iterable[str]) -> None:
+        """The node is replaced just before its change is read."""
+        wanted = set(names)
+        if former in wanted and session.get(paths.pool_node(former)) is not None:
+            zk_session.commit([Delete(paths.pool_node(former), 1), Append(paths.POOL_NODES, record)])
+        read(session, wanted)
+
+    monkeypatch.setattr(cache.nodes, "read", renewed)
+    zk_session.commit([Set(paths.pool_node(former), record, 0)])
+    fresh(cache, zk_session)
+    (shown,) = cache.view().nodes.values()
+    assert shown.id > former
 
 
 def test_nothing_is_read_while_nothing_changes(zk_session: Session, cache: PoolCache) -> None:

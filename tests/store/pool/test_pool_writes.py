@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.recipe.lock import Lock as KazooLock
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import Stale
+from nodepool_ocb.errors import Stale, TooLarge
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
 from nodepool_ocb.model.records import Delete, LockOwner, Set
 from nodepool_ocb.pool.capacity.judging import MOST_NODES
+from nodepool_ocb.pool.states import new_pool_node
 from nodepool_ocb.pool.views import PoolNodeView, PoolView, RequestView
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.locks import HeldLocks, contenders
 from nodepool_ocb.store.pool.cache import PoolCache
-from nodepool_ocb.store.pool.nodes import NodeWriter
+from nodepool_ocb.store.pool.nodes import NodeWriter, RenewedSlot
 from nodepool_ocb.store.pool.requests import RequestWriter
 from tests.store.pool.test_pool_cache import add_node, add_request
 
@@ -145,6 +147,52 @@ def test_no_node_is_dropped_that_changed_meanwhile(launcher: Launcher) -> None:
     launcher.session.commit([Set(paths.pool_node(node), seen.record, 0)])
     assert not launcher.nodes.drop(seen)
     assert launcher.node(node).version == 1
+
+
+def returned(launcher: Launcher, **fields: Any) -> RenewedSlot:
+    """A returned node, and the record that follows it."""
+    node = add_node(launcher.session, PoolNodeState.USED, allocated_to="100-0000000000", **fields)
+    launcher.session.ensure(paths.pool_node_lock(node))
+    heir = new_pool_node(2.0, type=("a",), slot=int(node), **fields)
+    return RenewedSlot(launcher.node(node), heir)
+
+
+def test_returned_slots_get_ready_nodes_with_new_ids_in_one_transaction(launcher: Launcher) -> None:
+    slots = [returned(launcher) for _ in range(3)]
+    zxid = launcher.session.last_zxid
+    launcher.nodes.renew(slots)
+    assert launcher.session.last_zxid == zxid + 1
+    view = launcher.look()
+    assert not {each.node.id for each in slots} & view.nodes.keys()
+    assert all(each.free and each.record.allocated_to is None for each in view.nodes.values())
+    assert [each.record.slot for each in view.nodes.values()] == [each.heir.slot for each in slots]
+
+
+def test_of_two_launchers_that_renew_a_slot_one_makes_its_node(launcher: Launcher, rival: Launcher) -> None:
+    slot = returned(launcher)
+    launcher.nodes.renew([slot])
+    with pytest.raises(Stale):
+        rival.nodes.renew([slot])
+    assert len(rival.look().nodes) == 1
+
+
+def test_no_slot_is_renewed_if_one_node_changed_or_is_locked(launcher: Launcher, kazoo: KazooClient) -> None:
+    slots = [returned(launcher) for _ in range(2)]
+    ids = {each.node.id for each in slots}
+    with KazooLock(kazoo, paths.pool_node_lock(slots[1].node.id)), pytest.raises(Stale):
+        launcher.nodes.renew(slots)
+    launcher.session.commit([Set(paths.pool_node(slots[0].node.id), slots[0].node.record, 0)])
+    with pytest.raises(Stale):
+        launcher.nodes.renew(slots)
+    assert launcher.look().nodes.keys() == ids
+
+
+def test_the_records_of_renewed_slots_count_for_the_size_of_a_transaction(launcher: Launcher) -> None:
+    slots = [returned(launcher, comment="x" * 200_000) for _ in range(3)]
+    with pytest.raises(TooLarge):
+        launcher.nodes.renew(slots)
+    launcher.nodes.renew(slots[:1])
+    assert launcher.session.connected
 
 
 def test_one_of_two_launchers_claims_a_request(launcher: Launcher, rival: Launcher) -> None:

@@ -93,15 +93,18 @@ class Requester:
         """Take the nodes, mark them in use, give them back, and delete the request: two transactions."""
         session, now = self._session, self._session.now()
         znodes = session.get_many([paths.pool_node(id) for id in done.nodes])
+        folders = session.get_many([paths.pool_node_lock(id) for id in done.nodes])
         take: list[Create | Set] = []
         back: list[Delete | Set] = []
         owner = LockOwner(daemon="bench", host="bench", pid=0, purpose="in use", since=now)
-        for znode in znodes:
+        for znode, folder in zip(znodes, folders, strict=True):
             assert znode is not None, "a node of a fulfilled request exists"
             record = codec.decode(PoolNode, znode)
             used = pool_node_in(record, PoolNodeState.IN_USE, now)
             returned = pool_node_in(used, PoolNodeState.USED, now)
-            lock = f"{paths.pool_node_lock(znode.path.rpartition('/')[2])}/{secrets.token_hex(16)}__lock__{0:010}"
+            place = paths.pool_node_lock(znode.path.rpartition("/")[2])
+            lock = f"{place}/{secrets.token_hex(16)}__lock__{0:010}"
+            take += [Create(place)] if folder is None else []
             take += [Create(lock, owner, ephemeral=True), Set(znode.path, used, znode.version)]
             back += [Delete(lock, 0), Set(znode.path, returned, znode.version + 1)]
         session.commit(take)
