@@ -61,3 +61,12 @@ def test_a_noderole_with_other_parents_is_below_its_former_parents_no_more() -> 
     assert (old.below, new.below) == ((child,), ())
     put(made, "app@n", State.BLOCKED, "net@n")
     assert (old.below, new.below) == ((), (child,))
+
+
+def test_a_part_of_the_graph_is_shown_by_its_name_and_not_with_its_relatives() -> None:
+    made = world()
+    top = put(made, "os@n", State.TODO, serves=("os",))
+    put(made, "app@n", State.TODO, "os@n")
+    assert [repr(each) for each in (top, top.node, *top.clusters)] == [
+        "<Vertex os@n>", "<NodeView n>", "<ClusterView os@*system>"
+    ]  # fmt: skip

@@ -17,6 +17,11 @@ if TYPE_CHECKING:  # the world holds vertices, and each vertex names its world
     from nodepool_ocb.engine.world.world import World
 
 
+def _shown(part: Vertex | ClusterView | NodeView) -> str:
+    """A part of the graph by its name alone: its relatives lead to the whole graph."""
+    return f"<{type(part).__name__} {part.name}>"
+
+
 class Vertex(msgspec.Struct, eq=False, gc=False):
     """A noderole in the graph. ``version`` is -1 for one that is planned and not written yet."""
 
@@ -28,6 +33,8 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
     mzxid: int = 0
     waiting: int = 0  # parents that are not satisfied or do not exist; a cluster counts as one
     below: Sequence[Vertex] = ()  # the noderoles that name this one as a parent
+
+    __repr__ = _shown
 
     @property
     def hooks(self) -> tuple[str, ...]:
@@ -107,6 +114,8 @@ class ClusterView(msgspec.Struct, eq=False):
     below: list[Vertex] = []
     waiting: int = 1  # members that are not satisfied; 1 where there is no member
 
+    __repr__ = _shown
+
 
 class NodeView(msgspec.Struct, eq=False):
     """A node with its noderoles, claim and fence. ``record`` is None while only its children have been seen."""
@@ -124,6 +133,8 @@ class NodeView(msgspec.Struct, eq=False):
     noderoles: dict[str, Vertex] = {}
     ready: set[Vertex] = set()  # noderoles in a state in which an annealer may take them
     failed: set[Vertex] = set()  # those of task lists that are in ERROR
+
+    __repr__ = _shown
 
     @property
     def epoch(self) -> int:
