@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from nodepool_ocb.api.calls import OPERATIONS
+from nodepool_ocb.api.paging import PageOptions
 from nodepool_ocb.api.requests import LONGEST_DEADLINE_SECONDS, SHORTEST_DEADLINE_SECONDS
 from nodepool_ocb.api.resources import QueryOptions
 from nodepool_ocb.api.routes import EVENTS_PATH, ROUTES, Route, filled, parameters
@@ -139,6 +140,8 @@ def _described(row: Route, path: str) -> dict[str, Any]:
     options = {each.name for each in msgspec.structs.fields(QueryOptions)} - {each.name for each in rest} - {*taken}
     wanted = options if kind.writes else {"deadline_seconds"}
     described["parameters"] += _query(each for each in msgspec.structs.fields(QueryOptions) if each.name in wanted)
+    if row.key:
+        described["parameters"] += _query(msgspec.structs.fields(PageOptions))
     if row.method == "GET":
         described["parameters"] += _query(rest)
     else:

@@ -11,7 +11,8 @@ from litestar.datastructures import MultiDict
 from msgspec.structs import replace
 
 from nodepool_ocb.api.actor import Actor, require_right
-from nodepool_ocb.api.performing import AgreementAsked, Answered, OperationOrder, perform, versions_of
+from nodepool_ocb.api.paging import PageOptions, chosen, page
+from nodepool_ocb.api.performing import AgreementAsked, OperationOrder, perform, versions_of
 from nodepool_ocb.api.requests import (
     LONGEST_DEADLINE_SECONDS,
     SHORTEST_DEADLINE_SECONDS,
@@ -33,6 +34,7 @@ from nodepool_ocb.views.view import View, public
 
 #: The parts of a query that are no fields.
 OPTIONS: Final = ("dry_run", "agreed", "reason", "deadline_seconds")
+PAGES: Final = tuple(each.name for each in msgspec.structs.fields(PageOptions))
 
 
 class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +48,16 @@ class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
     ) = None
 
 
+class AskedResource(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, as it was understood."""
+
+    route: Route
+    actor: Actor
+    order: OperationOrder
+    place: str | None  # the branch of the one object, if the version is of that
+    page: PageOptions
+
+
 async def answer(
     desk: Desk, request: Request[Any, Any, Any], route: Route, kind: type[Operation[Any]], path: str
 ) -> Response[Any]:
@@ -54,8 +66,7 @@ async def answer(
     require_right(actor, kind)
     # Litestar reserves some names of parameters, so its own have a prefix
     named = {name: str(request.path_params[f"of_{name}"]) for name in parameters(path)}
-    options, operation = await _asked(request, route, kind, named)
-    place = branch(route.records, named[route.records]) if route.records in named else None
+    options, pages, operation = await _asked(request, route, kind, named)
     order = OperationOrder(
         operation=operation,
         reason=options.reason,
@@ -65,16 +76,15 @@ async def answer(
         min_zxid=min_zxid(request),
         key=call_key(request, actor, operation, options.reason),
     )
-    if not kind.writes:
-        return await _read(desk, request, route, actor, order, place)
-    return await _write(desk, request, route, actor, order, place)
+    place = branch(route.records, named[route.records]) if route.records in named else None
+    asked = AskedResource(route=route, actor=actor, order=order, place=place, page=pages)
+    return await (_write if kind.writes else _read)(desk, request, asked)
 
 
-async def _read(
-    desk: Desk, request: Request[Any, Any, Any], route: Route, actor: Actor, order: OperationOrder, place: str | None
-) -> Response[Any]:
+async def _read(desk: Desk, request: Request[Any, Any, Any], asked: AskedResource) -> Response[Any]:
     headers: dict[str, str] = {}
-    if route.records == WORLD or place is not None:
+    actor, order, place = asked.actor, asked.order, asked.place
+    if asked.route.records == WORLD or place is not None:
         known = await desk.run(lambda: versions_of(desk.records, actor, order, place), order.deadline)
         if known is not None:
             headers["ETag"] = f'"{known}"'
@@ -82,26 +92,28 @@ async def _read(
                 return Response(None, status_code=304, headers=headers)
     notes: list[str] = []
     found = await desk.run(lambda: perform(desk.records, actor, order, notes.append), order.deadline)
-    return _document(found, notes, headers, {})
+    headers["Ocb-Zxid"] = str(found.zxid)
+    answers, more = found.performed.answers, {}
+    if asked.page.paged:
+        cut = page(found.performed.answer, asked.route.key, asked.page)
+        answers, more = (cut.answer,), {"next": cut.next}
+    return _document([chosen(shown(each), asked.page.fields) for each in answers], notes, headers, more)
 
 
-async def _write(
-    desk: Desk, request: Request[Any, Any, Any], route: Route, actor: Actor, order: OperationOrder, place: str | None
-) -> Response[Any]:
+async def _write(desk: Desk, request: Request[Any, Any, Any], asked: AskedResource) -> Response[Any]:
     match, none = versions(request.headers.get("if-match")), versions(request.headers.get("if-none-match"))
+    order = asked.order
     if not order.dry_run:
-        order = _conditioned(order, route, place, match, none)
+        order = _conditioned(order, asked.route, asked.place, match, none)
     notes: list[str] = []
     try:
-        found = await desk.run(lambda: perform(desk.records, actor, order, notes.append), order.deadline)
-    except AgreementAsked as asked:
-        detail = (
-            f"this will {asked.question.text}; nothing was written; repeat the request with agreed=true if it is meant"
-        )
+        found = await desk.run(lambda: perform(desk.records, asked.actor, order, notes.append), order.deadline)
+    except AgreementAsked as question:
+        detail = f"this will {question.question.text}; nothing was written; repeat the request with agreed=true if it is meant"
         return problem(Problem(code="agreement-needed", status=409, detail=detail, error="Conflict"))
-    headers = {} if found.plan is None else {"ETag": f'"{found.plan}"'}
+    headers = {"Ocb-Zxid": str(found.zxid), **({} if found.plan is None else {"ETag": f'"{found.plan}"'})}
     more = {"dry_run": order.dry_run, "rows": [public(row) for row in found.performed.rows]}
-    return _document(found, notes, headers, more)
+    return _document([shown(each) for each in found.performed.answers], notes, headers, more)
 
 
 def _conditioned(
@@ -117,10 +129,10 @@ def _conditioned(
     return order
 
 
-def _document(found: Answered, notes: Sequence[str], headers: dict[str, str], more: Mapping[str, Any]) -> Response[Any]:
-    answers = [shown(each) for each in found.performed.answers]
+def _document(
+    answers: Sequence[Any], notes: Sequence[str], headers: dict[str, str], more: Mapping[str, Any]
+) -> Response[Any]:
     body = {"answer": answers[0]} if len(answers) == 1 else {"answers": answers}
-    headers["Ocb-Zxid"] = str(found.zxid)
     content = msgspec.json.encode({**body, **more, "notes": list(notes)})
     return Response(content, status_code=200, media_type="application/json", headers=headers)
 
@@ -151,30 +163,36 @@ def _plain(value: Any) -> Any:
 
 async def _asked(
     request: Request[Any, Any, Any], route: Route, kind: type[Operation[Any]], named: Mapping[str, str]
-) -> tuple[QueryOptions, Operation[Any]]:
+) -> tuple[QueryOptions, PageOptions, Operation[Any]]:
     """The options and the operation. Raises Invalid for an unknown or wrong field."""
     query = MultiDict(request.query_params.multi_items())
-    options = {name: query.getall(name)[-1] for name in OPTIONS if name in query and name not in kind.__struct_fields__}
+    options = _options(query, OPTIONS, kind)
+    pages = _options(query, PAGES, kind) if route.key else {}
     given = filled(route, kind, named)
     if request.method == "GET":
-        given |= _of_query(kind, query, given)
+        rest = MultiDict((name, value) for name, value in query.multi_items() if name not in {*options, *pages})
+        given |= _of_query(kind, rest, given)
     else:
         given |= _of_body(kind, await body_of(request), given)
     try:
         return (
             msgspec.convert(options, QueryOptions, strict=False),
+            msgspec.convert(pages, PageOptions, strict=False),
             msgspec.convert(given, kind, strict=request.method != "GET"),
         )
     except (msgspec.ValidationError, RecursionError) as wrong:
         raise Invalid(f"{kind.title()}: {wrong}") from wrong
 
 
+def _options(query: MultiDict[str], names: Sequence[str], kind: type[Operation[Any]]) -> dict[str, str]:
+    """The parts of a query with these names, unless the operation has a field of the name."""
+    return {name: query.getall(name)[-1] for name in names if name in query and name not in kind.__struct_fields__}
+
+
 def _of_query(kind: type[Operation[Any]], query: MultiDict[str], given: Mapping[str, Any]) -> dict[str, Any]:
     fields = {each.name: each for each in msgspec.structs.fields(kind)}
     found: dict[str, Any] = {}
     for name in query:
-        if name in OPTIONS and name not in fields:
-            continue
         if name not in fields or name in given:
             raise _unknown(kind, name, given)
         values, origin = query.getall(name), get_origin(fields[name].type)

@@ -2,7 +2,8 @@
 
 A part of a path in braces fills the field of its name, or of its plural with one value. ``fills`` has the exceptions. The rest of
 the fields is the query of a GET, and the JSON body of the other methods. ``one``: the same for one object, which the path names.
-``records``: the records of the object or list, by which versions are told (``versions.BRANCHES``).
+``records``: the records of the object or list, by which versions are told (``versions.BRANCHES``). A list with a ``key`` has
+pages.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Route(msgspec.Struct, frozen=True):
     one: str | None = None
     creates: bool = False
     fills: Mapping[str, str] = {}
+    key: tuple[str, ...] = ()  # of a list: the fields that name a row
 
 
 _NAME: Final = {"deployment": "name"}
@@ -45,26 +47,26 @@ ROUTES: Final = (
     Route("export", "GET", "/v1/export"),
     Route("graph", "GET", "/v1/graph"),
     Route("lock/list", "GET", "/v1/locks"),
-    Route("daemon/list", "GET", "/v1/daemons"),
+    Route("daemon/list", "GET", "/v1/daemons", key=("kind", "id")),
     Route("daemon/pause", "POST", "/v1/daemons/pause", one="/v1/daemons/{daemon}/pause"),
     Route("daemon/resume", "POST", "/v1/daemons/resume", one="/v1/daemons/{daemon}/resume"),
     Route("record/list", "GET", "/v1/records"),
     Route("record/show", "GET", "/v1/records/show"),
     Route("record/delete", "POST", "/v1/records/delete"),
-    Route("secret/list", "GET", "/v1/secrets"),
+    Route("secret/list", "GET", "/v1/secrets", key=("name", "attribute")),
     Route("secret/rotate", "POST", "/v1/secrets/rotate"),
-    Route("token/list", "GET", "/v1/tokens"),
+    Route("token/list", "GET", "/v1/tokens", key=("id",)),
     Route("token/show", "GET", "/v1/tokens/{token}", "token"),
     Route("token/create", "POST", "/v1/tokens"),
     Route("token/revoke", "POST", "/v1/tokens/revoke", "token", one="/v1/tokens/{token}/revoke"),
     # roles
     Route("barclamp/import", "POST", "/v1/barclamps"),
     Route("barclamp/delete", "DELETE", "/v1/barclamps/{barclamp}"),
-    Route("role/list", "GET", "/v1/roles", WORLD),
+    Route("role/list", "GET", "/v1/roles", WORLD, key=("name",)),
     Route("role/show", "GET", "/v1/roles/{role}", "role"),
     Route("role/delete", "DELETE", "/v1/roles/{role}", "role"),
     # deployments
-    Route("deployment/list", "GET", "/v1/deployments", WORLD),
+    Route("deployment/list", "GET", "/v1/deployments", WORLD, key=("name",)),
     Route("deployment/show", "GET", "/v1/deployments/{deployment}", WORLD, fills=_NAME),
     Route("deployment/create", "PUT", "/v1/deployments/{deployment}", "deployment", creates=True, fills=_NAME),
     Route("deployment/delete", "DELETE", "/v1/deployments/{deployment}", "deployment", fills=_NAME),
@@ -78,7 +80,7 @@ ROUTES: Final = (
     Route("deployment/unset-role", "DELETE", "/v1/deployments/{deployment}/roles/{role}", "deployment", fills=_NAME),
     Route("deployment/wait", "GET", "/v1/deployments/{deployment}/awaited", WORLD, fills=_NAME),
     # nodes
-    Route("node/list", "GET", "/v1/nodes", WORLD),
+    Route("node/list", "GET", "/v1/nodes", WORLD, key=("name",)),
     Route("node/show", "GET", "/v1/nodes/{node}", "node"),
     Route("node/create", "POST", "/v1/nodes"),
     Route("node/import", "POST", "/v1/nodes/import"),
@@ -95,7 +97,7 @@ ROUTES: Final = (
     Route("node/move", "POST", "/v1/nodes/move", "node", one="/v1/nodes/{node}/move"),
     Route("node/rename", "POST", "/v1/nodes/{node}/rename", "node"),
     # noderoles
-    Route("noderole/list", "GET", "/v1/noderoles", WORLD),
+    Route("noderole/list", "GET", "/v1/noderoles", WORLD, key=("noderole",)),
     Route("noderole/show", "GET", "/v1/noderoles/{noderole}"),
     Route("noderole/explain", "GET", "/v1/noderoles/explain", one="/v1/noderoles/{noderole}/explain"),
     Route("noderole/attributes", "GET", "/v1/noderoles/{noderole}/attributes"),
@@ -121,7 +123,7 @@ ROUTES: Final = (
     Route("noderole/refresh", "POST", "/v1/noderoles/refresh", "noderole", one="/v1/noderoles/{noderole}/refresh"),
     Route("noderole/retry", "POST", "/v1/noderoles/retry", "noderole", one="/v1/noderoles/{noderole}/retry"),
     # rollouts
-    Route("rollout/list", "GET", "/v1/rollouts"),
+    Route("rollout/list", "GET", "/v1/rollouts", key=("rollout",)),
     Route("rollout/show", "GET", "/v1/rollouts/show"),
     Route("rollout/wait", "GET", "/v1/rollouts/awaited"),
     Route("rollout/wait-look", "POST", "/v1/rollouts/wait-look"),
@@ -134,7 +136,7 @@ ROUTES: Final = (
     Route("rollout/resume", "POST", "/v1/rollouts/resume"),
     Route("rollout/retry", "POST", "/v1/rollouts/retry"),
     # task lists
-    Route("tasks/list", "GET", "/v1/tasks"),
+    Route("tasks/list", "GET", "/v1/tasks", key=("kind", "name")),
     Route("tasks/show", "GET", "/v1/tasks/show"),
     Route("tasks/download", "GET", "/v1/tasks/download"),
     Route("tasks/check", "POST", "/v1/tasks/check"),
@@ -143,13 +145,13 @@ ROUTES: Final = (
     Route("tasks/upload", "PUT", "/v1/tasks"),
     Route("tasks/sync", "POST", "/v1/tasks/sync"),
     Route("tasks/run", "POST", "/v1/task-runs"),
-    Route("tasks/runs", "GET", "/v1/task-runs"),
+    Route("tasks/runs", "GET", "/v1/task-runs", key=("run",)),
     Route("tasks/history", "GET", "/v1/task-runs/history"),
     Route("tasks/wait", "GET", "/v1/task-runs/awaited"),
     Route("tasks/wait-look", "POST", "/v1/task-runs/wait-look"),
     Route("tasks/stop", "POST", "/v1/task-runs/stop"),
     # images
-    Route("image/list", "GET", "/v1/images"),
+    Route("image/list", "GET", "/v1/images", key=("name",)),
     Route("image/show", "GET", "/v1/images/{image}", "image"),
     Route("image/log", "GET", "/v1/images/{image}/log"),
     Route("image/build-look", "GET", "/v1/images/{image}/build-look"),
@@ -160,7 +162,7 @@ ROUTES: Final = (
     Route("image/erase", "POST", "/v1/providers/{provider}/erase-uploads"),
     Route("image/export", "GET", "/v1/image-export"),
     Route("image/import", "POST", "/v1/image-import"),
-    Route("upload/list", "GET", "/v1/uploads"),
+    Route("upload/list", "GET", "/v1/uploads", key=("name",)),
     Route("upload/delete", "POST", "/v1/images/{image}/builds/{build}/providers/{provider}/delete", "image"),
     Route(
         "upload/delete-records",
@@ -171,12 +173,12 @@ ROUTES: Final = (
     Route("upload/leaks", "GET", "/v1/upload-leaks"),
     Route("upload/leaks-delete", "POST", "/v1/upload-leaks/delete"),
     # pools
-    Route("request/list", "GET", "/v1/requests"),
+    Route("request/list", "GET", "/v1/requests", key=("name",)),
     Route("request/show", "GET", "/v1/requests/{request}"),
     Route("request/create", "POST", "/v1/requests"),
     Route("request/delete", "POST", "/v1/requests/delete", "request", one="/v1/requests/{request}/delete"),
     Route("lease/take", "POST", "/v1/requests/{request}/take", "request"),
-    Route("lease/list", "GET", "/v1/pool-nodes"),
+    Route("lease/list", "GET", "/v1/pool-nodes", key=("name",)),
     Route("lease/show", "GET", "/v1/pool-nodes/{lease}"),
     Route("lease/hold", "POST", "/v1/pool-nodes/hold", "lease", one="/v1/pool-nodes/{lease}/hold"),
     Route("lease/release", "POST", "/v1/pool-nodes/release", "lease", one="/v1/pool-nodes/{lease}/release"),
@@ -184,7 +186,7 @@ ROUTES: Final = (
     Route("lease/delete", "POST", "/v1/pool-nodes/delete", "lease", one="/v1/pool-nodes/{lease}/delete"),
     Route("lease/leaks", "GET", "/v1/machine-leaks"),
     Route("lease/leaks-delete", "POST", "/v1/machine-leaks/delete"),
-    Route("pool/list", "GET", "/v1/pools"),
+    Route("pool/list", "GET", "/v1/pools", key=("name",)),
     Route("pool/show", "GET", "/v1/pools/show"),
     Route("pool/erase", "POST", "/v1/providers/{provider}/erase-nodes"),
 )
