@@ -26,6 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from nodepool_ocb.model.records import Node
+from nodepool_ocb.testing.ports import free_port
 
 MARK: Final = "NODEPOOL_OCB_MACHINE"
 STATE_DIR: Final = "~/.nodepool-ocb"
@@ -242,7 +243,7 @@ class _Machine:
         self.directory.mkdir(parents=True, exist_ok=True)
         key = self.directory / "host_key"
         _new_key(key)
-        self.port = _free_port(self.host)
+        self.port = free_port(self.host)
         text = CONFIG.format(host=self.host, port=self.port, home=self.directory, keys=authorized, mark=self.mark)
         (self.directory / "sshd_config").write_text(text)
         (self.directory / "another_config").write_text(text.replace("/host_key\n", "/another_key\n"))
@@ -293,13 +294,6 @@ def _listens(host: str, port: int) -> bool:
 def _new_key(file: Path) -> None:
     if not file.exists():
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(file)], check=True)
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # -- processes --

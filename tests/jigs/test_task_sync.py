@@ -21,7 +21,7 @@ from nodepool_ocb.config import Settings, TasksSettings
 from nodepool_ocb.jigs import Detached, Failed, Fenced, Succeeded, Unknown
 from nodepool_ocb.jigs.tasks import sync
 from nodepool_ocb.jigs.tasks.sync import SyncJig
-from nodepool_ocb.testing.machines import _free_port
+from nodepool_ocb.testing.ports import free_port
 from tests.jigs.workshop import Annealer, Machine, until
 
 pytestmark = pytest.mark.skipif(shutil.which("rsync") is None, reason="there is no rsync here; tools/setup installs it")
@@ -392,7 +392,7 @@ def test_a_successor_of_a_push_that_has_ended_is_given_its_result(
 
 @pytest.fixture
 def daemon(tmp_path: Path, src: Path) -> Iterator[str]:
-    port = _free_port("127.0.0.1")
+    port = free_port()
     config = tmp_path / "rsyncd.conf"
     config.write_text(
         f"use chroot = no\naddress = 127.0.0.1\nport = {port}\n[puppet]\npath = {src}\nuid = 0\ngid = 0\n"

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.ports import free_port as free_port
 from nodepool_ocb.testing.proxy import Proxy as Proxy
 
 JARS = Path("/usr/share/java")
@@ -196,18 +196,3 @@ def init(settings: ZooKeeperSettings) -> ZooKeeperSettings:
     with Session(settings) as session:
         clusters.bootstrap(session, now=session.now())
     return settings
-
-
-def free_port() -> int:
-    """A port on 127.0.0.1 without a listener, below those of outgoing connections."""
-    for port in _candidates():
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("no free port between 20000 and 32000")
-
-
-def _candidates() -> Iterator[int]:
-    source = random.SystemRandom()  # not the seeded generator: two test processes must not draw the same
-    return (source.randrange(20000, 32000) for _ in range(200))
