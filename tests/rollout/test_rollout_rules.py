@@ -1,4 +1,6 @@
-"""Two thousand strategies against the seed's rules, told slowly, in the orders that dependencies allow."""
+"""Strategies against the seed's rules, told slowly, in the orders that dependencies allow: four hundred, and two thousand
+with ``--long``.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from nodepool_ocb.rollout.plan import begin, plan
 from nodepool_ocb.rollout.records import Decision, Rollout
 from nodepool_ocb.rollout.step import step
 from nodepool_ocb.rollout.strategy import Criteria, Strategy
+from tests.fixtures.examples import spread
 from tests.rollout.simulation import Driver, Machines, Slow, ended, failing
 
 STRATEGIES = 2000
@@ -116,7 +119,7 @@ def sent(driver: Driver) -> list[tuple[str, str, str]]:
     return found
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", spread(range(BLOCKS), 4))
 def test_groups_nodes_and_results_are_those_of_the_slow_rules(block: int) -> None:
     for seed in range(block, STRATEGIES, BLOCKS):
         case = Case(seed)
@@ -138,7 +141,7 @@ def test_groups_nodes_and_results_are_those_of_the_slow_rules(block: int) -> Non
             assert max(driver.machines.starts.values(), default=0) <= 1, about
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", spread(range(4), 1))
 def test_a_successor_after_a_crash_reaches_the_same_state(block: int) -> None:
     for seed in range(block, 200, 4):
         case = Case(seed)
@@ -289,7 +292,7 @@ class Storm:
         return found[kind] or 99
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", spread(range(4), 1))
 def test_every_rollout_ends_and_no_phase_starts_twice_in_an_attempt(block: int) -> None:
     for seed in range(block, 400, 4):
         storm = Storm(seed)

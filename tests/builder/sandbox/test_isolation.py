@@ -17,7 +17,7 @@ from nodepool_ocb_builder.backends import Command
 from nodepool_ocb_builder.sandbox import isolation, leftovers
 from tests.builder.sandbox.building import Builder, Context, running, within
 
-GONE_SECONDS = 5.0  # after the builder was killed
+GONE_SECONDS = 30.0  # at once after the builder was killed; on a machine at work processes end slowly
 
 _numbers = itertools.count(1)
 
@@ -429,9 +429,10 @@ def test_waiting_has_its_time_and_any_thread_may_ask(tmp_path: Path) -> None:
     assert not work.exists()
 
 
-def test_a_hundred_builds_leave_no_descriptor(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.long)])
+def test_builds_that_run_five_at_a_time_leave_no_descriptor(tmp_path: Path, rounds: int) -> None:
     before = sorted(os.listdir("/proc/self/fd"))
-    for number in range(20):
+    for number in range(rounds):
         processes = []
         for part in range(5):
             work = tmp_path / f"{number}-{part}.build"
