@@ -24,6 +24,7 @@ from nodepool_ocb.errors import Denied, NotFound
 from nodepool_ocb.operations.operation import Operation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.selection import ResolveNoderoles, ResolveNodes
+from nodepool_ocb.views.grid import NoderoleGrid
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Condition, Reader
@@ -105,6 +106,7 @@ NAMED: Final[Mapping[str, Mapping[str, ObjectKind]]] = {
     "NoderoleRefresh": _NODEROLES,
     "NoderoleSet": _NODEROLES,
     "NoderoleShow": _NODEROLE,
+    "NoderoleStates": {"deployment": ObjectKind.DEPLOYMENTS},
     "NoderoleUnbind": _NODEROLES,
     "NoderoleUnset": _NODEROLES,
     "NoderoleWait": _NODEROLES,
@@ -121,6 +123,7 @@ LISTS: Final = {
     "DeploymentList": ObjectKind.DEPLOYMENTS,
     "NodeList": ObjectKind.NODES,
     "NoderoleList": ObjectKind.NODEROLES,
+    "NoderoleStates": ObjectKind.NODEROLES,
 }
 
 
@@ -180,7 +183,9 @@ def kept(answer: T, shown: frozenset[str] | None) -> T:
     if shown is None:
         return answer
     found: Any = answer
-    if isinstance(answer, msgspec.Struct):
+    if isinstance(answer, NoderoleGrid):
+        found = answer.within(shown)
+    elif isinstance(answer, msgspec.Struct):
         lists = {name: getattr(answer, name) for name in answer.__struct_fields__}
         found = type(answer)(**{name: rows and _rows(rows, shown) for name, rows in lists.items()})
     else:

@@ -80,6 +80,9 @@ def test_limits_by_deployments_show_and_move_only_their_objects(cluster: ServedA
     for path in ("/v1/noderoles", "/v1/noderoles?selector=role:base"):
         noderoles = cluster.ask("GET", path, token=token).json()["answer"]["rows"]
         assert [row["noderole"] for row in noderoles] == [f"base@{N1}"]
+    states = cluster.ask("GET", "/v1/noderole-states", token=token).json()["answer"]
+    assert (states["nodes"], states["states"]) == ([N1], ["P"])
+    assert cluster.ask("GET", "/v1/noderole-states?roles_only=true", token=token).json()["answer"]["roles"] == []
     outdated = cluster.ask("GET", "/v1/noderoles?outdated=true", token=token).json()["answer"]
     assert (outdated["rows"], outdated["outdated"]) == ([], [])
     assert cluster.ask("GET", f"/v1/nodes/{N1}", token=token).status_code == 200

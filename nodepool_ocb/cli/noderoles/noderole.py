@@ -31,6 +31,7 @@ from nodepool_ocb.operations.noderoles.acting import (
     NoderoleRetry,
 )
 from nodepool_ocb.operations.noderoles.awaiting import NoderoleWaitLook
+from nodepool_ocb.operations.noderoles.grid import NoderoleStates
 from nodepool_ocb.operations.noderoles.reading import NoderoleList, NoderoleShow, NoderoleWait
 
 
@@ -56,7 +57,7 @@ name_argument = click.argument("name", metavar="ROLE@FQDN", shell_complete=compl
 # -- looking --
 
 
-@command.command("list", operation=NoderoleList)
+@command.command("list", operation=(NoderoleList, NoderoleStates))
 @click.option("--state", "states", multiple=True, type=click.Choice([*map(str, State)], case_sensitive=False))
 @click.option("--deployment", shell_complete=completion.deployments)
 @click.option("--node", "fqdn", shell_complete=completion.nodes)
@@ -67,13 +68,19 @@ name_argument = click.argument("name", metavar="ROLE@FQDN", shell_complete=compl
     is_flag=True,
     help="ACTIVE ones with inputs that changed since their newest run, and the changes.",
 )
+@click.option("--by-node", is_flag=True, help="One line for each node, with a letter for the state of each role.")
 @click.option("--watch", is_flag=True, help="One JSON object a line for each, now and whenever it changes.")
 @selector_option
 def list_(
-    states: Sequence[str], deployment: str | None, fqdn: str | None, role: str | None, only_outdated: bool, watch: bool,
-    selector: str | None,
+    states: Sequence[str], deployment: str | None, fqdn: str | None, role: str | None, only_outdated: bool, by_node: bool,
+    watch: bool, selector: str | None,
 ) -> None:  # fmt: skip
     """Noderoles and their states."""
+    if by_node:
+        if watch or only_outdated or states or fqdn or role:
+            raise click.UsageError("--by-node goes with --deployment and -l alone: give -l 'state:ERROR role:ntp'")
+        _list_by_node(NoderoleStates(deployment=deployment, selector=selector))
+        return
     if watch and (only_outdated or selector is not None):
         raise click.UsageError("--watch goes neither with --outdated nor with -l: attributes are not watched")
 
@@ -95,6 +102,12 @@ def list_(
         output.things(found.outdated, ("noderole", "deployment", "different", "advice"), key="noderole")
     else:
         output.things(found.rows, ("noderole", "state", "deployment", "since", "reason"), key="noderole")
+
+
+def _list_by_node(operation: NoderoleStates) -> None:
+    found = perform(operation).answer
+    tables = [output.table(found.roles, ("role", "milestone", "noderoles"))]
+    output.thing(found, "noderoles", *tables, output.table(found.lines, ("node", "rack", "marks", "states")))
 
 
 @command.command(operation=NoderoleShow)
