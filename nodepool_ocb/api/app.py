@@ -10,6 +10,7 @@ from litestar import Litestar, Request, Response, route
 from litestar.exceptions import HTTPException
 
 from nodepool_ocb.api import calls, documents, requests, resources
+from nodepool_ocb.api.page import serving
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.api.requests import Desk
 from nodepool_ocb.api.routes import EVENTS_PATH, ROUTES, Route
@@ -31,7 +32,9 @@ def application(records: ServedRecords) -> Any:
     """The application over these records."""
     desk = Desk(records)
     app = Litestar(
-        route_handlers=[_operations(desk), _events(desk), _openapi(), *_rest(desk)],
+        route_handlers=[
+            _operations(desk), _events(desk), _openapi(), *_rest(desk), *serving.handlers(desk)
+        ],
         exception_handlers={
             OcbError: requests.of_error, HTTPException: requests.of_http, Exception: requests.of_bug
         },

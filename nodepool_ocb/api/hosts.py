@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -10,6 +10,10 @@ from urllib.parse import urlsplit
 from nodepool_ocb.errors import Denied, Invalid
 
 LOCAL: Final = frozenset({"localhost"})
+READS: Final = frozenset({"GET", "HEAD"})
+#: The Sec-Fetch-Site of a request of the page itself, and of an address that a person typed.
+OWN: Final = frozenset({"same-origin", "none"})
+PAGE_HEADER: Final = "ocb-page"  # a page of another site cannot send it without asking the server, which never agrees
 
 
 def host_of(header: str) -> str:
@@ -45,6 +49,25 @@ def require_origin(origin: str | None, host: str | None) -> None:
     raise Denied(
         "a page of another site sent this request; the API takes requests only from its own pages and from programs"
     )
+
+
+def require_own_page(method: str, headers: Mapping[str, str]) -> None:
+    """Raises Denied for a request with the cookie of a session that the page itself did not send.
+
+    A browser adds the cookie to a request by itself. So a read must not come from another site, and any other method must
+    have the page's header, and an origin that the browser states.
+    """
+    site = headers.get("sec-fetch-site")
+    if site is not None and site not in OWN:
+        raise Denied("a page of another site sent this request with the cookie of a session; it is refused")
+    if method in READS:
+        return
+    if PAGE_HEADER not in headers or (site is None and headers.get("origin") is None):
+        raise Denied(
+            "a request with the cookie of a session needs the headers Ocb-Page and Origin, as the page sends them; a program"
+            " sends `Authorization: Bearer TOKEN` instead"
+        )
+    require_origin(headers.get("origin"), headers.get("host"))
 
 
 def _is_address(name: str) -> bool:

@@ -6,6 +6,7 @@ load that they make small; a secret of 256 bits cannot be guessed in any case.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from typing import Final
 
@@ -16,6 +17,12 @@ FIRST_DELAY_SECONDS: Final = 0.1
 LONGEST_DELAY_SECONDS: Final = 5.0
 FORGIVEN_SECONDS: Final = 60.0
 MOST_ADDRESSES: Final = 10_000
+
+#: The cookie of a person who is signed in to the page; a browser takes the second name only from a server with TLS.
+COOKIE: Final = "ocb_session"
+SECURE_COOKIE: Final = "__Host-ocb_session"
+
+_IN_ADDRESS: Final = re.compile(r"ocb_[0-9a-f]{12}_")
 
 WANTED: Final = "send `Authorization: Bearer TOKEN`; `nodepool-ocb token create` makes one"
 
@@ -33,6 +40,55 @@ def bearer(header: str | None) -> tuple[str, str]:
     if found is None:
         raise Unauthorized(f"the Authorization header has no token of this project; {WANTED}")
     return found
+
+
+def parted(text: str) -> tuple[str, str]:
+    """The id and the secret of a token that a person typed. Raises Unauthorized; no message repeats it."""
+    found = tokens.split(text)
+    if found is None:
+        raise Unauthorized("this is no token; a token begins with ocb_, and `nodepool-ocb token create` prints it")
+    return found
+
+
+def require_no_token_in(query: str) -> None:
+    """Raises Unauthorized for a token in an address, which browsers and proxies write down.
+
+    >>> require_no_token_in("selector=state:error")
+    """
+    if _IN_ADDRESS.search(query):
+        raise Unauthorized(
+            "the address has a token, which is in logs from now on: revoke it with `nodepool-ocb token revoke`, and send"
+            " another one in the Authorization header"
+        )
+
+
+# -- sessions of the page --
+
+
+def cookie(text: str, *, secure: bool) -> str:
+    """The Set-Cookie header of a session with this token; an empty one ends the session.
+
+    >>> cookie("", secure=False)
+    'ocb_session=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0'
+    """
+    parts = [f"{SECURE_COOKIE if secure else COOKIE}={text}", "Path=/", "HttpOnly", "SameSite=Strict"]
+    return "; ".join([*parts, *(["Secure"] if secure else []), *([] if text else ["Max-Age=0"])])
+
+
+def of_session(header: str | None) -> tuple[str, str] | None:
+    """The id and the secret in a Cookie header; None without a session.
+
+    >>> of_session("theme=dark; ocb_session=ocb_00000000002a_" + "A" * 43)[0], of_session("ocb_session=x"), of_session(None)
+    ('00000000002a', None, None)
+    """
+    for part in (header or "").split(";"):
+        name, _, text = part.strip().partition("=")
+        if name in (COOKIE, SECURE_COOKIE) and (found := tokens.split(text)) is not None:
+            return found
+    return None
+
+
+# -- failures --
 
 
 class FailedLogins:

@@ -68,12 +68,19 @@ class Desk:
         return time.monotonic() + (seconds or self.records.settings.api.deadline_seconds)
 
     async def actor(self, request: Request[Any, Any, Any]) -> Actor:
-        """Raises Unauthorized after a delay, Invalid or Denied for a foreign Host or Origin, Unavailable."""
+        """The holder of the token, or of the cookie of a session; raises the errors of ``actor_of``."""
+        return await self.actor_of(request, lambda: _credential(request))
+
+    async def actor_of(self, request: Request[Any, Any, Any], credential: Callable[[], tuple[str, str]]) -> Actor:
+        """The holder of the token with this id and secret.
+
+        Raises Unauthorized after a delay, Invalid or Denied for a foreign Host or Origin, Unavailable.
+        """
         hosts.require_host(request.headers.get("host"), self.known_hosts())
         hosts.require_origin(request.headers.get("origin"), request.headers.get("host"))
         address = request.client.host if request.client is not None else "unknown"
         try:
-            id, secret = logins.bearer(request.headers.get("authorization"))
+            id, secret = credential()
             token = await self.run(lambda: self.records.valid_token(id, secret), self.deadline())
             if token is None:
                 raise Unauthorized(
@@ -88,6 +95,17 @@ class Desk:
     def known_hosts(self) -> frozenset[str]:
         """The names by which this server is reached."""
         return frozenset(each.lower() for each in self.records.settings.api.hosts)
+
+
+def _credential(request: Request[Any, Any, Any]) -> tuple[str, str]:
+    """The id and the secret. Raises Unauthorized, and Denied for a cookie that another site's page made a browser send."""
+    logins.require_no_token_in(request.url.query)
+    header = request.headers.get("authorization")
+    session = logins.of_session(request.headers.get("cookie")) if header is None else None
+    if session is None:
+        return logins.bearer(header)
+    hosts.require_own_page(request.method, request.headers)
+    return session
 
 
 async def body_of(request: Request[Any, Any, Any]) -> bytes:

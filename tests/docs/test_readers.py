@@ -19,6 +19,7 @@ OWN: Final = {
     "builder/nodepool_ocb_builder/sandbox/isolation.py": "the log of a build, which it writes",
     "builder/nodepool_ocb_builder/sandbox/leftovers.py": "the kernel's files; it starts without packages",
     "builder/nodepool_ocb_builder/sandbox/supervisor.py": "the log of a build; it starts without packages",
+    "nodepool_ocb/api/page/files.py": "files of the package",
     "nodepool_ocb/bounded/worker.py": "the kernel's figures",
     "nodepool_ocb/cli/printing/streams.py": "/dev/null, for output",
     "nodepool_ocb/daemon/belonging.py": "the file of the cluster's id, which it writes",

@@ -1,0 +1,80 @@
+/** Values as people read them: states, ages, times, numbers. */
+import { el } from "./dom.js";
+
+/** The states with the letter that the matrix shows, the worst first. */
+export const STATES = [
+  { state: "ERROR", letter: "E", text: "failed" },
+  { state: "TRANSITION", letter: "R", text: "running" },
+  { state: "TODO", letter: "T", text: "to do" },
+  { state: "BLOCKED", letter: "B", text: "blocked" },
+  { state: "PROPOSED", letter: "P", text: "proposed" },
+  { state: "ACTIVE", letter: "A", text: "active" },
+];
+export const BY_LETTER = new Map(STATES.map((each) => [each.letter, each]));
+const BY_STATE = new Map(STATES.map((each) => [each.state, each]));
+
+/** Words that stand for a class of colours in other lists. */
+const MOODS = {
+  bad: ["FAILED", "failed", "gone", "REFUSED", "failing"],
+  busy: ["RUNNING", "BUILDING", "building", "UPLOADING", "uploading", "UNDER_WAY", "PAUSED"],
+  good: ["READY", "ready", "running", "SUCCEEDED", "COMMITTED", "DONE", "fulfilled"],
+};
+
+/** The class of a state's colour. */
+export function mood(state) {
+  if (BY_STATE.has(state)) return `is-${BY_STATE.get(state).letter}`;
+  const found = Object.entries(MOODS).find(([, words]) => words.includes(state));
+  return found ? `is-${found[0]}` : "is-plain";
+}
+
+/** A state as a letter and a word. */
+export function badge(state) {
+  const known = BY_STATE.get(state);
+  return el("span", { class: `badge ${mood(state)}` }, known ? el("b", { "aria-hidden": "true" }, known.letter) : null, String(state));
+}
+
+/** So many seconds in two units at most: "3d 4h". */
+export function seconds(count) {
+  const whole = Math.max(0, Math.round(count));
+  if (whole < 60) return `${whole}s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)}m${whole < 600 ? ` ${whole % 60}s` : ""}`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)}h ${Math.floor((whole % 3600) / 60)}m`;
+  return `${Math.floor(whole / 86400)}d ${Math.floor((whole % 86400) / 3600)}h`;
+}
+
+/** The time since a moment (seconds since 1970), kept up to date. */
+export function age(since) {
+  if (!since) return el("span", { class: "quiet" }, "–");
+  const made = el("time", { datetime: new Date(since * 1000).toISOString(), title: clock(since), "data-since": since });
+  made.textContent = seconds(Date.now() / 1000 - since);
+  return made;
+}
+
+/** A moment by this browser's clock; of today without the date. */
+export function clock(at) {
+  const day = new Date(at * 1000);
+  const two = (number) => String(number).padStart(2, "0");
+  const time = `${two(day.getHours())}:${two(day.getMinutes())}:${two(day.getSeconds())}`;
+  const date = `${day.getFullYear()}-${two(day.getMonth() + 1)}-${two(day.getDate())}`;
+  return day.toDateString() === new Date().toDateString() ? time : `${date} ${time}`;
+}
+
+/** Renew all ages on the page. */
+export function renewAges() {
+  const now = Date.now() / 1000;
+  for (const each of document.querySelectorAll("time[data-since]")) {
+    const text = seconds(now - Number(each.dataset.since));
+    if (each.textContent !== text) each.textContent = text;
+  }
+}
+
+/** A number with its noun: "1 node", "3 nodes". */
+export function counted(count, one, many = `${one}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+/** ROLE@FQDN in its parts. */
+export function parts(noderole) {
+  const at = noderole.indexOf("@");
+  return { role: noderole.slice(0, at), node: noderole.slice(at + 1) };
+}

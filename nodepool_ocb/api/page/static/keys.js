@@ -1,0 +1,72 @@
+/** The keys that hold on every view, and the list of all keys. A view binds its own. */
+import { el } from "./dom.js";
+
+const KEYS = [
+  ["/", "go to the filter"],
+  ["j k, arrows", "the next and the former row"],
+  ["h l, arrows", "the next and the former role of the matrix"],
+  ["Enter", "open the noderole or the row"],
+  ["x", "choose the noderole for an action"],
+  ["X", "choose all that the filter shows, or none"],
+  ["g then o m r h", "overview, matrix, rollouts, history"],
+  ["?", "this list"],
+  ["Escape", "leave the filter or a dialog"],
+];
+const GO = { o: "overview", m: "matrix", n: "nodes", r: "rollouts", t: "runs", i: "images", p: "pool", h: "history", d: "daemons" };
+const GO_MS = 1500;
+
+/** Whether a key is for a field in which people type. */
+export function typing(event) {
+  const at = event.target;
+  return at instanceof HTMLInputElement || at instanceof HTMLTextAreaElement || at instanceof HTMLSelectElement;
+}
+
+/** Bind the keys of the whole page; `to` makes the address of a view. */
+export function bindKeys(to) {
+  let going = 0;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape" && typing(event)) event.target.blur();
+    if (typing(event) || document.querySelector("dialog[open]")) return;
+    if (performance.now() - going < GO_MS && GO[event.key]) {
+      going = 0;
+      location.hash = to(GO[event.key]);
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    } else if (event.key === "g") {
+      going = performance.now();
+    } else if (event.key === "?") {
+      help();
+    } else if (event.key === "/") {
+      const filter = document.querySelector("input.filter");
+      if (filter) {
+        event.preventDefault();
+        filter.select();
+        filter.focus();
+      }
+    } else if ((event.key === "j" || event.key === "k") && !document.querySelector("canvas")) {
+      step(event.key === "j" ? 1 : -1);
+    }
+  }, true);
+}
+
+/** Move the focus among the rows of the view's lists. */
+function step(by) {
+  const rows = [...document.querySelectorAll("main [data-row]")];
+  if (!rows.length) return;
+  const at = rows.findIndex((row) => row === document.activeElement || row.contains(document.activeElement));
+  const next = rows[Math.min(rows.length - 1, Math.max(0, at + by))];
+  (next.querySelector("a, button") ?? next).focus();
+}
+
+function help() {
+  const box = el(
+    "dialog",
+    { "aria-labelledby": "keys", onclose: () => box.remove() },
+    el("h2", { id: "keys" }, "Keys"),
+    el("dl", { class: "keys" }, KEYS.map(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)])),
+    el("form", { method: "dialog" }, el("button", { autofocus: true }, "Close")),
+  );
+  document.body.append(box);
+  box.showModal();
+}

@@ -1,0 +1,111 @@
+/** The views that are lists: each reads rows of the API and shows them in one way. */
+import { buttons } from "./actions.js";
+import { get, Refused } from "./api.js";
+import { card, el, link, show } from "./dom.js";
+import { follow } from "./live.js";
+import { setQuery, to } from "./router.js";
+import { table } from "./table.js";
+
+const OFTEN_SECONDS = 3; // records of rollouts, images and pools are not among those that a change is heard of
+
+/** Show lists, and renew them. `read` gives the parts of the view. */
+function list(place, title, read, controls = null) {
+  const body = el("div", { class: "stack" });
+  const fault = el("p", { class: "fault", role: "alert" });
+  show(place, el("div", { class: "bar" }, el("h1", {}, title), controls), fault, body);
+  let before = null;
+  const load = async () => {
+    try {
+      const found = await read();
+      fault.textContent = "";
+      const text = JSON.stringify(found.map((part) => [part.title, part.rows, part.notes]));
+      if (text === before) return;
+      before = text;
+      show(body, found.map((part) => card(part.title, (part.notes ?? []).map((note) => el("p", { class: "quiet" }, note)), table(part.rows, part))));
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      fault.textContent = error.message;
+    }
+  };
+  load();
+  return Object.assign(follow(load, OFTEN_SECONDS), { load });
+}
+
+/** The rows of an answer, and what the server says about them. */
+async function rows(path, query = {}, pick = (answer) => answer) {
+  const found = await get(path, query);
+  return { rows: pick(found.answer), notes: found.notes };
+}
+
+/** A field with a filter, which stands in the address. */
+function filtered(query, placeholder, changed) {
+  const field = el("input", { class: "filter", "aria-label": "Filter", value: query.get("l") ?? "", placeholder, spellcheck: "false" });
+  field.addEventListener("change", () => {
+    setQuery({ l: field.value.trim() });
+    changed();
+  });
+  return field;
+}
+
+export function nodes(place, { query }) {
+  const field = filtered(query, "rack:r1 tag:web alive:no", () => end.load());
+  const columns = ["name", "state", "deployment", "alive", "available", "held", "noderoles", "tags", "rack", "reason"];
+  const forms = { name: (name) => link(name, to("node", name)) };
+  const extra = (row) => buttons([row.held ? "release" : "hold"], { nodes: [row.name] });
+  const read = async () => [{ title: "Nodes", columns, forms, extra, ...(await rows("/v1/nodes", { selector: field.value.trim() })) }];
+  const end = list(place, "Nodes", read, field);
+  return end;
+}
+
+export function rollouts(place) {
+  const columns = ["rollout", "state", "strategy", "reason", "groups", "nodes", "since", "started", "attempt", "by"];
+  return list(place, "Rollouts", async () => [{ title: "Rollouts", columns, ...(await rows("/v1/rollouts")) }]);
+}
+
+export function runs(place) {
+  const extra = (row) => buttons(["stopTasks"], { run: row.run });
+  return list(place, "Task runs", async () => [{ title: "Runs of task lists", extra, ...(await rows("/v1/task-runs")) }]);
+}
+
+export function images(place) {
+  const extra = (row) => buttons(["build"], { image: row.image ?? row.name });
+  return list(place, "Images", async () => [
+    { title: "Images", extra, ...(await rows("/v1/images")) },
+    { title: "Uploads", ...(await rows("/v1/uploads")) },
+  ]);
+}
+
+export function pool(place) {
+  return list(place, "Pool", async () => [
+    { title: "Pools", ...(await rows("/v1/pools")) },
+    { title: "Requests", ...(await rows("/v1/requests")) },
+    { title: "Nodes of pools", ...(await rows("/v1/pool-nodes")) },
+  ]);
+}
+
+export function history(place, { query }) {
+  const field = filtered(query, "names, divided by spaces", () => end.load());
+  const columns = ["at", "login", "host", "verb", "subjects", "reason", "changes"];
+  const changes = (answer) =>
+    [...answer.rows].reverse().map((row) => ({
+      ...row,
+      subjects: [...row.subjects, ...(row.more ? [`and ${row.more} more`] : [])],
+      changes: `${row.changes.slice(0, 4).map((each) => `${each.change} ${each.kind} ${each.name}`).join(", ")}${row.changes.length > 4 ? ` and ${row.changes.length - 4} more` : ""}`,
+    }));
+  const read = async () => {
+    const names = field.value.trim().split(/\s+/).filter(Boolean);
+    return [{ title: "The newest 200 entries of the journal", columns, ...(await rows("/v1/history", { names, limit: 200 }, changes)) }];
+  };
+  const end = list(place, "History", read, field);
+  return end;
+}
+
+export function daemons(place) {
+  const columns = ["kind", "host", "state", "trouble", "paused", "version", "slots", "started", "id"];
+  const extra = (row) => buttons([row.paused ? "resumeDaemon" : "pauseDaemon"], { daemons: [row.id] });
+  return list(place, "Daemons", async () => [{ title: "Daemons", columns, extra, ...(await rows("/v1/daemons")) }]);
+}
+
+export function locks(place) {
+  return list(place, "Locks", async () => [{ title: "Claims and locks", ...(await rows("/v1/locks")) }]);
+}

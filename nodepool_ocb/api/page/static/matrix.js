@@ -1,0 +1,279 @@
+/** The matrix of a deployment: nodes and roles, with a filter in the language of `-l`, keys, and a choice for actions. */
+import { buttons } from "./actions.js";
+import { get, Refused } from "./api.js";
+import { cellAt, colours, draw, extent, layout } from "./canvas.js";
+import { Choice, showChoice } from "./choice.js";
+import { announce, el, link, show } from "./dom.js";
+import { badge, BY_LETTER, counted, STATES } from "./format.js";
+import { typing } from "./keys.js";
+import { follow } from "./live.js";
+import { setQuery, to } from "./router.js";
+
+const TABLE_MS = 250; // after the last scroll, until the table for screen readers is renewed
+const MOVES = { j: [1, 0], ArrowDown: [1, 0], k: [-1, 0], ArrowUp: [-1, 0], l: [0, 1], ArrowRight: [0, 1], h: [0, -1], ArrowLeft: [0, -1] };
+
+/** Show it in `place`. */
+export function matrix(place, { name, query }) {
+  const state = {
+    deployment: name,
+    selector: query.get("l") ?? "",
+    worst: query.get("order") === "worst",
+    cursor: { row: 0, column: 0 },
+    data: { roles: [], rows: [] },
+    document: null,
+    racks: new Map(),
+    palette: colours(),
+  };
+  const parts = frame(state);
+  state.choice = new Choice(() => {
+    showChoice(parts.choice, state.choice, state.racks, meant(state));
+    paint();
+  });
+  let asked = false;
+  const paint = () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      painted(state, parts);
+    });
+  };
+  const load = () => loaded(state, parts).then(paint);
+  show(place, parts.bar, parts.counts, parts.fault, parts.about, parts.choice, parts.scroller);
+  bind(state, parts, paint, load);
+  const resized = new ResizeObserver(paint);
+  resized.observe(parts.scroller);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const recolour = () => {
+    state.palette = colours();
+    paint();
+  };
+  dark.addEventListener("change", recolour);
+  const keys = (event) => pressed(event, state, parts, paint);
+  document.addEventListener("keydown", keys);
+  start(state, parts, load);
+  const end = follow(load);
+  return () => {
+    end();
+    resized.disconnect();
+    dark.removeEventListener("change", recolour);
+    document.removeEventListener("keydown", keys);
+  };
+}
+
+/** The selector of all that is shown. */
+function meant({ deployment, selector }) {
+  return `deployment:${deployment}${selector.trim() ? ` (${selector.trim()})` : ""}`;
+}
+
+function frame(state) {
+  const choose = el("select", { id: "deployment" });
+  const filter = el("input", { class: "filter", id: "filter", value: state.selector, placeholder: "state:error role:ntp rack:r1", spellcheck: "false", autocomplete: "off" });
+  const worst = el("input", { type: "checkbox", id: "worst", checked: state.worst });
+  const canvas = el("canvas", { "aria-hidden": "true" });
+  const spacer = el("div", { class: "spacer" });
+  const table = el("div", { class: "aside" });
+  const scroller = el("div", { class: "grid", tabindex: 0, role: "group", "aria-label": "Matrix of nodes and roles; the arrow keys move, Enter opens" }, canvas, spacer);
+  return {
+    choose,
+    filter,
+    worst,
+    canvas,
+    spacer,
+    scroller,
+    table,
+    bar: el(
+      "form",
+      { class: "bar", onsubmit: (event) => event.preventDefault() },
+      el("label", { for: "deployment" }, "Deployment"),
+      choose,
+      el("label", { for: "filter" }, "Filter"),
+      filter,
+      el("label", { class: "check" }, worst, "worst first"),
+    ),
+    counts: el("p", { class: "counts" }),
+    fault: el("p", { class: "fault", role: "alert" }),
+    about: el("p", { class: "about" }),
+    choice: el("div", { class: "choice", role: "region", "aria-label": "Choice" }),
+    timer: null,
+  };
+}
+
+async function start(state, parts, load) {
+  try {
+    const rows = (await get("/v1/deployments")).answer;
+    if (!state.deployment) state.deployment = (rows.find((row) => row.noderoles) ?? rows[0])?.name ?? "system";
+    show(parts.choose, rows.map((row) => el("option", { value: row.name, selected: row.name === state.deployment }, row.name)));
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    parts.fault.textContent = error.message;
+  }
+  await load();
+}
+
+async function loaded(state, parts) {
+  if (!state.deployment) return;
+  try {
+    const found = (await get("/v1/noderole-states", { deployment: state.deployment, selector: state.selector.trim() })).answer;
+    parts.fault.textContent = "";
+    if (found !== state.document) taken(state, parts, found);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    parts.fault.textContent = error.message;
+  }
+}
+
+/** Take a document, and keep the cursor at its noderole. */
+function taken(state, parts, found) {
+  const node = state.data.rows[state.cursor.row]?.node;
+  const role = state.data.roles[state.cursor.column]?.role;
+  const rows = found.nodes.map((name, n) => ({ node: name, rack: found.racks[n], marks: found.marks[n], states: found.states[n] }));
+  if (state.worst) {
+    const ranks = new Map(rows.map((row) => [row, STATES.findIndex(({ letter }) => row.states.includes(letter))]));
+    rows.sort((one, other) => ranks.get(one) - ranks.get(other));
+  }
+  Object.assign(state, { document: found, data: { roles: found.roles, rows }, racks: new Map(rows.map((row) => [row.node, row.rack])) });
+  state.cursor.row = Math.max(0, rows.findIndex((row) => row.node === node));
+  state.cursor.column = Math.max(0, found.roles.findIndex((each) => each.role === role));
+  state.choice.keep(new Set(names(state)));
+  showChoice(parts.choice, state.choice, state.racks, meant(state));
+  const counts = STATES.filter((each) => found.totals[each.state]).map((each) => [badge(each.state), ` ${found.totals[each.state].toLocaleString("en")} `]);
+  show(parts.counts, `${counted(rows.length, "node")} × ${counted(found.roles.length, "role")}: `, counts.length ? counts : "no noderole matches");
+  told(state, parts);
+}
+
+/** All noderoles that are shown. */
+function names(state) {
+  return state.data.rows.flatMap((row) => state.data.roles.filter((_, n) => row.states[n] !== ".").map(({ role }) => `${role}@${row.node}`));
+}
+
+function painted(state, parts) {
+  const { scroller, canvas, spacer } = parts;
+  const sizes = layout(scroller.clientWidth, state.data.roles.length);
+  const whole = extent(sizes, state.data.rows.length);
+  spacer.style.height = `${whole.height}px`;
+  spacer.style.width = `${whole.width > scroller.clientWidth ? whole.width : 1}px`;
+  canvas.style.width = `${scroller.clientWidth}px`;
+  canvas.style.height = `${scroller.clientHeight}px`;
+  const scroll = { top: scroller.scrollTop, left: scroller.scrollLeft };
+  state.sizes = sizes;
+  const range = draw(canvas, sizes, scroll, state.data, state.cursor, (node, role) => state.choice.has(node, role), state.palette);
+  scroller.dataset.painted = state.data.rows.length;
+  clearTimeout(parts.timer);
+  parts.timer = setTimeout(() => tabled(state, parts, range), TABLE_MS);
+}
+
+/** The visible rows as a table, for screen readers. */
+function tabled(state, parts, range) {
+  if (!parts.scroller.isConnected) return;
+  if (!parts.table.isConnected) parts.scroller.after(parts.table);
+  const { roles, rows } = state.data;
+  const shown = rows.slice(range.first, range.last);
+  const head = el("tr", {}, el("th", { scope: "col" }, "Node"), roles.map(({ role }) => el("th", { scope: "col" }, role)));
+  const lines = shown.map((row) =>
+    el("tr", {}, el("th", { scope: "row" }, row.node), [...row.states].map((letter) => el("td", {}, BY_LETTER.get(letter)?.state ?? "not bound"))),
+  );
+  const caption = `Rows ${range.first + 1} to ${range.last} of ${rows.length}`;
+  show(parts.table, el("table", {}, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, lines)));
+}
+
+/** The noderole at the cursor; null where there is none. */
+function at(state, { row, column } = state.cursor) {
+  const line = state.data.rows[row];
+  const role = state.data.roles[column]?.role;
+  const letter = line?.states[column];
+  return line && role && letter !== "." ? { noderole: `${role}@${line.node}`, node: line.node, state: BY_LETTER.get(letter).state, rack: line.rack } : null;
+}
+
+const MARKS = { h: "held", d: "not alive", u: "not available" };
+
+function told(state, parts) {
+  const line = state.data.rows[state.cursor.row];
+  if (!line) return show(parts.about);
+  const found = at(state);
+  const marks = [...line.marks].map((letter) => MARKS[letter]);
+  show(
+    parts.about,
+    found ? [link(found.noderole, to("noderole", found.noderole)), " ", badge(found.state)] : ["not bound at ", link(line.node, to("node", line.node))],
+    line.rack ? ` rack ${line.rack}` : "",
+    marks.length ? `, node is ${marks.join(", ")}` : "",
+    found?.state === "ERROR" ? [" ", buttons(["retry"], { noderoles: [found.noderole] })] : null,
+  );
+}
+
+function bind(state, parts, paint, load) {
+  const search = () => {
+    setQuery({ l: state.selector.trim(), order: state.worst ? "worst" : "" });
+    state.document = null;
+    parts.scroller.scrollTop = 0;
+    load();
+  };
+  parts.filter.addEventListener("change", () => {
+    state.selector = parts.filter.value;
+    search();
+  });
+  parts.worst.addEventListener("change", () => {
+    state.worst = parts.worst.checked;
+    search();
+  });
+  parts.choose.addEventListener("change", () => {
+    location.hash = to("matrix", parts.choose.value, { l: state.selector });
+  });
+  parts.scroller.addEventListener("scroll", paint, { passive: true });
+  parts.canvas.addEventListener("click", (event) => clicked(event, state, parts, paint));
+}
+
+function clicked(event, state, parts, paint) {
+  const { scroller } = parts;
+  const cell = cellAt(state.sizes, event.offsetX, event.offsetY, { top: scroller.scrollTop, left: scroller.scrollLeft });
+  const line = state.data.rows[cell.row];
+  const role = state.data.roles[cell.column]?.role;
+  if (cell.row < 0 && role) {
+    state.choice.toggle(names(state).filter((name) => name.startsWith(`${role}@`)));
+  } else if (line && cell.column < 0) {
+    if (event.shiftKey || event.ctrlKey) state.choice.toggle(names(state).filter((name) => name.endsWith(`@${line.node}`)));
+    else location.hash = to("node", line.node);
+  } else if (line && role) {
+    state.cursor = cell;
+    const found = at(state);
+    if (found && (event.shiftKey || event.ctrlKey)) state.choice.toggle([found.noderole]);
+    else if (found) location.hash = to("noderole", found.noderole);
+    told(state, parts);
+    paint();
+  }
+}
+
+function pressed(event, state, parts, paint) {
+  if (typing(event) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.target instanceof HTMLElement && event.target.closest("a, button, summary") && !MOVES[event.key]) return;
+  const { rows, roles } = state.data;
+  if (MOVES[event.key]) {
+    const [down, right] = MOVES[event.key];
+    state.cursor.row = Math.max(0, Math.min(rows.length - 1, state.cursor.row + down));
+    state.cursor.column = Math.max(0, Math.min(roles.length - 1, state.cursor.column + right));
+    into(state, parts);
+    told(state, parts);
+    const found = at(state);
+    announce(found ? `${found.noderole}: ${found.state}` : `${rows[state.cursor.row]?.node ?? ""}: not bound`);
+  } else if (event.key === "Enter") {
+    const found = at(state);
+    if (found) location.hash = to("noderole", found.noderole);
+  } else if (event.key === "x") {
+    const found = at(state);
+    if (found) state.choice.toggle([found.noderole]);
+  } else if (event.key === "X") {
+    state.choice.toggleAll(names(state));
+  } else return;
+  event.preventDefault();
+  paint();
+}
+
+/** Scroll until the cursor is visible. */
+function into(state, { scroller }) {
+  if (!state.sizes) return;
+  const { row, head, cell, names: left } = state.sizes;
+  const top = state.cursor.row * row;
+  scroller.scrollTop = Math.min(top, Math.max(scroller.scrollTop, top + row - (scroller.clientHeight - head)));
+  const side = state.cursor.column * cell;
+  scroller.scrollLeft = Math.min(side, Math.max(scroller.scrollLeft, side + cell - (scroller.clientWidth - left)));
+}

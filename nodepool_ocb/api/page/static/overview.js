@@ -1,0 +1,211 @@
+/** The overview: errors by cause first, then the present work, then the whole system. */
+import { buttons } from "./actions.js";
+import { get, Refused } from "./api.js";
+import { card, el, link, show } from "./dom.js";
+import { age, badge, clock, counted, STATES } from "./format.js";
+import { follow } from "./live.js";
+import { legible } from "./log.js";
+import { to } from "./router.js";
+import { table } from "./table.js";
+
+const OFTEN_SECONDS = 5;
+const MOST_WAITING = 2000; // noderoles in TODO of which the oldest are looked for
+const MOST_DEPLOYMENTS = 8; // with progress
+const MOST_RACKS = 6;
+const OLDEST = 5;
+
+/** Show it in `place`. */
+export function overview(place) {
+  const names = ["counts", "aside", "errors", "work", "progress", "system"];
+  const places = Object.fromEntries(names.map((name) => [name, el("div", { class: `part stack part-${name}` })]));
+  show(place, el("h1", { class: "aside" }, "Overview"), Object.values(places));
+  const seen = {};
+  const put = (name, key, content) => {
+    const text = JSON.stringify(key);
+    if (seen[name] !== text) show(places[name], content());
+    seen[name] = text;
+  };
+  const load = async () => {
+    const steps = [causes(put), status(put), progress(put)];
+    for (const each of await Promise.allSettled(steps)) {
+      if (each.status === "rejected" && !(each.reason instanceof Refused)) throw each.reason;
+    }
+  };
+  load();
+  return follow(load, OFTEN_SECONDS);
+}
+
+/** Run a part; a refusal stands in its place. */
+async function refusable(put, name, work) {
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    put(name, error.message, () => el("p", { class: "fault" }, error.message));
+  }
+}
+
+// -- errors --
+
+function causes(put) {
+  return refusable(put, "errors", async () => {
+    const rows = (await get("/v1/causes")).answer;
+    put("errors", rows, () => card(rows.length ? "Errors by cause" : "No errors", rows.map(cause)));
+  });
+}
+
+function cause(row) {
+  const racks = Object.entries(row.racks).sort((one, other) => other[1] - one[1]);
+  const most = racks.slice(0, MOST_RACKS).map(([rack, count]) => `${rack} ${count}`);
+  const left = racks.length - most.length;
+  const filter = `failed role:${row.roles.join(",")}`;
+  const entry = row.before;
+  return el(
+    "article",
+    { class: "cause", "data-row": true },
+    el("h3", {}, link(`${counted(row.noderoles, "noderole")}: ${legible(row.cause)}`, to("noderole", row.examples[0]))),
+    el(
+      "p",
+      {},
+      `on ${counted(row.nodes, "node")}`,
+      racks.length ? ` in ${counted(racks.length, "rack")} (${most.join(", ")}${left > 0 ? `, ${left} more` : ""})` : "",
+      `; first ${clock(row.first)}, `,
+      age(row.first),
+      " ago; last ",
+      age(row.last),
+      " ago",
+    ),
+    entry ? el("p", { class: "quiet" }, `Before the first: ${clock(entry.at)} ${entry.login}: ${entry.verb} ${entry.subjects.slice(0, 2).join(", ")}${entry.reason ? ` (${entry.reason})` : ""}`) : null,
+    el("p", { class: "quiet" }, "For example ", row.examples.map((name, n) => [n ? ", " : "", link(name, to("noderole", name))])),
+    row.deployments.map((name) => [
+      link(`Matrix of ${name}`, to("matrix", name, { l: filter })),
+      " ",
+    ]),
+    row.noderoles <= row.examples.length ? buttons(["retry"], { noderoles: row.examples }) : null,
+  );
+}
+
+// -- the state of the whole --
+
+function status(put) {
+  return refusable(put, "system", async () => {
+    const found = (await get("/v1/status")).answer;
+    put("counts", [found.noderoles, found.nodes.all], () => counts(found));
+    put("aside", found.aside, () => aside(found));
+    put("system", [found.daemons, found.images, found.rollouts, found.task_runs, found.deployments, found.nodes, found.webhook, found.quarantined], () => system(found));
+    await work(put, found);
+  });
+}
+
+function counts(found) {
+  const chips = STATES.filter((each) => found.noderoles[each.state]).map((each) =>
+    el("a", { class: "chip", href: to("matrix", "", { l: `state:${each.state.toLowerCase()}` }), "data-key": each.state }, el("b", {}, found.noderoles[each.state].toLocaleString("en")), " ", badge(each.state)),
+  );
+  const failed = found.noderoles.ERROR ? buttons(["retry"], { selector: "failed" }) : null;
+  return el("div", { class: "chips" }, chips, el("span", { class: "quiet" }, `on ${counted(found.nodes.all, "node")}`), failed ? el("span", { class: "push" }, "all failed: ", failed, buttons(["pauseAll"], {})) : el("span", { class: "push" }, buttons(["pauseAll"], {})));
+}
+
+function aside(found) {
+  if (!found.aside.length) return null;
+  const row = (each) =>
+    el(
+      "li",
+      { "data-row": true },
+      el("b", {}, each.what),
+      ` by ${each.by}, `,
+      age(each.since),
+      each.until ? ` until ${clock(each.until)}` : "",
+      each.reason ? `: ${legible(each.reason)} ` : " ",
+      lifting(each.what),
+    );
+  return card("Holds and pauses", el("ul", { class: "plain" }, found.aside.map(row)));
+}
+
+/** The button that lifts a hold or a pause. */
+function lifting(what) {
+  const [kind, name] = what.split(" ", 2);
+  if (kind === "node") return buttons(["release"], { nodes: [name] });
+  if (kind === "deployment") return buttons(["resume"], { names: [name] });
+  return what.startsWith("everything") ? buttons(["resumeAll"], {}) : link("Daemons", to("daemons"));
+}
+
+async function work(put, found) {
+  const running = found.noderoles.TRANSITION ? (await get("/v1/noderoles", { states: "TRANSITION" })).answer.rows : [];
+  const todo = found.noderoles.TODO ?? 0;
+  const waiting = todo && todo <= MOST_WAITING ? (await get("/v1/noderoles", { states: "TODO" })).answer.rows : [];
+  const oldest = [...waiting].sort((one, other) => one.since - other.since).slice(0, OLDEST);
+  const columns = ["noderole", "since", "by", "reason"];
+  put("work", [running, oldest, todo], () =>
+    el(
+      "div",
+      { class: "columns" },
+      card(`Running now: ${running.length}`, table(running.slice(0, 20), { columns: ["noderole", "since", "by", "attempt"], empty: "Nothing runs." })),
+      card("Oldest waiting", todo > MOST_WAITING ? el("p", {}, link(`${counted(todo, "noderole")} to do`, to("matrix", "", { l: "state:todo" }))) : table(oldest, { columns, empty: "Nothing waits for an annealer." })),
+    ),
+  );
+}
+
+function system(found) {
+  const images = found.images;
+  const lines = [...found.rollouts.under_way, ...found.rollouts.failed, ...found.rollouts.cancelled];
+  const runs = [...found.task_runs.under_way, ...found.task_runs.failed, ...found.task_runs.stopped];
+  const trouble = [...images.failing.map((each) => ({ image: each.image, reason: each.reason, since: each.since })), ...images.failed_uploads, ...images.unbuildable];
+  const idle = [...found.nodes.not_alive.map((each) => ({ ...each, is: "not alive" })), ...found.nodes.not_available.map((each) => ({ ...each, is: "not available" })), ...(found.nodes.suspected ?? []).map((each) => ({ ...each, is: "suspected" }))];
+  const forms = { name: (name) => link(name, to("node", name)) };
+  return el(
+    "div",
+    { class: "columns" },
+    card(`Nodes that cannot work: ${idle.length}`, table(idle.slice(0, 10), { columns: ["name", "is", "since", "reason"], forms, empty: "All nodes can work." })),
+    card("Rollouts", table(lines, { columns: ["rollout", "state", "reason", "since"], empty: "None is under way or failed." })),
+    card("Task runs", table(runs, { columns: ["run", "state", "since"], empty: "None is under way or failed." })),
+    card("Daemons", table(found.daemons, { columns: ["kind", "host", "state", "trouble", "paused"], empty: "No daemon runs." })),
+    card(`Images: ${images.all}`, table([...images.building, ...trouble], { columns: ["image", "builder", "reason", "since"], empty: "None builds or fails." })),
+    found.quarantined.length ? card("Records that cannot be read", table(found.quarantined)) : null,
+  );
+}
+
+// -- progress --
+
+function progress(put) {
+  return refusable(put, "progress", async () => {
+    const all = (await get("/v1/deployments")).answer;
+    const rows = all.filter((row) => row.noderoles).slice(0, MOST_DEPLOYMENTS);
+    const found = await Promise.all(rows.map((row) => get("/v1/noderole-states", { deployment: row.name, roles_only: true })));
+    const key = [all, ...found.map((each) => each.answer)];
+    put("progress", key, () => card("Deployments", rows.map((row, n) => deployment(row, found[n].answer)), others(all.length - rows.length)));
+  });
+}
+
+function others(count) {
+  return count > 0 ? el("p", { class: "quiet" }, `${counted(count, "more deployment")} with no noderoles, or not shown here`) : null;
+}
+
+/** The milestones of a deployment; without any, its last role. */
+function deployment(row, grid) {
+  const total = Object.values(grid.totals).reduce((sum, count) => sum + count, 0);
+  const steps = grid.roles.filter((each) => each.milestone);
+  return el(
+    "article",
+    { class: "deployment", "data-row": true },
+    el("h3", {}, link(row.name, to("matrix", row.name)), " ", badge(row.state), row.paused ? [" paused ", row.paused] : null, el("span", { class: "actions" }, buttons([row.paused ? "resume" : "pause"], { names: [row.name] }), row.state === "PROPOSED" ? buttons(["commitDeployment"], { name: row.name }) : null)),
+    bar("all roles", grid.totals, total),
+    steps.map((each) => bar(each.role, each.noderoles, Object.values(each.noderoles).reduce((sum, count) => sum + count, 0))),
+  );
+}
+
+function bar(name, counts, total) {
+  const done = counts.ACTIVE ?? 0;
+  const failed = counts.ERROR ?? 0;
+  const label = `${name}: ${done.toLocaleString("en")} of ${total.toLocaleString("en")}${failed ? `, ${failed} failed` : ""}`;
+  const piece = (count, letter) => {
+    const made = el("i", { class: `is-${letter}` });
+    made.style.width = `${(100 * count) / Math.max(1, total)}%`;
+    return made;
+  };
+  return el(
+    "div",
+    { class: "progress", role: "img", "aria-label": label },
+    el("span", {}, label),
+    el("div", { class: "track" }, piece(done, "A"), piece(counts.TRANSITION ?? 0, "R"), piece(failed, "E")),
+  );
+}
