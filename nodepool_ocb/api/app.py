@@ -13,8 +13,9 @@ from nodepool_ocb.api import calls, documents, requests, resources
 from nodepool_ocb.api.page import serving
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.api.requests import Desk
-from nodepool_ocb.api.routes import EVENTS_PATH, ROUTES, Route
+from nodepool_ocb.api.routes import BUILD_LOG_PATH, EVENTS_PATH, ROUTES, RUN_LOG_PATH, Route, placed
 from nodepool_ocb.api.streams import events as streams
+from nodepool_ocb.api.streams.logs import LogDesk
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.telemetry import metrics
 
@@ -33,7 +34,7 @@ def application(records: ServedRecords) -> Any:
     desk = Desk(records)
     app = Litestar(
         route_handlers=[
-            _operations(desk), _events(desk), _openapi(), *_rest(desk), *serving.handlers(desk)
+            _operations(desk), _events(desk), *_logs(desk), _openapi(), *_rest(desk), *serving.handlers(desk)
         ],
         exception_handlers={
             OcbError: requests.of_error, HTTPException: requests.of_http, Exception: requests.of_bug
@@ -61,6 +62,20 @@ def _events(desk: Desk) -> Any:
     return events
 
 
+def _logs(desk: Desk) -> list[Any]:
+    logs = LogDesk(desk)
+    ways = ((RUN_LOG_PATH, logs.run_log), (BUILD_LOG_PATH, logs.build_log))
+    return [_log(path + more, answer, bool(more)) for path, answer in ways for more in ("", "/seen")]
+
+
+def _log(path: str, answer: Callable[..., Awaitable[Response[Any]]], seen: bool) -> Any:
+    @route(placed(path), http_method=["GET"], status_code=200)
+    async def log(request: Request[Any, Any, Any]) -> Response[Any]:
+        return await answer(request, seen=seen)
+
+    return log
+
+
 def _openapi() -> Any:
     @route("/openapi.json", http_method=["GET"], status_code=200)
     async def openapi() -> Response[bytes]:
@@ -77,7 +92,7 @@ def _rest(desk: Desk) -> list[Any]:
 def _handler(desk: Desk, row: Route, path: str) -> Any:
     kind = calls.OPERATIONS[row.operation]
 
-    @route(path.replace("{", "{of_").replace("}", ":str}"), http_method=[row.method], status_code=200)  # type: ignore[list-item]
+    @route(placed(path), http_method=[row.method], status_code=200)  # type: ignore[list-item]
     async def handle(request: Request[Any, Any, Any]) -> Response[Any]:
         return await resources.answer(desk, request, row, kind, path)
 

@@ -178,9 +178,9 @@ class ApiRecords:
             items = self._feeder.shown(world, found)
         return KeptEntries(items, next(iter(page), None), page[-1] if page else after)
 
-    def zxid_of_entry(self, number: int, pool: bool) -> int | None:
-        """As ``ServedRecords.zxid_of_entry`` states."""
-        return next((each.zxid for each in journal.read(self.session, [number], pool)), None)
+    def time_of_entry(self, number: int, pool: bool) -> int | None:
+        """As ``ServedRecords.time_of_entry`` states."""
+        return next((each.made for each in journal.read(self.session, [number], pool)), None)
 
     # -- tokens --
 

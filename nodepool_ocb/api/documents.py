@@ -14,8 +14,9 @@ from nodepool_ocb.api.calls import OPERATIONS
 from nodepool_ocb.api.paging import PageOptions
 from nodepool_ocb.api.requests import LONGEST_DEADLINE_SECONDS, SHORTEST_DEADLINE_SECONDS
 from nodepool_ocb.api.resources import QueryOptions
-from nodepool_ocb.api.routes import EVENTS_PATH, ROUTES, Route, filled, parameters
+from nodepool_ocb.api.routes import BUILD_LOG_PATH, EVENTS_PATH, ROUTES, RUN_LOG_PATH, Route, filled, parameters
 from nodepool_ocb.api.streams.events import MEDIA_TYPE
+from nodepool_ocb.api.streams.logs import LogQuery
 from nodepool_ocb.api.streams.wanted import FIELDS
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.wire.problems import Problem
@@ -74,6 +75,8 @@ def openapi() -> dict[str, Any]:
     for name, kind in OPERATIONS.items():
         found[f"/v1/operations/{name}"] = {"post": _call(name, kind)}
     found[EVENTS_PATH] = {"get": _events()}
+    for path in (RUN_LOG_PATH, BUILD_LOG_PATH):
+        found[path], found[f"{path}/seen"] = {"get": _log(path)}, {"get": _seen(path)}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -105,6 +108,33 @@ def _events() -> dict[str, Any]:
             {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}},
         ],
         "responses": _responses({MEDIA_TYPE: {"schema": {"type": "string"}}}),
+    }
+
+
+def _log(path: str) -> dict[str, Any]:
+    """A part of a log, by its offset."""
+    content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    described = _of_log(path, "log", "A part of a log, by its offset.", content)
+    described["parameters"] += _query(msgspec.structs.fields(LogQuery))
+    refusal = _refusal("The log is shorter than the offset.")
+    described["responses"] |= {"416": refusal}
+    return described
+
+
+def _seen(path: str) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"type": "object"}}}
+    return _of_log(path, "log-seen", "The state of a run or build with a log, and where the log is.", content)
+
+
+def _of_log(path: str, name: str, summary: str, content: dict[str, Any]) -> dict[str, Any]:
+    named = parameters(path)
+    return {
+        "operationId": f"{named[0]}-{named[1]}-{name}",
+        "summary": summary,
+        "description": "Right: viewer.",
+        "tags": ["logs"],
+        "parameters": [_in_path(each) for each in named],
+        "responses": _responses(content),
     }
 
 

@@ -100,13 +100,16 @@ class Feeder:
             known = before.number(pool)
             kept = journal.numbers(self._session, pool)
             last = [known, *kept[-PAGE:]]
-            marks = {each.number: each.zxid for each in journal.read(self._session, last, pool)}
+            found = {each.number: each for each in journal.read(self._session, last, pool)}
             if kept and kept[0] > known + 1:
                 torn = LOST
-            if known > max(kept, default=-1) or marks.get(known, -1) not in (-1, before.mark(pool)):
+            if known > max(kept, default=-1) or (known in found and found[known].made != before.mark(pool)):
                 torn = RESTORED
-            number = max((each for each, mark in marks.items() if mark <= zxid), default=-1)
-            now = now.after_entry(number, marks.get(number, -1), pool)
+            newest = max(
+                (each for each in found.values() if each.zxid <= zxid), key=lambda each: each.number, default=None
+            )
+            if newest is not None:
+                now = now.after_entry(newest.number, newest.made, pool)
         return now, torn
 
     def take(self, zxid: int) -> TakenEntries:
@@ -167,7 +170,7 @@ class Feeder:
             if each.entry is not None:
                 record = entries.concealed(each.entry, secret)
                 row = EntryRow(number=each.number, record=record, pool=pool or msgspec.UNSET)
-                made.append(entry_item(row, each.zxid, partial(self._place, world)))
+                made.append(entry_item(row, each.zxid, each.made, partial(self._place, world)))
         return made
 
     def _place(self, world: World, name: str) -> str | None:

@@ -73,8 +73,8 @@ class ServedRecords(Protocol):
     def kept_entries(self, after: int, most: int, pool: bool) -> KeptEntries:
         """The oldest entries above a number, of launchers or of all others."""
 
-    def zxid_of_entry(self, number: int, pool: bool) -> int | None:
-        """The transaction of an entry; None if it is not kept."""
+    def time_of_entry(self, number: int, pool: bool) -> int | None:
+        """The time of an entry, in milliseconds since the epoch; None if it is not kept."""
 
     def still_valid(self, id: str, token: Token) -> bool:
         """Whether a token that was valid is the same still, and has not ended."""

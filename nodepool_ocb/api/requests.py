@@ -48,9 +48,9 @@ class Desk:
         self.threads = ThreadPoolExecutor(records.settings.api.workers, thread_name_prefix="api")
         self._failed = logins.FailedLogins()
 
-    async def run(self, call: Callable[[], T], deadline: float) -> T:
+    async def run(self, call: Callable[[], T], deadline: float, threads: ThreadPoolExecutor | None = None) -> T:
         """The result of a call on a thread of its own. Raises TimedOut at the deadline (monotonic)."""
-        future = asyncio.get_running_loop().run_in_executor(self.threads, call)
+        future = asyncio.get_running_loop().run_in_executor(threads or self.threads, call)
         try:
             return await asyncio.wait_for(asyncio.shield(future), max(0.0, deadline - time.monotonic()))
         except TimeoutError:

@@ -16,8 +16,10 @@ import msgspec
 from nodepool_ocb.operations.operation import Operation
 
 WORLD: Final = "world"  # all records of nodes, noderoles, roles and deployments
-#: The stream of events, which is no operation.
+#: The stream of events and the logs, which are no operations.
 EVENTS_PATH: Final = "/v1/events"
+RUN_LOG_PATH: Final = "/v1/noderoles/{noderole}/runs/{run}/log"
+BUILD_LOG_PATH: Final = "/v1/images/{image}/builds/{build}/log"
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -200,6 +202,15 @@ def parameters(path: str) -> tuple[str, ...]:
     ('deployment', 'role')
     """
     return tuple(part[1:-1] for part in path.split("/") if part.startswith("{"))
+
+
+def placed(path: str) -> str:
+    """The path as Litestar has it: it reserves some names of parameters, so ours have a prefix.
+
+    >>> placed("/v1/nodes/{node}")
+    '/v1/nodes/{of_node:str}'
+    """
+    return path.replace("{", "{of_").replace("}", ":str}")
 
 
 def filled(route: Route, operation: type[Operation[Any]], values: Mapping[str, str]) -> dict[str, Any]:

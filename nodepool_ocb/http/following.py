@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
@@ -25,6 +26,8 @@ COMPARED_BYTES: Final = 1024
 SURE_BYTES: Final = 256  # of the bytes given out, to be found again in a recorded end
 
 Found: TypeAlias = LogPart | MissingLog | Shorter | Unreached
+#: The piece from a byte on, waiting for it for some seconds: the place that gave it, and the piece.
+AskPiece: TypeAlias = Callable[[int, float], tuple[str, Found]]
 
 
 class LogPlaces(msgspec.Struct, frozen=True):
@@ -78,10 +81,17 @@ class Follower:
     """Gives a log to ``out``; ``say`` gets sentences for the person that watches."""
 
     def __init__(
-        self, source: LogSource, out: Callable[[bytes], None], say: Callable[[str], None], offset: int = 0
+        self,
+        source: LogSource,
+        out: Callable[[bytes], None],
+        say: Callable[[str], None],
+        offset: int = 0,
+        ask: AskPiece | None = None,
     ) -> None:
+        """``ask``: another way to the pieces than by the places of the source."""
         self.given = LogDelivery(offset=offset)
         self._source, self._out, self._say = source, out, say
+        self._piece = ask or partial(first, source)
         self._origin = ("", "")  # of the newest piece: the log's name, and the place
         self._silent_since: float | None = None
 
@@ -127,9 +137,9 @@ class Follower:
     def _ask(self, wait_seconds: float) -> Found:
         """The next piece, of the first place that has the log; else the answer of the likeliest place."""
         offset, given, places = self.given.offset, self.given, self._source.places
-        place, found = _first(self._source, offset, wait_seconds)
+        place, found = self._piece(offset, wait_seconds)
         if isinstance(found, LogPart) and given.end and (places.name, place) != self._origin:
-            place, found = _first(self._source, offset - len(given.end), 0.0)
+            place, found = self._piece(offset - len(given.end), 0.0)
             if isinstance(found, LogPart):
                 found = self._continued(found, place)
         if isinstance(found, LogPart):
@@ -180,7 +190,7 @@ class Follower:
         return self._source.ended and self._source.places.name == self._origin[0]
 
 
-def _first(source: LogSource, offset: int, wait_seconds: float) -> tuple[str, Found]:
+def first(source: LogSource, offset: int, wait_seconds: float) -> tuple[str, Found]:
     """The answer of the first place that has the log, and that place; else of the likeliest."""
     places = source.places
     said: list[tuple[str, Found]] = []

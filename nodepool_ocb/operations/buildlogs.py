@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.http import logs
-from nodepool_ocb.http.following import Follower, LogDelivery, LogPlaces
+from nodepool_ocb.http.following import Follower, Found, LogDelivery, LogPlaces, first
 from nodepool_ocb.http.logs import LogPart
-from nodepool_ocb.images.rules import ImageView
+from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.operations import logs as daemonlogs
@@ -28,18 +30,36 @@ END_SECONDS: Final = 1.0  # that ``end`` waits for one builder
 END_BYTES: Final = 2048
 
 
+class BuildLogSeen(msgspec.Struct, frozen=True):
+    """A look at the log of a build, as a server of the API gives it."""
+
+    places: LogPlaces
+    build: BuildView
+    state: BuildState
+
+
+class AnyBuildLog(daemonlogs.AskedLog, Protocol):
+    """The log of a build, from its builder or from a server of the API."""
+
+    image: str
+    build: BuildView
+    state: BuildState
+
+
 class LogOfBuild:
     """The places of a build's log; ``look`` finds them again."""
 
     regrows = False
 
-    def __init__(self, opened: Session, chosen: BuildChosen) -> None:
+    def __init__(self, opened: Session, chosen: BuildChosen, *, files: bool = True) -> None:
+        """``files``: a file of this host may be read."""
         self._opened = opened
+        self._files = files
         self.image = chosen.image
         self.build = chosen.build  # as of the last look
         self.state = chosen.build.record.state
         self.places = LogPlaces(chosen.build.record.filename)
-        self.look()
+        self.looked = self.look()
 
     @property
     def ended(self) -> bool:
@@ -59,13 +79,17 @@ class LogOfBuild:
         self.places = self._places(builders)
         return True
 
+    def ask(self, offset: int, wait_seconds: float) -> tuple[str, Found]:
+        """The place and the piece from a byte on."""
+        return first(self, offset, wait_seconds)
+
     def _places(self, builders: Mapping[str, Daemon]) -> LogPlaces:
         record = self.build.record
         host, _, file = (record.log or "").partition(":")
         return LogPlaces(
             record.filename,
             dict.fromkeys(addresses(record, builders), record.log or ""),
-            record.log if daemonlogs.on_this_host(host) and logs.readable(Path(file)) else None,
+            record.log if self._files and daemonlogs.on_this_host(host) and logs.readable(Path(file)) else None,
             f"{record.builder} is not running, or serves no pages (http.listen)",
         )
 
@@ -92,18 +116,18 @@ def end(build: Build, builders: Mapping[str, Daemon]) -> bytes | None:
 # -- giving it out --
 
 
-def give(log: LogOfBuild, out: Callable[[bytes], None], note: Callable[[str], None], follow: bool) -> None:
+def give(log: AnyBuildLog, out: Callable[[bytes], None], note: Callable[[str], None], follow: bool) -> None:
     """Give the log out, with ``follow`` until it ends. A note names its place; if no place has it, its recorded end follows."""
-    given = Follower(log, out, note, 0).give(follow)
+    given = Follower(log, out, note, 0, log.ask).give(follow)
     note(_about(log, given))
     if not given.whole:
         out((log.build.record.tail or "").encode())
 
 
-def document(log: LogOfBuild, note: Callable[[str], None]) -> BuildLog:
+def document(log: AnyBuildLog, note: Callable[[str], None]) -> BuildLog:
     """The last MiB of the log as a document; a note names its place."""
     parts: list[bytes] = []
-    given = Follower(log, parts.append, note, -MOST_BYTES).give(follow=False)
+    given = Follower(log, parts.append, note, -MOST_BYTES, log.ask).give(follow=False)
     note(_about(log, given))
     record = log.build.record
     return BuildLog(
@@ -116,7 +140,7 @@ def document(log: LogOfBuild, note: Callable[[str], None]) -> BuildLog:
     )
 
 
-def _about(log: LogOfBuild, given: LogDelivery) -> str:
+def _about(log: AnyBuildLog, given: LogDelivery) -> str:
     """The state of the build, the place of its log, and the part that was given out."""
     record = log.build.record
     if given.whole:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from nodepool_ocb.http.following import Found as Found
+from nodepool_ocb.http.following import LogPlaces as LogPlaces
+from nodepool_ocb.http.logs import LogPart as LogPart
+from nodepool_ocb.http.logs import MissingLog as MissingLog
+from nodepool_ocb.http.logs import Shorter as Shorter
+from nodepool_ocb.http.logs import Unreached as Unreached
 from nodepool_ocb.images.rules import BuildView
 from nodepool_ocb.model.records import Daemon, NodeRole
 
@@ -31,6 +37,20 @@ class BuildChosen(msgspec.Struct, frozen=True):
 
     image: str
     build: BuildView
+
+
+class AskedLog(Protocol):
+    """A log that daemons serve, as of the last look."""
+
+    regrows: bool
+
+    @property
+    def places(self) -> LogPlaces: ...
+    @property
+    def ended(self) -> bool: ...
+    def look(self) -> bool: ...
+    def ask(self, offset: int, wait_seconds: float) -> tuple[str, Found]:
+        """The place and the piece from a byte on."""
 
 
 def on_this_host(host: str) -> bool:

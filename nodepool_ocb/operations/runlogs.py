@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from nodepool_ocb.errors import NotFound, Unavailable
 from nodepool_ocb.http import logs
-from nodepool_ocb.http.following import Follower, LogDelivery, LogPlaces, rest
+from nodepool_ocb.http.following import Follower, Found, LogDelivery, LogPlaces, first, rest
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, Daemon, NodeRole, Run, State
 from nodepool_ocb.operations import logs as daemonlogs
 from nodepool_ocb.operations.logs import RunChosen
 from nodepool_ocb.operations.names import noderole_of
-from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.operations.performer import AnyPerformer, Performer
 from nodepool_ocb.views.noderoles import RunOutput, ended
 
 if TYPE_CHECKING:
@@ -69,21 +69,37 @@ def host_of(annealer: str) -> str:
     return annealer.rsplit("-", 2)[0]
 
 
+class RunLogSeen(msgspec.Struct, frozen=True):
+    """A look at the log of a run, as a server of the API gives it."""
+
+    places: LogPlaces
+    seen: RunSeen
+
+
+class AnyRunLog(daemonlogs.AskedLog, Protocol):
+    """The log of a run, from its daemons or from a server of the API."""
+
+    noderole: str
+    jig: str
+    seen: RunSeen
+
+
 class RunLog:
     """The places of a run's log; ``look`` finds them again."""
 
     regrows = True
 
-    def __init__(self, opened: Session, chosen: RunChosen, log_dir: str | None) -> None:
-        """``log_dir``: the folder of logs in this host's configuration."""
+    def __init__(self, opened: Session, chosen: RunChosen, log_dir: str | None, *, files: bool = True) -> None:
+        """``log_dir``: the folder of logs in this host's configuration. ``files``: a file of this host may be read."""
         self._opened = opened
         self._role, self._fqdn = chosen.role, chosen.node
         self._log_dir = log_dir
+        self._files = files
         self.noderole = paths.noderole_name(chosen.role, chosen.node)
         self.jig = chosen.jig
         self.seen = RunSeen(chosen.run, chosen.record)
         self.places = LogPlaces(self._name)
-        self.look()
+        self.looked = self.look()
 
     @property
     def _name(self) -> str:
@@ -107,6 +123,10 @@ class RunLog:
         self.places = self._places(annealers)
         return True
 
+    def ask(self, offset: int, wait_seconds: float) -> tuple[str, Found]:
+        """The place and the piece from a byte on."""
+        return first(self, offset, wait_seconds)
+
     def _read(self, run: str) -> RunSeen:
         from nodepool_ocb.store.client import codec
 
@@ -126,7 +146,8 @@ class RunLog:
         host = self._host(annealers)
         asked = daemonlogs.addresses(self.seen.annealer, host, annealers)
         there = {address: self._in(daemon.host, daemon.log_dir) for address, daemon in asked.items()}
-        file = next((each for each in self._here(host, annealers) if logs.readable(_path(each))), None)
+        here = self._here(host, annealers) if self._files else ()
+        file = next((each for each in here if logs.readable(_path(each))), None)
         return LogPlaces(self._name, there, file, _unreached(host, annealers))
 
     def _host(self, annealers: Mapping[str, Daemon]) -> str:
@@ -167,10 +188,10 @@ def _unreached(host: str, annealers: Mapping[str, Daemon]) -> str:
 # -- giving it out --
 
 
-def give(log: RunLog, out: Callable[[bytes], None], note: Callable[[str], None], follow: bool) -> str:
+def give(log: AnyRunLog, out: Callable[[bytes], None], note: Callable[[str], None], follow: bool) -> str:
     """Give the log out, with ``follow`` until it ends; gives a sentence about its end and its place."""
     joined = False
-    given = Follower(log, out, note).give(follow)
+    given = Follower(log, out, note, ask=log.ask).give(follow)
     record = log.seen.record
     if not given.whole and record is not None and record.tail:
         more = rest(given, record.tail)
@@ -179,10 +200,10 @@ def give(log: RunLog, out: Callable[[bytes], None], note: Callable[[str], None],
     return _about(log, given, joined)
 
 
-def document(log: RunLog, note: Callable[[str], None]) -> tuple[RunOutput, str]:
+def document(log: AnyRunLog, note: Callable[[str], None]) -> tuple[RunOutput, str]:
     """The last MiB of the log as a document, and the sentence about it."""
     parts: list[bytes] = []
-    given = Follower(log, parts.append, note, -daemonlogs.MOST_BYTES).give(follow=False)
+    given = Follower(log, parts.append, note, -daemonlogs.MOST_BYTES, log.ask).give(follow=False)
     record = log.seen.record
     tail = (record.tail if record else None) or ""
     made = RunOutput(
@@ -196,9 +217,9 @@ def document(log: RunLog, note: Callable[[str], None]) -> tuple[RunOutput, str]:
     return made, _about(log, given)
 
 
-def place(log: RunLog, note: Callable[[str], None]) -> str:
+def place(log: AnyRunLog, note: Callable[[str], None]) -> str:
     """HOST:FILE of the log as it was found, else as the record has it; a note if it was not found. Raises NotFound."""
-    given = Follower(log, lambda _: None, note, -1).give(follow=False)
+    given = Follower(log, lambda _: None, note, -1, log.ask).give(follow=False)
     record = log.seen.record
     file = given.file or (record.log if record else None)
     if not file:
@@ -210,7 +231,7 @@ def place(log: RunLog, note: Callable[[str], None]) -> str:
     return file
 
 
-def _about(log: RunLog, given: LogDelivery, joined: bool = False) -> str:
+def _about(log: AnyRunLog, given: LogDelivery, joined: bool = False) -> str:
     """Its end, its place, and the part that was given out; ``joined``: all, the rest of it from the record."""
     record = log.seen.record
     file = given.file or (record.log if record else None)
@@ -244,14 +265,20 @@ def begun(performer: Performer, opened: Session, name: str) -> None:
         if znode is None:
             raise NotFound(f"{vertex.name} was deleted before it ran; see: nodepool-ocb history {vertex.name}")
         record = codec.decode(NodeRole, znode)
-        if not _waits(record):
+        if not waits(record):
             return
         if not said:
-            performer.caller.note(f"{vertex.name} waits ({record.state}): its output comes when it runs")
-            performer.caller.note(f"why it waits: nodepool-ocb noderole explain {vertex.name}")
+            say_waits(performer, vertex.name, record)
             said = True
         woken.wait(LOOK_SECONDS)
 
 
-def _waits(record: NodeRole) -> bool:
+def say_waits(performer: AnyPerformer, name: str, record: NodeRole) -> None:
+    """Notes for the person that watches a noderole which has not begun to run."""
+    performer.caller.note(f"{name} waits ({record.state}): its output comes when it runs")
+    performer.caller.note(f"why it waits: nodepool-ocb noderole explain {name}")
+
+
+def waits(record: NodeRole) -> bool:
+    """Whether it will run without another command."""
     return record.state in (State.TODO, State.BLOCKED) or (record.state is State.ACTIVE and record.refresh)

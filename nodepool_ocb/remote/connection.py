@@ -35,12 +35,17 @@ class HttpAnswer:
         self.reason = response.reason
         self.media_type = (response.getheader("Content-Type") or "").partition(";")[0].strip().lower()
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """All headers, with names in small letters."""
+        return {name.lower(): value for name, value in self._response.getheaders()}
+
     def header(self, name: str) -> str | None:
         """A header; None if the answer has none of this name."""
         return self._response.getheader(name)
 
     def body(self) -> bytes:
-        """The body of an error. Raises OutcomeUnknown."""
+        """The whole body of a small answer. Raises OutcomeUnknown."""
         with _broken(self._address):
             return self._response.read(MOST_ERROR_BYTES)
 

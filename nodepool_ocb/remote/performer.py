@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -42,6 +42,14 @@ class _SentCall(msgspec.Struct, frozen=True):
     key: str | None
 
 
+class HttpDocument(msgspec.Struct, frozen=True):
+    """An answer as a whole; the names of headers are in small letters."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
 class RemotePerformer:
     """Performs the operations of one call at an API server; not thread-safe."""
 
@@ -72,6 +80,17 @@ class RemotePerformer:
                 return found
             self.caller.agree(found.text, found.details)
             agreed = True
+
+    def fetch(self, path: str, statuses: Collection[int]) -> HttpDocument:
+        """What is at a path, with one of these statuses. Raises the error of the server, Unavailable and OutcomeUnknown."""
+        headers = {"Authorization": f"Bearer {self._token.token}"}
+        request = HttpRequest(method="GET", path=path, headers=headers)
+        with sent(self._address, request, self._token.ca) as answer:
+            self._observe(answer)
+            body = answer.body()
+            if answer.status not in statuses:
+                raise refusal(self._address.url, answer.status, answer.reason, body, answer.media_type)
+            return HttpDocument(answer.status, answer.headers, body)
 
     def _performed(self, operation: Operation[T], request: _SentCall, said: _Notes) -> Performed[T] | Question:
         """A request whose answer is lost is sent again: the key of a write keeps the server from a second one."""

@@ -105,6 +105,7 @@ class FoundEntry(NamedTuple):
     entry: Entry | None
     problem: str = ""
     zxid: int = 0  # of its transaction
+    made: int = 0  # the time of that, in milliseconds since the epoch
 
 
 def numbers(session: Session, pool: bool = False) -> list[int]:
@@ -118,9 +119,9 @@ def read(session: Session, wanted: Sequence[int], pool: bool = False) -> Iterato
     for number, znode in zip(wanted, session.stream(map(path, wanted)), strict=True):
         if znode is not None:
             try:
-                yield FoundEntry(number, codec.decode(Entry, znode), zxid=znode.czxid)
+                yield FoundEntry(number, codec.decode(Entry, znode), "", znode.czxid, round(znode.ctime * 1000))
             except Invalid as wrong:
-                yield FoundEntry(number, None, str(wrong), znode.czxid)
+                yield FoundEntry(number, None, str(wrong), znode.czxid, round(znode.ctime * 1000))
 
 
 class Cursor(NamedTuple):

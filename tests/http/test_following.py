@@ -189,7 +189,7 @@ def follow_all(
     """What is given out and said, and whether that was all, where these answers come one after the other."""
     monkeypatch.setattr(following, "PAUSE_SECONDS", 0.0)
     left = iter(answers)
-    monkeypatch.setattr(following, "_first", lambda *_: next(left))
+    monkeypatch.setattr(following, "first", lambda *_: next(left))
     source = Played(LogPlaces("log", {"a": ""}))
     source.regrows, source.over = regrows, True
     source.ended = ended

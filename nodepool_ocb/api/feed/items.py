@@ -52,6 +52,7 @@ class EntryItem(msgspec.Struct, frozen=True):
     number: int
     pool: bool
     zxid: int
+    made: int  # milliseconds since the epoch
     entry: Entry
     data: bytes
     places: frozenset[str] | None
@@ -97,13 +98,13 @@ def shown_change(change: RecordChange) -> ShownChange:
     return ShownChange(change, gone if record is None else msgspec.json.encode(made), gone)
 
 
-def entry_item(row: EntryRow, zxid: int, place: Callable[[str], str | None]) -> EntryItem:
-    """An entry with its JSON; ``place`` gives the deployment of an object by its name."""
+def entry_item(row: EntryRow, zxid: int, made: int, place: Callable[[str], str | None]) -> EntryItem:
+    """An entry with its JSON, made at a time; ``place`` gives the deployment of an object by its name."""
     record = row.record
     known = bool(record.changes) and not (record.more or record.left_out)
     places = {place(each.name) if each.kind in PLACED else None for each in record.changes} if known else {None}
     found = None if None in places else frozenset(each for each in places if each is not None)
-    return EntryItem(row.number, row.pool is True, zxid, record, msgspec.json.encode(public(row)), found)
+    return EntryItem(row.number, row.pool is True, zxid, made, record, msgspec.json.encode(public(row)), found)
 
 
 class SelectedNames(msgspec.Struct):

@@ -149,7 +149,7 @@ class EventFeed:
 def behind(cursor: EventCursor, item: Item) -> EventCursor:
     """The cursor of a client that has this item, too."""
     if isinstance(item, EntryItem):
-        return cursor.after_entry(item.number, item.zxid, item.pool)
+        return cursor.after_entry(item.number, item.made, item.pool)
     return cursor.after_changes(item.zxid)
 
 

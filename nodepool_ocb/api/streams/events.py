@@ -22,9 +22,10 @@ from nodepool_ocb.api.feed.items import EntryItem, EventFilter, Item
 from nodepool_ocb.api.feed.ring import FeedTaken, behind, missing
 from nodepool_ocb.api.requests import Desk
 from nodepool_ocb.api.streams import wanted
-from nodepool_ocb.api.streams.resuming import PAGE, StreamStart, start
+from nodepool_ocb.api.streams.resuming import PAGE, RESTORED, StreamStart, start
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.operations import limits
+from nodepool_ocb.operations.deployments.pausing import RestoredCluster
 from nodepool_ocb.operations.history.reading import EventsChoose
 
 MEDIA_TYPE: Final = "text/event-stream"
@@ -102,7 +103,8 @@ class EventStream:
         """An item as an event; empty if it has no place in this stream."""
         self._cursor = behind(self._cursor, item)
         if isinstance(item, EntryItem):
-            return self._event("entry", item.data) if self._filter.has_entry(item) else b""
+            shown = self._event("entry", item.data) if self._filter.has_entry(item) else b""
+            return shown + self._said("reset", RESTORED) if item.entry.verb == RestoredCluster.noun else shown
         own = [data for each in item.changes if (data := self._filter.of_change(each)) is not None]
         return self._event("state", b'{"zxid":%d,"changes":[%b]}' % (item.zxid, b",".join(own))) if own else b""
 

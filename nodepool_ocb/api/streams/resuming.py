@@ -64,7 +64,7 @@ def _differs(records: ServedRecords, since: EventCursor, moment: FeedMoment, poo
         return True
     if number < 0 or mark < 0:
         return False
-    return records.zxid_of_entry(number, pool) not in (None, mark)
+    return records.time_of_entry(number, pool) not in (None, mark)
 
 
 def _gap(records: ServedRecords, since: EventCursor, moment: FeedMoment, pool: bool) -> str | None:

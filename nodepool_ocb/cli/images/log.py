@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import click
 
 from nodepool_ocb.cli import logs
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.kit.performing import direct
+from nodepool_ocb.cli.kit.performing import distant_server, perform, performer
 from nodepool_ocb.operations.images.logs import ImageLog
+from nodepool_ocb.operations.performer import Performer
+
+if TYPE_CHECKING:
+    from nodepool_ocb.operations.buildlogs import AnyBuildLog
 
 
 @click.command(cls=Verb, operation=ImageLog)
@@ -25,12 +33,25 @@ def log(name: str, id: str | None, follow: bool, raw: bool) -> None:
     from nodepool_ocb.operations import buildlogs
 
     logs.refuse(follow=follow, raw=raw)
-    used = direct()
-    with used.session() as opened:
-        found = buildlogs.LogOfBuild(opened, used.perform(ImageLog(image=name, build=id), opened).answer)
+    with _source(name, id) as found:
         if output.chosen() != "table":
             document = buildlogs.document(found, output.say)
             output.text(document, document.output)
         else:
             with logs.printer(raw) as out:
                 buildlogs.give(found, out, output.say, follow)
+
+
+@contextmanager
+def _source(name: str, id: str | None) -> Iterator[AnyBuildLog]:
+    """The log, from its builder or from the server of ``--api``."""
+    used, operation = performer(), ImageLog(image=name, build=id)
+    if isinstance(used, Performer):
+        from nodepool_ocb.operations.buildlogs import LogOfBuild
+
+        with used.session() as opened:
+            yield LogOfBuild(opened, used.perform(operation, opened).answer)
+        return
+    from nodepool_ocb.remote import logs as distant
+
+    yield distant.DistantBuildLog(distant_server(used), perform(operation).answer)

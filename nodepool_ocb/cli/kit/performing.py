@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -19,6 +19,9 @@ from nodepool_ocb.errors import Ambiguous
 from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.operation import Call, Operation, Performed
 from nodepool_ocb.operations.performer import AnyPerformer, Performer
+
+if TYPE_CHECKING:
+    from nodepool_ocb.remote.performer import RemotePerformer
 
 NEEDS_SESSION: Final = "It follows records or logs with a session of its own."
 _META: Final = "nodepool_ocb.cli.performer"
@@ -113,6 +116,14 @@ def direct(ctx: click.Context | None = None, reason: str = NEEDS_SESSION) -> Per
         return _direct(call_of(ctx), ctx)
     used = performer(ctx)
     assert isinstance(used, Performer), "no server is named"
+    return used
+
+
+def distant_server(used: AnyPerformer) -> RemotePerformer:
+    """The performer of this command, at the server of ``--api``."""
+    from nodepool_ocb.remote.performer import RemotePerformer
+
+    assert isinstance(used, RemotePerformer), "no server is named"
     return used
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from nodepool_ocb.cli import logs
 from nodepool_ocb.cli.kit import completion, output, terminal
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.kit.performing import direct
+from nodepool_ocb.cli.kit.performing import distant_server, perform, performer
 from nodepool_ocb.operations.noderoles.logs import NoderoleLog
+from nodepool_ocb.operations.performer import Performer
+
+if TYPE_CHECKING:
+    from nodepool_ocb.operations.runlogs import AnyRunLog
 
 
 @click.command(cls=Verb, operation=NoderoleLog)
@@ -31,12 +36,7 @@ def log(name: str, run: str | None, follow: bool, raw: bool, path: bool) -> None
     logs.refuse(follow=follow, raw=raw)
     if path and (follow or raw):
         raise click.UsageError("--path says where the output is and gives none of it; leave -f and --raw away")
-    used = direct()
-    with used.session() as opened, _interrupted(name, follow):
-        if follow and run is None:
-            runlogs.begun(used, opened, name)
-        chosen = used.perform(NoderoleLog(noderole=name, run=run), opened).answer
-        source = runlogs.RunLog(opened, chosen, used.settings().annealer.log_dir)
+    with _interrupted(name, follow), _source(name, run, follow) as source:
         if path:
             terminal.text(runlogs.place(source, output.say))
         elif output.chosen() != "table":
@@ -47,6 +47,26 @@ def log(name: str, run: str | None, follow: bool, raw: bool, path: bool) -> None
             with logs.printer(raw) as out:
                 about = runlogs.give(source, out, output.say, follow)
             output.say(about)
+
+
+@contextmanager
+def _source(name: str, run: str | None, follow: bool) -> Iterator[AnyRunLog]:
+    """The log, when it has begun; from its daemons or from the server of ``--api``."""
+    from nodepool_ocb.operations import runlogs
+
+    used, operation = performer(), NoderoleLog(noderole=name, run=run)
+    if isinstance(used, Performer):
+        with used.session() as opened:
+            if follow and run is None:
+                runlogs.begun(used, opened, name)
+            yield runlogs.RunLog(opened, used.perform(operation, opened).answer, used.settings().annealer.log_dir)
+        return
+    from nodepool_ocb.remote import logs as distant
+
+    server = distant_server(used)
+    if follow and run is None:
+        distant.begun(server, name)
+    yield distant.DistantRunLog(server, perform(operation).answer)
 
 
 @contextmanager

@@ -1,0 +1,186 @@
+"""Logs of runs through real servers of the API: by offset, over breaks and servers, within limits, and by the command line."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+from nodepool_ocb.cli.main import cli
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.http import logs
+from nodepool_ocb.http.logs import LogPage
+from nodepool_ocb.http.server import Pages
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Claim, Create, Daemon, Deployment, Node, NodeRole, Run, Set, State
+from nodepool_ocb.remote.tokens import VARIABLE
+from nodepool_ocb.store.client.session import Session
+from tests.api.served import ServedApi, problem
+
+FQDN: Final = "n1.example.com"
+RUN: Final = "0000000001-c0ffee10"
+PATH: Final = f"/v1/noderoles/base@{FQDN}/runs/{RUN}/log"
+LINES: Final = 5_000
+LONG_LINES: Final = 100_000
+BREAKS: Final = 5
+
+
+class LoggedRun:
+    """A run of a noderole, as an annealer writes it: its records, its page and the file of its log."""
+
+    def __init__(self, session: Session, folder: Path) -> None:
+        self.ended = False
+        self._session = session
+        self.file = logs.file_of(folder, logs.of_run("base", FQDN, RUN))
+        self.file.parent.mkdir(parents=True)
+        self.file.touch()
+        self.pages = Pages("127.0.0.1:0", {}, {"logs": LogPage(lambda: folder, lambda _: self.ended)})
+        annealer = Daemon(
+            host=socket.gethostname(), pid=1, version="1", started=1.0, pages=self.pages.address, log_dir=str(folder)
+        )
+        self.going = NodeRole(state=State.TRANSITION, since=1.0, deployment="lab", run=RUN, by="a-1", generation=1)
+        session.commit([Create(paths.deployment("lab"), Deployment()), Create(paths.deployment("web"), Deployment())])
+        session.commit([Create(paths.node(FQDN), Node(deployment="lab"))])
+        session.ensure(f"{paths.node(FQDN)}/noderoles", f"{paths.DAEMONS}/annealer")
+        session.commit([Create(paths.noderole("base", FQDN), self.going)])
+        session.commit([Create(f"{paths.DAEMONS}/annealer/a-1", annealer)])
+        session.commit(
+            [Create(paths.claim(FQDN), Claim(annealer="a-1", noderole=f"base@{FQDN}", run=RUN, epoch=1, since=1.0))]
+        )
+
+    def write(self, data: bytes) -> None:
+        with self.file.open("ab") as out:
+            out.write(data)
+
+    def end(self) -> None:
+        """The run ends well."""
+        self.ended = True
+        record = Run(annealer="a-1", started=1.0, ended=2.0, outcome="succeeded", generation=1, epoch=1)
+        self._session.ensure(f"{paths.noderole('base', FQDN)}/runs")
+        done = NodeRole(state=State.ACTIVE, since=1.0, deployment="lab", run=RUN, by="a-1", generation=1)
+        self._session.commit([Set(paths.noderole("base", FQDN), done, 0), Create(paths.run("base", FQDN, RUN), record)])
+
+
+@pytest.fixture
+def logged(zk_session: Session, tmp_path: Path) -> Iterator[LoggedRun]:
+    made = LoggedRun(zk_session, tmp_path / "runs")
+    yield made
+    made.pages.close()
+
+
+@pytest.fixture
+def served(zk_settings: ZooKeeperSettings, logged: LoggedRun, tmp_path: Path) -> Iterator[ServedApi]:
+    assert logged
+    api = ServedApi(zk_settings, tmp_path / "api")
+    yield api
+    api.close()
+
+
+def test_a_part_of_a_log_comes_by_its_offset_with_its_size_and_end(served: ServedApi, logged: LoggedRun) -> None:
+    logged.write(b"one\ntwo\n")
+    answer = served.ask("GET", f"{PATH}?offset=4")
+    assert (answer.status_code, answer.content) == (200, b"two\n")
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert [answer.headers[f"log-{each}"] for each in ("offset", "size", "ended")] == ["4", "8", "no"]
+    assert served.ask("GET", f"{PATH}?offset=-4").content == b"two\n"
+    assert problem(served.ask("GET", f"{PATH}?offset=9"))[0] == 416
+    threading.Timer(0.3, lambda: logged.write(b"three\n")).start()
+    assert served.ask("GET", f"{PATH}?offset=8&wait=15").content == b"three\n"
+    logged.end()
+    assert served.ask("GET", f"{PATH}?offset=14").headers["log-ended"] == "yes"
+    for wrong in ("offset=x", "wait=1000", "colour=red"):
+        assert problem(served.ask("GET", f"{PATH}?{wrong}"))[0] == 422
+    assert problem(served.ask("GET", PATH.replace(RUN, "0000000009-c0ffee10")))[0] == 404
+    logged.pages.close()
+    assert problem(served.ask("GET", PATH))[0] == 503
+
+
+def test_a_viewer_of_another_deployment_gets_the_answer_of_an_absent_log(served: ServedApi, logged: LoggedRun) -> None:
+    logged.write(b"one\n")
+    for deployment, status in (("lab", 200), ("web", 404)):
+        token = served.direct.token(role="viewer", deployments=(deployment,))
+        for path in (PATH, f"{PATH}/seen"):
+            answer = served.ask("GET", path, token=token)
+            assert answer.status_code == status
+            if status == 404:
+                absent = served.ask("GET", path.replace(FQDN, "n9.example.com"), token=token)
+                assert absent.text == answer.text.replace(FQDN, "n9.example.com")
+    assert problem(served.ask("GET", PATH, token=served.direct.token(role="node", selector=f"name:{FQDN}")))[0] == 403
+    assert problem(served.client.get(PATH))[0] == 401
+
+
+def followed(pair: tuple[ServedApi, ServedApi], logged: LoggedRun, lines: int) -> None:
+    """Write numbered lines, and read them through one server and then another, with breaks."""
+    part = lines // (BREAKS + 2)
+    got = b""
+    for number in range(BREAKS + 2):
+        first, last = number * part, lines if number == BREAKS + 1 else (number + 1) * part
+        logged.write(b"".join(b"line %d\n" % each for each in range(first, last)))
+        served = pair[number % 2 if number > BREAKS // 2 else 0]
+        token = {"Authorization": f"Bearer {served.token}"}
+        with served.client.stream("GET", f"{PATH}?offset={len(got)}&wait=1", headers=token) as answer:
+            got += next(answer.iter_raw(1000))  # the rest of the answer is lost with the connection
+    logged.end()
+    while True:
+        answer = pair[1].ask("GET", f"{PATH}?offset={len(got)}&wait=1")
+        assert answer.status_code == 200, answer.text
+        got += answer.content
+        if answer.headers["log-ended"] == "yes" and len(got) == int(answer.headers["log-size"]):
+            break
+    assert got == logged.file.read_bytes() == b"".join(b"line %d\n" % each for each in range(lines))
+
+
+@pytest.fixture
+def pair(served: ServedApi, zk_settings: ZooKeeperSettings, tmp_path: Path) -> Iterator[tuple[ServedApi, ServedApi]]:
+    other = ServedApi(zk_settings, tmp_path / "other")
+    yield served, other
+    other.close()
+
+
+def test_a_log_read_over_breaks_and_a_change_of_servers_equals_the_file_byte_for_byte(
+    pair: tuple[ServedApi, ServedApi], logged: LoggedRun
+) -> None:
+    followed(pair, logged, LINES)
+
+
+@pytest.mark.long
+def test_a_long_log_read_over_breaks_and_a_change_of_servers_equals_the_file_byte_for_byte(
+    pair: tuple[ServedApi, ServedApi], logged: LoggedRun
+) -> None:
+    followed(pair, logged, LONG_LINES)
+
+
+def run(words: str, *options: str) -> Any:
+    return CliRunner().invoke(cli, [*options, *shlex.split(words)], prog_name="nodepool-ocb")
+
+
+def test_the_command_line_follows_a_log_over_a_restart_of_its_server_as_it_does_directly(
+    served: ServedApi, logged: LoggedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, served.token)
+    logged.write(b"one\n")
+    ended: list[Any] = []
+    words = f"noderole log -f base@{FQDN}"
+    follower = threading.Thread(target=lambda: ended.append(run(words, "--api", served.address)))
+    follower.start()
+    served.daemon.terminate()
+    assert served.daemon.wait(20.0) == 0
+    logged.write(b"two\n")
+    served.daemon.start()
+    logged.write(b"three\n")
+    logged.end()
+    follower.join(60.0)
+    (distant,) = ended
+    assert (distant.exit_code, distant.stdout) == (0, "one\ntwo\nthree\n")
+    for line in (words, f"noderole log -o json base@{FQDN} {RUN}", f"noderole log base@{FQDN} 0000000009-c0ffee10"):
+        directly = run(line, "--zookeeper", served.settings.hosts)
+        over_http = run(line, "--api", served.address)
+        assert (over_http.exit_code, over_http.stdout) == (directly.exit_code, directly.stdout)
+        assert over_http.stderr == directly.stderr
