@@ -10,7 +10,9 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any, Final
 
 import pytest
@@ -34,6 +36,7 @@ COUNT: Final = 13  # of machines
 DEAD: Final = 2  # this one does not answer
 TESTED: Final = (3, 4, 5)  # these have the label with a role; the test plays the annealer
 SMALL: Final = COUNT - len(TESTED)  # all others
+CLAIMS: Final = 20  # that the test tries to see in time
 HANGING_SECONDS: Final = 60  # that our launcher waits for a frozen machine
 LABELS: Final[list[dict[str, Json]]] = [{"name": "small"}, {"name": "tested", "roles": ["dns"]}]
 MIGRATE, RETURN = "Migrate a launcher", "Return of a launcher"
@@ -140,8 +143,9 @@ class Unfinished:
         self.fleet.fulfilled(self.given, SECONDS)
         self.held, self.aborted, self.ready = site.idle()
         site.steps.command(f"nodepool-ocb lease hold {self.held}")
-        self._begin_again(hanging, lock, PoolNodeState.BUILDING)
-        self._begin_again(self.used[0], self._locks[0], PoolNodeState.INIT)  # the first one has the only worker
+        self._begin_again(hanging, lock, PoolNodeState.USED, PoolNodeState.BUILDING)
+        # its slot has a new node at once; the first one has the only worker
+        self._begin_again(self.used[0], self._locks[0], PoolNodeState.DELETING, PoolNodeState.INIT)
         self.waiting = self.fleet.request("small", "small")
         self.until(lambda: self.fleet.nodes(PoolNodeState.FAILED), "the dead machine is tried")
         self._kill()
@@ -167,10 +171,10 @@ class Unfinished:
         self.fleet.delete(request)
         return record.nodes, locks
 
-    def _begin_again(self, node: str, lock: Lock, state: PoolNodeState) -> None:
+    def _begin_again(self, node: str, lock: Lock, end: PoolNodeState, state: PoolNodeState) -> None:
         """The slot of a node is entered anew, and its machine hangs."""
         self.site.farm.freeze(self.site.machine(node))
-        self.fleet.mark(node, PoolNodeState.USED)
+        self.fleet.mark(node, end)
         self.fleet.locks.release(lock)
         self.until(lambda: len(self.fleet.nodes(state)) == 1, f"one is in {state}")
 
@@ -276,6 +280,57 @@ def test_a_request_that_nodepools_launcher_left_in_the_middle_is_served_by_ours(
     fleet.give_back(request, fleet.take(request))
     fleet.until(lambda: len(site.idle()) == SMALL, "each slot is ready again", SECONDS)
     assert site.places() == sorted(site.farm.address(number)[0] for number in range(COUNT)), "no slot has two nodes"
+
+
+def test_a_request_that_our_launcher_left_in_the_middle_is_served_by_nodepools(site: SharedSite) -> None:
+    fleet = site.fleet
+    site.ours.start()
+    fleet.until(lambda: len(site.idle()) == SMALL, "all are ready", SECONDS)
+    request = claimed(site)
+    site.ours.kill()
+    fleet.until(lambda: not fleet.session.children(paths.request_lock(request)), "its session ends", SECONDS)
+    found = fleet.read(request)
+    assert found is not None
+    assert found.state is RequestState.PENDING
+    site.steps.run(RETURN)
+    (node,) = fleet.fulfilled(request, SECONDS)
+    assert node.allocated_to == request
+    fleet.give_back(request, fleet.take(request))
+    fleet.until(lambda: len(site.idle()) == SMALL, "each slot is ready again", SECONDS)
+    assert site.places() == sorted(site.farm.address(number)[0] for number in range(COUNT)), "no slot has two nodes"
+    assert not fleet.session.children(paths.REQUESTS)
+
+
+def claimed(site: SharedSite) -> str:
+    """A request that our launcher has claimed, and does not serve: it is stopped as soon as the claim is seen."""
+    fleet = site.fleet
+    for _ in range(CLAIMS):
+        site.ours.freeze()
+        request = fleet.request("small")
+        fleet.session.ensure(
+            paths.request_lock(request)
+        )  # as a client leaves it: no single transaction hands out the node
+        fleet.session.watch(paths.request(request), partial(_stop_once, site, Event()))
+        site.ours.thaw()
+        fleet.until(partial(_begun, fleet, request), "our launcher begins", SECONDS)
+        found = fleet.read(request)
+        if found is not None and found.state is RequestState.PENDING:
+            return request
+        site.ours.thaw()
+        fleet.give_back(request, fleet.take(request))
+    raise AssertionError(f"none of {CLAIMS} claims was seen in time")
+
+
+def _stop_once(site: SharedSite, stopped: Event, _kind: str, _path: str) -> None:
+    """The event of a watch stops our launcher, unless an event before it did."""
+    if not stopped.is_set():
+        stopped.set()
+        site.ours.freeze()
+
+
+def _begun(fleet: LauncherFleet, request: str) -> bool:
+    found = fleet.read(request)
+    return found is not None and found.state is not RequestState.REQUESTED
 
 
 @contextmanager
