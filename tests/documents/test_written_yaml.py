@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents import plainyaml, written
 from nodepool_ocb.errors import Invalid
+from tests.fixtures.examples import examples
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.from_regex(
     r"[-+.]?[0-9][0-9_.:eExXo+-]{0,6}", fullmatch=True
@@ -19,7 +20,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(examples(20, long=50), deadline=None)
 @given(VALUES, st.booleans())
 def test_what_is_written_comes_back_as_it_was(value: object, exact: bool) -> None:
     parsed = plainyaml.parse(written.text(value, exact))

@@ -17,13 +17,15 @@ from nodepool_ocb.testing.engine import Engine
 from tests.jigs.containers import Machine, engine_with, new_key, started
 from tests.jigs.workshop import Annealer, until
 
-MACHINE, WITHOUT_FLOCK = "busybox-machine", "busybox-machine-without-flock"
-IMAGES = {MACHINE: "busybox-static,dropbear-bin,util-linux", WITHOUT_FLOCK: "busybox-static,dropbear-bin"}
+IMAGE = "busybox-machine"
+PACKAGES = "busybox-static,dropbear-bin,util-linux"
+WITH_FLOCK = "/bin/busybox --install -s /bin"
+WITHOUT_FLOCK = f"/bin/busybox rm /usr/bin/flock\n{WITH_FLOCK}"  # all that is used of util-linux
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with engine_with(IMAGES) as engine:
+    with engine_with({IMAGE: PACKAGES}) as engine:
         yield engine
 
 
@@ -34,7 +36,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def machine(request: pytest.FixtureRequest, engine: Engine, key: Path, tmp_path: Path) -> Iterator[Machine]:
-    with started(engine, getattr(request, "param", MACHINE), key, tmp_path / "run.log") as machine:
+    with started(engine, IMAGE, key, tmp_path / "run.log", getattr(request, "param", WITH_FLOCK)) as machine:
         yield machine
 
 
@@ -115,7 +117,7 @@ def test_another_order_ends_what_ran_before(machine: Machine, annealers: Callabl
     assert first() == Fenced(2)
 
 
-@pytest.mark.parametrize("machine", [WITHOUT_FLOCK], indirect=True)
+@pytest.mark.parametrize("machine", [WITHOUT_FLOCK], indirect=True, ids=["without flock"])
 def test_a_machine_without_flock_is_told_from_one_whose_lock_is_taken(
     machine: Machine, annealers: Callable[[], Annealer]
 ) -> None:

@@ -149,7 +149,7 @@ def misplaced(builders: BuilderFleet) -> list[str]:
 @pytest.mark.parametrize(
     ("servers", "seconds", "every_seconds"),
     [
-        pytest.param(alone, 14.0, 1.2, id="short"),
+        pytest.param(alone, 8.0, 1.0, id="short"),
         pytest.param(alone, 300.0, 3.0, id="long", marks=pytest.mark.long),
         pytest.param(Ensemble, 300.0, 3.0, id="long-ensemble", marks=pytest.mark.long),
     ],

@@ -94,7 +94,7 @@ def troubles_on_others(stack: ExitStack, fleet: Fleet, seed: int, clustered: tup
 @pytest.mark.parametrize(
     ("servers", "machines", "levels", "seconds", "every_seconds", "clustered"),
     [
-        pytest.param(alone, 8, 5, 14.0, 1.2, (3, 6), id="short"),
+        pytest.param(alone, 6, 4, 8.0, 1.0, (3, 6), id="short"),
         pytest.param(alone, 20, 10, 300.0, 4.0, (100, 200), id="long", marks=pytest.mark.long),
         pytest.param(Ensemble, 20, 10, 300.0, 4.0, (100, 200), id="long-ensemble", marks=pytest.mark.long),
     ],
@@ -143,7 +143,7 @@ def test_after_a_storm_every_promise_holds(
 @pytest.mark.parametrize(
     ("servers", "machines", "groups", "seconds", "every_seconds"),
     [
-        pytest.param(Ensemble, 8, 4, 14.0, 1.2, id="short"),
+        pytest.param(Ensemble, 6, 3, 8.0, 1.0, id="short"),
         pytest.param(alone, 20, 10, 200.0, 4.0, id="long", marks=pytest.mark.long),
         pytest.param(Ensemble, 20, 10, 200.0, 4.0, id="long-ensemble", marks=pytest.mark.long),
     ],

@@ -26,7 +26,7 @@ FAILED = 6  # the exit code
 @pytest.mark.parametrize(
     ("servers", "machines", "seconds", "every_seconds"),
     [
-        pytest.param(alone, 4, 10.0, 1.0, id="short"),
+        pytest.param(alone, 4, 6.0, 0.8, id="short"),
         pytest.param(alone, 9, 300.0, 3.0, id="long", marks=pytest.mark.long),
         pytest.param(Ensemble, 9, 300.0, 3.0, id="long-ensemble", marks=pytest.mark.long),
     ],

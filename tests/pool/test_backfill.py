@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nodepool_ocb.model.pool import PoolNodeState
 from nodepool_ocb.pool.configuration import PoolConfiguration, StaticMachine
 from nodepool_ocb.pool.views import PoolNodeView, ProviderQuota, RequestView
+from tests.fixtures.examples import examples
 from tests.pool.poolworld import NOW, configuration, label, machines, node, pool, request, steps
 
 LIVES = {"short": 100.0, "long": 1000.0}
@@ -166,7 +167,7 @@ BOUND = pool(
 LABELS = st.sampled_from(sorted(NEEDS))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(examples(150, long=400), deadline=None)
 @given(
     st.lists(st.tuples(LABELS, st.floats(0, 1500)), max_size=4),
     st.lists(st.lists(LABELS, min_size=1, max_size=4), min_size=1, max_size=7),

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodepool_ocb.pool.configuration import PoolConfiguration, PoolLabelPolicy, StaticMachine
+from tests.fixtures.examples import examples
 from tests.pool.poolsimulation import DELETE_SECONDS, LAUNCH_SECONDS, PoolSimulation, settled
 from tests.pool.poolworld import configuration, label, machines, pool
 
@@ -64,7 +65,7 @@ ASKED = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(25, long=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(configurations(), ASKED, st.integers(1, 3), st.booleans(), st.integers(0, 2**16))
 def test_every_request_is_served_or_fails_with_a_reason_in_bounded_time(
     file: PoolConfiguration, asked: list[tuple[list[str], str | None, float]], launchers: int, known: bool, seed: int
@@ -88,7 +89,7 @@ def longest(ahead: int) -> float:
     return ahead * 2 * (max(LIVES.values()) + OVERHEAD)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(25, long=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(configurations(), st.lists(st.sampled_from(LABELS), min_size=1, max_size=3))
 def test_a_request_fails_exactly_if_no_empty_pool_holds_it(file: PoolConfiguration, types: list[str]) -> None:
     world = PoolSimulation({1: file}, LIVES)
@@ -129,7 +130,7 @@ def placed(types: list[str], slots: list[set[str]]) -> bool:
 TROUBLES = st.lists(st.sampled_from(["ready", "failed", "aborted", "ready"]), max_size=10)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(25, long=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(configurations(), ASKED, TROUBLES, st.booleans(), st.integers(0, 2**16))
 def test_failures_and_deaths_leave_no_request_behind(
     file: PoolConfiguration,
@@ -150,7 +151,7 @@ def test_failures_and_deaths_leave_no_request_behind(
     assert made == world.started.keys() | world.failed.keys()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(25, long=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(configurations(), configurations(), ASKED, st.integers(0, 2**16))
 def test_launchers_with_different_files_serve_each_request_that_one_of_them_can(
     one: PoolConfiguration, other: PoolConfiguration, asked: list[tuple[list[str], str | None, float]], seed: int

@@ -158,7 +158,7 @@ def revive(launchers: Sequence[LauncherProcess]) -> None:
 @pytest.mark.parametrize(
     ("count", "seconds", "every_seconds", "vain", "skews"),
     [
-        pytest.param(24, 8.0, 1.0, 0, (0.0, 0.0, 0.0), id="short"),
+        pytest.param(12, 5.0, 0.8, 0, (0.0, 0.0, 0.0), id="short"),
         pytest.param(200, 150.0, 1.5, 1, (0.0, 3600.0, -3600.0), id="long", marks=pytest.mark.long),
     ],
 )
