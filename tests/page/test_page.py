@@ -110,6 +110,16 @@ def test_a_change_is_on_the_screen_within_a_second(browser: Browser, served: Ser
     assert sorted(delays)[0] < 5.0  # the figure of a quiet machine is 1 s: see the long form
 
 
+def test_the_overview_shows_the_progress_of_a_deployment_by_its_milestones(browser: Browser) -> None:
+    browser.go("#/overview")
+    browser.shows("step-2-0: 3 of 4")
+    bars = browser.script(
+        "return [...document.querySelectorAll('.progress')].map(each => each.getAttribute('aria-label'))"
+    )
+    assert "step-2-0: 3 of 4" in bars
+    assert len(bars) == 2  # of all roles, and of the milestone
+
+
 def test_a_destructive_action_on_several_records_asks_for_their_number(browser: Browser, served: ServedApi) -> None:
     browser.go("#/matrix/bench")
     browser.until(

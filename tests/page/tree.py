@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Create, Node, NodeRole, Run, Set, State
+from nodepool_ocb.model.records import Create, Node, NodeRole, Role, Run, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.grid import DEPLOYMENT, Grid
@@ -18,12 +18,16 @@ RACK: Final = 40  # nodes
 
 
 def write(settings: ZooKeeperSettings, nodes: int, roles: int) -> Grid:
-    """Write it into an empty chroot; all is ACTIVE."""
+    """Write it into an empty chroot; all is ACTIVE, and the last role is a milestone."""
     machines = [(f"n{each:04}.example.com", Node(rack=f"r{each // RACK}", virtual=True)) for each in range(nodes)]
     grid = Grid(nodes=nodes, lanes=1, depth=roles, active=True, machines=machines)
     with Session(settings) as session:
         grid.write(session)
         grid.start(session)
+        path = paths.role(f"step-{roles - 1}-0")
+        znode = session.get(path)
+        assert znode is not None
+        session.commit([Set(path, replace(codec.decode(Role, znode), flags=("milestone",)), znode.version)])
     return grid
 
 

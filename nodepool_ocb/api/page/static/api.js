@@ -77,6 +77,11 @@ export async function signOut() {
   await ask("/v1/session", { method: "DELETE", headers: HEADERS });
 }
 
+/** An event of the server tells a zxid: the next reads must show it. */
+export function heard(zxid) {
+  if (zxid !== null && zxid > (freshness.zxid ?? 0)) note({ zxid, age: 0, at: performance.now(), fault: null });
+}
+
 function search(query) {
   const made = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {

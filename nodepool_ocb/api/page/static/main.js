@@ -3,6 +3,7 @@ import { freshness, onFreshness, session, signOut } from "./api.js";
 import { append, el, link, show } from "./dom.js";
 import { renewAges, seconds } from "./format.js";
 import { bindKeys } from "./keys.js";
+import { stop } from "./live.js";
 import { daemons, history, images, locks, nodes, pool, rollouts, runs } from "./lists.js";
 import { matrix } from "./matrix.js";
 import { node } from "./node.js";
@@ -28,7 +29,7 @@ const VIEWS = {
   node: { show: node },
   rollout: { show: rollout },
 };
-const STALE_SECONDS = 5;
+const STALE_SECONDS = 10;
 
 const main = document.getElementById("main");
 let end = () => {};
@@ -75,6 +76,7 @@ function enter(found) {
 
 function leaveTo() {
   end();
+  stop();
   end = () => {};
   person = null;
   document.getElementById("head").hidden = true;
@@ -91,7 +93,7 @@ function tellFreshness() {
   place.className = away || since > STALE_SECONDS ? "stale" : "";
   const text = away
     ? `${away}: shown is zxid ${freshness.zxid}, ${seconds(since)} old`
-    : `zxid ${freshness.zxid}, ${since < 2 ? "now" : `${seconds(since)} old`}`;
+    : `zxid ${freshness.zxid}, ${since < 5 ? "now" : `${seconds(since)} old`}`;
   if (place.textContent !== text) {
     place.textContent = "";
     append(place, text);

@@ -1,0 +1,119 @@
+"""The page on large trees, judged by time; and by axe-core, which npm fetches for this test."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model.records import State
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.zookeeper.server import Server
+from tests.api.served import ServedApi
+from tests.page import tree
+from tests.page.browser import Browser, sign_in, why_not
+
+pytestmark = [pytest.mark.long, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
+
+ROLES = 12
+CHANGED = "step-1-0@n0001.example.com"
+VIEWS = (
+    "#/overview",
+    "#/matrix/bench",
+    "#/nodes",
+    f"#/noderole/{CHANGED}",
+    "#/node/n0001.example.com",
+    "#/history",
+    "#/daemons",
+    "#/pool",
+)
+SCROLL = """
+const done = arguments[0], grid = document.querySelector('.grid'), frames = [];
+let last = null, left = 40;
+const step = (now) => {
+  if (last !== null) frames.push(now - last);
+  last = now;
+  grid.scrollTop += 400;
+  if (left-- > 0) requestAnimationFrame(step); else done(frames);
+};
+requestAnimationFrame(step);
+"""
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    made = Browser(tmp_path / "profile")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("nodes", "seconds"), [(600, 3.0), (2000, 5.0)])
+def test_a_large_matrix_is_interactive_in_seconds_and_shows_a_change_within_one(
+    browser: Browser, zookeeper: Server, tmp_path: Path, nodes: int, seconds: float
+) -> None:
+    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}/page-{nodes}")
+    tree.write(settings, nodes, ROLES)
+    api = ServedApi(settings, tmp_path / "api")
+    try:
+        sign_in(browser, api.address, api.token)
+        browser.shows(f"on {nodes:,} nodes")
+        began = time.monotonic()
+        browser.driver.get(f"{api.address}/?again#/matrix/bench")
+        painted = "return document.querySelector('.grid')?.dataset.painted"
+        browser.until(lambda: browser.script(painted) == str(nodes), "the matrix")
+        interactive = time.monotonic() - began
+        frames = sorted(browser.driver.execute_async_script(SCROLL))
+        with Session(settings) as session:
+            tree.change(session, CHANGED, state=State.ERROR)
+        began = time.monotonic()
+        browser.one(".counts .badge", "ERROR")
+        changed = time.monotonic() - began
+        print(f"{nodes} x {ROLES}: interactive {interactive:.2f} s, frame {frames[-1]:.0f} ms, change {changed:.2f} s")
+        assert browser.console() == []
+        assert interactive < seconds
+        assert frames[len(frames) * 9 // 10] < 150.0
+        assert changed < 1.0
+    finally:
+        api.close()
+
+
+def axe(folder: Path) -> str:
+    """The text of axe-core."""
+    subprocess.run(["npm", "pack", "axe-core@4", "--silent"], cwd=folder, check=True, timeout=120, capture_output=True)
+    (archive,) = folder.glob("axe-core-*.tgz")
+    shutil.unpack_archive(archive, folder)
+    return (folder / "package/axe.min.js").read_text()
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault_on_any_view(
+    browser: Browser, zookeeper: Server, tmp_path: Path, scheme: str
+) -> None:
+    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}/axe-{scheme}")
+    tree.write(settings, 40, ROLES)
+    with Session(settings) as session:
+        tree.fail(session, CHANGED, "exit code 1", "E: no such package")
+    api = ServedApi(settings, tmp_path / "api")
+    try:
+        script = axe(tmp_path)
+        browser.look(1280, 900, scheme)
+        sign_in(browser, api.address, api.token)
+        found: dict[str, Any] = {}
+        for view in VIEWS:
+            browser.go(view)
+            browser.one("main table, main .grid, main .card")
+            browser.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": script})  # past the page's own policy
+            run = "const done = arguments[0]; axe.run().then(found => done(found.violations))"
+            for fault in browser.driver.execute_async_script(run):
+                if fault["impact"] in ("serious", "critical"):
+                    found[f"{view} {fault['id']}"] = [each["html"] for each in fault["nodes"]][:3]
+        assert found == {}
+    finally:
+        api.close()
