@@ -132,7 +132,11 @@ def close(play: Play) -> None:
     if not play.keep:
         play.say("tools/demo --keep leaves everything running. Now it is taken down.")
         return
-    play.say("It keeps running. To use it:")
+    play.say(f"It keeps running. The page, with all that the scenes left behind: {play.built['page']}")
+    for role in ("viewer", "operator"):
+        token = play.ask("token", "create", f"guest-{role}", "--role", role)["token"]
+        play.say(f"To sign in as {role}: {token}")
+    play.say("To use it:")
     play.type(f"export NODEPOOL_OCB_CONFIG={play.built['config']} PATH={COMMAND.parent}:$PATH")
     play.say("To end it:")
     play.type("tools/demo --stop")

@@ -1,4 +1,4 @@
-"""The servers of the demo: a private ZooKeeper, machines, two annealers, two builders and a launcher, in one folder.
+"""The servers of the demo: a private ZooKeeper, machines, two annealers, two builders, a launcher and a server of the API.
 
 ``python tools/stage.py FOLDER`` prints one line of JSON when all of it is up, and takes all of it down, the folder
 included, at SIGTERM or when its stdin closes. A line ``keep`` on stdin makes it outlive its parent.
@@ -27,8 +27,8 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing import engine, hostimage
 from nodepool_ocb.testing.machines import Farm
-from nodepool_ocb.testing.processes import BUILDER, LAUNCHER, DaemonProcess
-from nodepool_ocb.testing.zookeeper.server import Server, init
+from nodepool_ocb.testing.processes import API, BUILDER, LAUNCHER, DaemonProcess
+from nodepool_ocb.testing.zookeeper.server import Server, free_port, init
 
 MACHINES: Final = 27  # of which the scenes take six, twelve and eight, and the launcher lends the last
 ANNEALERS: Final = ("annealer-1", "annealer-2")
@@ -91,6 +91,8 @@ def build(folder: Path, up: ExitStack) -> dict[str, Any]:
     pools.write_text("providers: []\n")  # its scene writes it
     domain = {"ssh": farm.settings(), "admin_domain": "example.com"}
     up.enter_context(DaemonProcess(zookeeper, folder / "launcher", domain, launcher=LAUNCHER))
+    api = f"127.0.0.1:{free_port()}"
+    up.enter_context(DaemonProcess(zookeeper, folder / "api", {"api": {"listen": api}}, launcher=API))
     config = folder / "nodepool-ocb.yaml"
     client: dict[str, Any] = {
         "zookeeper": {"hosts": server.hosts},
@@ -100,6 +102,7 @@ def build(folder: Path, up: ExitStack) -> dict[str, Any]:
     config.write_text(yaml.safe_dump(client))
     return {
         "config": str(config),
+        "page": f"http://{api}/",
         "zookeeper": server.hosts,
         "machines": machines,
         "providers": sorted(providers),
