@@ -92,6 +92,15 @@ class RemotePerformer:
                 raise refusal(self._address.url, answer.status, answer.reason, body, answer.media_type)
             return HttpDocument(answer.status, answer.headers, body)
 
+    def follow(self, path: str) -> Iterator[bytes]:
+        """The lines of an answer that goes on. Raises the error of the server, Unavailable and OutcomeUnknown."""
+        headers = {"Authorization": f"Bearer {self._token.token}"}
+        with sent(self._address, HttpRequest(method="GET", path=path, headers=headers), self._token.ca) as answer:
+            self._observe(answer)
+            if answer.status != 200:
+                raise refusal(self._address.url, answer.status, answer.reason, answer.body(), answer.media_type)
+            yield from answer.lines()
+
     def _performed(self, operation: Operation[T], request: _SentCall, said: _Notes) -> Performed[T] | Question:
         """A request whose answer is lost is sent again: the key of a write keeps the server from a second one."""
         try:

@@ -6,10 +6,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from nodepool_ocb.catalogue import files
+from nodepool_ocb.cli.main import cli
 from nodepool_ocb.operations.barclamps.importing import BarclampImport
+from nodepool_ocb.operations.history.reading import HistoryRead
+from nodepool_ocb.operations.operation import Call
 from nodepool_ocb.operations.tokens.revoking import TokenRevoke
+from nodepool_ocb.remote.events import events
+from nodepool_ocb.remote.performer import logged_in
+from nodepool_ocb.remote.tokens import VARIABLE
+from nodepool_ocb.views.history.entries import EntryFilter, EntryRow
+from nodepool_ocb.views.history.happenings import StateEvent
 from tests.api.events import EventClient
 from tests.api.served import ServedApi, problem
 
@@ -151,3 +160,39 @@ def test_a_token_that_is_revoked_or_ends_ends_its_streams(api: ServedApi, follow
     assert [each.of("end")[0]["reason"] for each in streams] == ["the token is revoked, or has ended"] * 3
     assert not other.ended
     assert problem(api.ask("GET", "/v1/events", token=revoked))[0] == 401
+
+
+def test_the_command_line_shows_the_same_events_over_http_and_directly(
+    api: ServedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, api.token)
+    node(api, "cli.example.com")
+    api.call("node/hold", {"nodes": ["cli.example.com"], "reason": "a test"})
+    last = api.direct.perform(HistoryRead(limit=3)).rows[0].number
+    for words in (f"-o json events --after {last}", "events --since 1h cli.example.com", "events --after 100000"):
+        ends = [
+            CliRunner().invoke(cli, [*way, *words.split()])
+            for way in (("--zookeeper", api.settings.hosts), ("--api", api.address))
+        ]
+        assert ends[1].stdout == ends[0].stdout
+        assert ends[1].exit_code == ends[0].exit_code == 0
+    assert "cli.example.com" in CliRunner().invoke(cli, ["--api", api.address, "events", "--since", "1h"]).stdout
+
+
+def test_events_are_followed_over_http_with_their_entries_and_states(
+    api: ServedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, api.token)
+    node(api, "follow.example.com")
+    last = api.direct.perform(HistoryRead(limit=1)).rows[0].number
+    used = logged_in(Call(login="ann", host="desk"), api.direct, api.address)
+    found = events(used, EntryFilter(names=("follow.example.com",)), last - 1, None, follow=True)
+    (created,) = next(found)
+    assert isinstance(created, EntryRow)
+    assert (created.number, created.record.verb) == (last, "node create")
+    api.call("node/hold", {"nodes": ["follow.example.com"], "reason": "a test"})
+    both = [*next(found), *next(found)]
+    assert [each.record.verb for each in both if isinstance(each, EntryRow)] == ["node hold"]
+    states = [(each.name, each.old, each.new) for each in both if isinstance(each, StateEvent)]
+    assert states == [("follow.example.com", "dead", "dead, held")]
+    found.close()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import click
 
 from nodepool_ocb.cli.history.history import line, moment
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.kit.performing import direct, perform
+from nodepool_ocb.cli.kit.performing import distant_server, perform, performer
 from nodepool_ocb.cli.kit.selecting import history_selector_option
 from nodepool_ocb.operations.history.events import Event, events
 from nodepool_ocb.operations.history.reading import EventsChoose
+from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.views.history.entries import EntryFilter
 from nodepool_ocb.views.history.happenings import StateEvent
 from nodepool_ocb.views.times import shown as local
 
@@ -47,11 +50,19 @@ def command(
         )
     at, seconds = moment(since)
     operation = EventsChoose(names=tuple(names), selector=selector, since=at, since_seconds=seconds, strict=not follow)
-    for found in events(direct(), perform(operation).answer, after, after_pool):
+    for found in _found(perform(operation).answer, after, after_pool, follow):
         for event in found:
             _print(event)
-        if not follow:
-            return
+
+
+def _found(wanted: EntryFilter, after: int | None, after_pool: int | None, follow: bool) -> Iterator[Sequence[Event]]:
+    used = performer()
+    if isinstance(used, Performer):
+        found = events(used, wanted, after, after_pool)
+        return found if follow else islice(found, 1)
+    from nodepool_ocb.remote import events as distant
+
+    return distant.events(distant_server(used), wanted, after, after_pool, follow=follow)
 
 
 def _print(event: Event) -> None:
