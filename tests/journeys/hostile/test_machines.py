@@ -157,8 +157,9 @@ def canaries(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Ite
 class Hostile:
     """The hostile machines of a test, each with a noderole to be done on it; a context manager."""
 
-    def __init__(self, canaries: Canaries, folder: Path) -> None:
-        self._canaries, self._folder = canaries, folder
+    def __init__(self, canaries: Canaries, folder: Path, *, to_the_end: bool = True) -> None:
+        """``to_the_end``: what has come to what is said of it stays in service beside the others."""
+        self._canaries, self._folder, self._to_the_end = canaries, folder, to_the_end
         self._stack = ExitStack()
         self._cases: dict[str, Case] = {}  # noderole → its case
         self._seen: set[str] = set()  # those that came to what is said of them
@@ -214,7 +215,10 @@ class Hostile:
     def pending(self) -> dict[str, str]:
         """What has not come to its end, and what is said of it."""
         messages = {name: self._messages(name) for name in self._cases if name not in self._seen}
-        self._seen |= {name for name, said in messages.items() if re.search(self._cases[name].says, said, re.DOTALL)}
+        seen = {name for name, said in messages.items() if re.search(self._cases[name].says, said, re.DOTALL)}
+        for noderole in () if self._to_the_end else seen:
+            self._retire(paths.node(noderole.partition("@")[2]))
+        self._seen |= seen
         return {self._cases[name].name: said for name, said in messages.items() if name not in self._seen}
 
     def _messages(self, noderole: str) -> str:
@@ -240,11 +244,12 @@ class Hostile:
                 return
 
 
+@pytest.mark.parametrize("to_the_end", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_machines_that_lie_flood_or_die_come_to_their_end_and_disturb_nobody(
-    canaries: Canaries, tmp_path: Path
+    canaries: Canaries, tmp_path: Path, to_the_end: bool
 ) -> None:
     before = [level(annealer.pid) for annealer in canaries.annealers]
-    with Hostile(canaries, tmp_path) as hostile:
+    with Hostile(canaries, tmp_path, to_the_end=to_the_end) as hostile:
         hostile.listen(IMPOSTORS)
         hostile.lie(RUNNERS)
         hostile.run(SCRIPTS)
