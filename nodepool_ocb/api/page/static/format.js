@@ -15,9 +15,9 @@ const BY_STATE = new Map(STATES.map((each) => [each.state, each]));
 
 /** Words that stand for a class of colours in other lists. */
 const MOODS = {
-  bad: ["FAILED", "failed", "gone", "REFUSED", "failing"],
-  busy: ["RUNNING", "BUILDING", "building", "UPLOADING", "uploading", "UNDER_WAY", "PAUSED"],
-  good: ["READY", "ready", "running", "SUCCEEDED", "COMMITTED", "DONE", "fulfilled"],
+  bad: ["failed", "gone", "failing", "unknown"],
+  busy: ["building", "uploading", "paused", "committing", "stopping", "cancelling", "ending"],
+  good: ["ready", "running", "success", "successful", "COMMITTED", "fulfilled"],
 };
 
 /** The class of a state's colour. */

@@ -63,12 +63,12 @@ export function rollouts(place) {
 }
 
 export function runs(place) {
-  const extra = (row) => buttons(["stopTasks"], { run: row.run });
+  const extra = (row) => (row.ended === null ? buttons(["stopTasks"], { run: row.run }) : null);
   return list(place, "Task runs", async () => [{ title: "Runs of task lists", extra, ...(await rows("/v1/task-runs")) }]);
 }
 
 export function images(place) {
-  const extra = (row) => buttons(["build"], { image: row.image ?? row.name });
+  const extra = (row) => buttons(["build"], { image: row.name });
   return list(place, "Images", async () => [
     { title: "Images", extra, ...(await rows("/v1/images")) },
     { title: "Uploads", ...(await rows("/v1/uploads")) },

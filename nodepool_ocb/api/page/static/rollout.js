@@ -8,14 +8,14 @@ import { to } from "./router.js";
 import { facts, table } from "./table.js";
 
 const OFTEN_SECONDS = 2;
-const OVER = ["SUCCEEDED", "FAILED", "CANCELLED"];
+const OVER = ["success", "failed", "cancelled"];
 
 /** Show it in `place`. */
 export function rollout(place, { name }) {
   let before = null;
   const load = async () => {
     try {
-      const found = (await get("/v1/rollouts/show", { rollout: name })).answer;
+      const found = (await get("/v1/rollouts/show", { rollout: name })).answer.document;
       const text = JSON.stringify(found);
       if (text !== before) show(place, content(name, found));
       before = text;
@@ -44,16 +44,17 @@ function content(name, found) {
       ["Attempt", found.attempt],
       ["By", found.by],
       ["Task run", found.task_run],
+      ["Nodes", Object.entries(found.nodes).map(([state, names]) => `${names.length} ${state}`).join(", ")],
     ]),
     Object.keys(found.paused ?? {}).length
       ? card("Waits for a person", Object.entries(found.paused).map(([group, batch]) => el("p", {}, `${group} after ${batch} `, buttons(["promote"], { ...target, group }))))
       : null,
     Object.entries(found)
       .filter(([, each]) => Array.isArray(each) && each.length && typeof each[0] === "object")
-      .map(([key, rows]) => card(key.replaceAll("_", " "), table(rows, key === "groups" && !over ? { extra: (row) => groupActions(row, target) } : {}))),
+      .map(([key, rows]) => card(key.replaceAll("_", " "), table(rows, key === "groups" ? { extra: (row) => groupActions(row, target) } : {}))),
   ];
 }
 
 function groupActions(row, target) {
-  return row.state === "FAILED" ? buttons(["accept"], { ...target, group: row.group }) : null;
+  return row.state === "failed" ? buttons(["accept"], { ...target, group: row.group }) : null;
 }
