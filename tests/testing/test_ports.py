@@ -31,6 +31,13 @@ def test_processes_that_live_at_one_time_are_given_different_ports() -> None:
     assert len(set().union(*given)) == 4 * BLOCK
 
 
+def test_a_block_is_given_one_time_while_its_process_lives() -> None:
+    """By forty draws of eighty blocks, in a process of its own: two would be equal."""
+    draw = "from nodepool_ocb.testing import ports; print(*(ports._taken() for _ in range(40)))"
+    drawn = subprocess.run([sys.executable, "-c", draw], capture_output=True, text=True, check=True, timeout=60.0)
+    assert len(set(drawn.stdout.split())) == 40
+
+
 def test_a_fork_is_given_other_ports_than_its_parent() -> None:
     ours, (reading, writing) = {free_port(HERE) for _ in range(BLOCK)}, os.pipe()
     child = os.fork()
