@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from nodepool_ocb.api.digesting import WorldDigest
 from nodepool_ocb.api.feed.ring import EventFeed
 from nodepool_ocb.api.feeding import Feeder
 from nodepool_ocb.api.listener import Listener
@@ -40,7 +41,6 @@ from nodepool_ocb.model.records import (
 )
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.model.tokens import Token
-from nodepool_ocb.operations.reads.versions import digest
 from nodepool_ocb.store import clusters, daemons, journal, keyed
 from nodepool_ocb.store import tokens as stored_tokens
 from nodepool_ocb.store.client.session import Session
@@ -78,6 +78,7 @@ class ApiRecords:
         self._noting: set[str] = set()
         self._changes = 0  # of the world
         self._digest: tuple[int, str] | None = None
+        self._digests = WorldDigest()
         self._loaded = False
         self.feed = EventFeed()
         self._feeder = Feeder(session, self.feed, wake)
@@ -166,7 +167,7 @@ class ApiRecords:
         """As ``ServedRecords.world_version`` states."""
         with self.reading() as world:
             if self._digest is None or self._digest[0] != self._changes:
-                self._digest = self._changes, digest(_versions(world))
+                self._digest = self._changes, self._digests.of(_versions(world))
             return self._digest[1]
 
     def kept_entries(self, after: int, most: int, pool: bool) -> KeptEntries:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.views.view import View, public
 
 MOST_ROWS: Final = 100_000
 
@@ -53,17 +54,19 @@ def page(answer: Any, key: Sequence[str], options: PageOptions) -> ListPage:
     return ListPage(replace(answer, rows=found) if isinstance(answer, msgspec.Struct) else found, following)
 
 
-def chosen(document: Any, wanted: str | None) -> Any:
-    """The document of a list with only these fields of each row. Raises Invalid for a field that no row has."""
+def chosen(answer: Any, wanted: str | None) -> Any:
+    """The answer of a list with only these fields of each row. Raises Invalid for a field that no row has."""
     if wanted is None:
-        return document
+        return answer
     names = [name.strip() for name in wanted.split(",")]
-    if isinstance(document, Mapping):
-        return {**document, "rows": _rows(document["rows"], names)}
-    return _rows(document, names)
+    if isinstance(answer, msgspec.Struct):
+        fields = {name: getattr(answer, name) for name in answer.__struct_fields__}
+        return {**fields, "rows": _rows(fields["rows"], names)}
+    return _rows(answer, names)
 
 
-def _rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+def _rows(views: Sequence[View], names: Sequence[str]) -> list[dict[str, Any]]:
+    rows = [public(view) for view in views]
     known = {name for row in rows for name in row}
     for name in names:
         if rows and name not in known:

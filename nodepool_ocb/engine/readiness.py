@@ -161,12 +161,13 @@ def standing(vertex: Vertex) -> str | None:
     BLOCKED: the first parent that it waits for, as in ``explain``; its record may have the reason of an earlier state. TODO:
     not the reason of a death, if the node is alive since then.
     """
-    record, node = vertex.record, vertex.node.record
+    record = vertex.record
     if record.state is State.BLOCKED:
         return next((reason.text for reason in _of_parents(vertex, {})), None)
-    revived = node is not None and node.alive and node.since > record.since
-    if record.state is State.TODO and revived and not record.not_before:
-        return None
+    if record.state is State.TODO and not record.not_before:
+        node = vertex.node.record
+        if node is not None and node.alive and node.since > record.since:
+            return None
     return record.reason
 
 

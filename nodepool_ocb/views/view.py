@@ -7,7 +7,10 @@ tables.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -54,6 +57,25 @@ def public(view: View) -> dict[str, Json]:
     """The view as JSON without any secret, for output that leaves a process."""
     made: dict[str, Json] = hidden(plain(view))
     return made
+
+
+@cache
+def is_flat(kind: type[View]) -> bool:
+    """Whether all fields are single values, which hold no secret: then the encoded struct equals its ``public``.
+
+    >>> class Lamp(View, frozen=True):
+    ...     name: str
+    ...     since: float | None = None
+    >>> is_flat(Lamp), is_flat(Whole)
+    (True, False)
+    """
+    return all(field.name not in ("record", "row") and _single(field.type) for field in msgspec.structs.fields(kind))
+
+
+def _single(kind: Any) -> bool:
+    if isinstance(kind, UnionType) or get_origin(kind) in (Union, Annotated):
+        return all(_single(each) for each in get_args(kind)[: 1 if get_origin(kind) is Annotated else None])
+    return isinstance(kind, type) and issubclass(kind, str | int | float | NoneType | Enum)
 
 
 def whole(record: msgspec.Struct) -> dict[str, Json]:

@@ -130,3 +130,28 @@ def test_a_write_by_selector_needs_the_version_of_its_plan(cluster: ServedApi) -
     assert problem(cluster.ask("PATCH", "/v1/nodes", order, If_Match=plan))[0] == 412
     plan = cluster.ask("PATCH", "/v1/nodes?dry_run=true", order).headers["etag"]
     assert cluster.ask("PATCH", "/v1/nodes", order, If_Match=plan).status_code == 200
+
+
+# -- lists that are sent again --
+
+
+def test_a_list_is_made_again_after_a_change_and_for_other_limits(cluster: ServedApi) -> None:
+    """The server keeps the bytes of lists by request and version."""
+    cluster.call("deployment/create", {"name": "other"})
+    cluster.call("node/create", {"name": "o1.example.com", "node": {"schema": 1, "deployment": "other"}})
+    limited = cluster.direct.token(name="kim", role="viewer", deployments=("other",))
+
+    def names(token: str | None = None) -> list[str]:
+        rows = cluster.ask("GET", "/v1/nodes", token=token, Ocb_Min_Zxid=zxid).json()["answer"]
+        return [row["name"] for row in rows]
+
+    zxid = cluster.ask("GET", "/v1/nodes").headers["ocb-zxid"]
+    whole = names()
+    assert {N1, "o1.example.com"} <= {*whole}
+    assert names() == whole
+    assert names(limited) == ["o1.example.com"]
+    assert names() == whole
+    made = cluster.ask("POST", "/v1/nodes", {"name": "o2.example.com", "node": {"schema": 1, "deployment": "other"}})
+    zxid = made.headers["ocb-zxid"]
+    assert "o2.example.com" in names()
+    assert names(limited) == ["o1.example.com", "o2.example.com"]

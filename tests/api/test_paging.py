@@ -76,9 +76,11 @@ def test_a_text_that_is_no_cursor_of_the_list_is_refused(cursor: str) -> None:
 
 
 def test_fields_are_chosen_and_one_that_no_row_has_is_refused() -> None:
-    rows = [{"name": "a", "colour": "red"}]
+    rows = lamps("a")
     assert chosen(rows, "colour") == [{"colour": "red"}]
-    assert chosen({"rows": rows, "lit": True}, " name , colour") == {"rows": rows, "lit": True}
+    assert chosen(LampList(rows=rows, lit=True), " name , colour") == {
+        "rows": [{"name": "a", "colour": "red"}], "lit": True
+    }  # fmt: skip
     assert chosen([], "colour") == []
     with pytest.raises(Invalid, match="no field 'size'; it has: colour, name"):
         chosen(rows, "size")

@@ -1,4 +1,4 @@
-"""``tools/bench annealer|builder|launcher|tasks|cli``: measures, prints a table, and exits 1 where a promise is not kept."""
+"""``tools/bench annealer|builder|launcher|api|tasks|cli``: measures, prints a table, and exits 1 where a promise is not kept."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from benchmarks import (
 )
 from benchmarks.figure import Figure, Plan
 from benchmarks.pools import enrolling, handing_out, queueing, resting
+from benchmarks.serving import idling as resting_api
+from benchmarks.serving import listing
 
 Benchmark: TypeAlias = Callable[[Plan], Iterator[Figure]]
 F = TypeVar("F", bound=Callable[..., object])
@@ -47,6 +49,7 @@ LAUNCHER: Final[Mapping[str, Benchmark]] = {
     "rest": resting.measure,
     "enrol": enrolling.measure,
 }
+API: Final[Mapping[str, Benchmark]] = {"list": listing.measure, "rest": resting_api.measure}
 TASKS: Final[Mapping[str, Benchmark]] = {"plans": planning.measure}
 CLI: Final[Mapping[str, Benchmark]] = {"help": starting.measure_help, "reads": starting.measure_reads}
 
@@ -95,6 +98,13 @@ def builder(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool) 
 def launcher(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool) -> None:
     """The launcher's figures, beside Nodepool 11 from PyPI; exit status 1 where one is missed, unless --quick."""
     measure(LAUNCHER, only, Plan(rounds=1, share=0.1) if quick else Plan(rounds=rounds), file)
+
+
+@main.command()
+@benchmarked(API)
+def api(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool) -> None:
+    """The figures of the API server; exit status 1 where one is missed, unless --quick."""
+    measure(API, only, Plan(rounds=1, share=0.1) if quick else Plan(rounds=rounds), file)
 
 
 @main.command()

@@ -1,0 +1,1 @@
+"""Figures of the API server: lists beside a bare handler, an idle server, and events for many clients."""
