@@ -33,12 +33,10 @@ def measure(plan: Plan) -> Iterator[Figure]:
         with ensemble.session(settings) as session:
             grid.write(session)
             token = rack.token(settings)
-            with rack.served(settings) as (_, port):
-                ours = rack.HttpClient(port, token)
+            with rack.served(settings) as (_, port), rack.HttpClient(port, token) as ours:
                 body, headers = ours.get(LIST)
                 writer = Writer(session)
-                with rack.bare(body, headers) as bare_port:
-                    floor = rack.HttpClient(bare_port)
+                with rack.bare(body, headers) as bare_port, rack.HttpClient(bare_port) as floor:
                     if floor.get(LIST)[0] != body:
                         raise RuntimeError("the bare handler has other bytes")
                     seconds = SECONDS * plan.share

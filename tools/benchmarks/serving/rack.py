@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from nodepool_ocb.config import Settings, ZooKeeperSettings
 from nodepool_ocb.model.tokens import TokenRole
@@ -31,6 +31,12 @@ class HttpClient:
     def __init__(self, port: int, token: str = "") -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60.0)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
 
     def connect(self) -> None:
         """A fresh connection: servers end one that rests for seconds."""
