@@ -11,6 +11,7 @@ from nodepool_ocb.errors import Denied
 from nodepool_ocb.model.tokens import Token, TokenRole
 from nodepool_ocb.operations.limits import Limits
 from nodepool_ocb.operations.operation import Operation, Right
+from nodepool_ocb.operations.tokens.reading import TokenShow
 
 #: The rights that a role of people has.
 RIGHTS: Final[Mapping[TokenRole, frozenset[Right]]] = {
@@ -39,7 +40,23 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def require_right(actor: Actor, operation: type[Operation[Any]]) -> None:
-    """Raises Denied unless the role opens the operation."""
+    """Raises Denied unless the role opens the operation. Each role opens ``token show``, see ``require_own_token``."""
+    if operation is not TokenShow:
+        _require_right(actor, operation)
+
+
+def shows_own_token(actor: Actor, operation: Operation[Any]) -> bool:
+    """Whether it shows the caller its own token, as a login does."""
+    return isinstance(operation, TokenShow) and operation.token == actor.id
+
+
+def require_own_token(actor: Actor, operation: Operation[Any]) -> None:
+    """Raises Denied if the operation shows another token, and the role does not open that."""
+    if isinstance(operation, TokenShow) and not shows_own_token(actor, operation):
+        _require_right(actor, TokenShow)
+
+
+def _require_right(actor: Actor, operation: type[Operation[Any]]) -> None:
     role = actor.token.role
     if operation.__name__ in OF_MACHINES.get(role, ()) or operation.right in RIGHTS.get(role, ()):
         return
@@ -57,7 +74,7 @@ def require_reveal(actor: Actor, operation: Operation[Any]) -> None:
 
 def require_own_deployment(actor: Actor, operation: Operation[Any]) -> None:
     """Raises Denied if a token of role join would create a node outside its deployments."""
-    if actor.token.role is not TokenRole.JOIN or not actor.token.deployments:
+    if actor.token.role is not TokenRole.JOIN or not actor.token.deployments or shows_own_token(actor, operation):
         return
     node = getattr(operation, "node", None)
     if getattr(node, "deployment", None) not in actor.token.deployments:

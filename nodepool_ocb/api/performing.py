@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.api.actor import Actor, require_own_deployment, require_reveal
+from nodepool_ocb.api.actor import Actor, require_own_deployment, require_own_token, require_reveal, shows_own_token
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.errors import NotFound, OcbError, Unavailable, VersionDiffers
 from nodepool_ocb.model.records import Append, Change, Check, Create, Raise
@@ -107,6 +107,7 @@ class ServedPerformer(Performer):
 
 def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: Callable[[str], None]) -> Answered:
     """Perform it; on a thread that may wait. Raises the errors of the operation, and AgreementAsked."""
+    require_own_token(actor, order.operation)
     require_reveal(actor, order.operation)
     require_own_deployment(actor, order.operation)
     performer = ServedPerformer(records, actor, order, hear)
@@ -165,7 +166,7 @@ def _read(records: ServedRecords, actor: Actor, order: OperationOrder, performer
 def _within_limits(performer: ServedPerformer, actor: Actor, operation: Operation[Any], opened: Any) -> Performed[Any]:
     """Perform it within the limits of the token. A node that joins does not exist yet: its deployment was judged before."""
     wanted = actor.limits
-    if wanted is None or actor.token.role is TokenRole.JOIN:
+    if wanted is None or actor.token.role is TokenRole.JOIN or shows_own_token(actor, operation):
         return performer.perform(operation, opened)
     with _unhinted():
         found = performer.read(limits.narrowed(operation, wanted), opened)

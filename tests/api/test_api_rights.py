@@ -178,3 +178,27 @@ def test_requests_of_pages_of_other_sites_and_for_other_hosts_are_refused(api: S
     answer = api.ask("GET", "/v1/nodes")
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
     assert (answer.headers["x-content-type-options"], answer.headers["cache-control"]) == ("nosniff", "no-store")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"role": "join", "deployments": ("lab",)},
+        {"role": "node", "selector": f"name:{N1}"},
+        {"role": "viewer", "deployments": ("lab",)},
+    ],
+    ids=["join", "node", "with limits"],
+)
+def test_each_token_shows_itself_to_its_holder_and_no_other_token(cluster: ServedApi, fields: dict[str, Any]) -> None:
+    """A login asks for it."""
+    token = cluster.direct.token(name="self", **fields)
+    own, other = token.split("_")[1], cluster.token.split("_")[1]
+    for answer in (
+        cluster.ask("GET", f"/v1/tokens/{own}", token=token),
+        cluster.ask("POST", "/v1/operations/token/show", {"fields": {"token": own}}, token=token),
+    ):
+        assert answer.status_code == 200, answer.text
+        assert '"name":"self"' in answer.text
+    assert problem(cluster.ask("GET", f"/v1/tokens/{other}", token=token))[0] == 403
+    refused = cluster.ask("POST", "/v1/operations/token/show", {"fields": {"token": other}}, token=token)
+    assert problem(refused)[0] == 403
