@@ -101,7 +101,9 @@ def end(work: Path) -> list[int]:
             found = processes(work)
             if not found:
                 return []
-            _kill([pid for pid in found if not (sparing and marked(pid, reaper))])
+            spared = [pid for pid in found if sparing and marked(pid, reaper)]
+            _kill_groups(found, spared)
+            _kill([pid for pid in found if pid not in spared])
     return processes(work)
 
 
@@ -111,6 +113,7 @@ def end_descendants() -> list[int]:
     It is over when the kernel knows no child of ours: a list lacks processes that are forked meanwhile.
     """
     for _ in _passes():
+        _kill_groups([os.getpid()], [os.getpid()])
         _kill(descendants())
         if _childless():
             return []
@@ -131,6 +134,22 @@ def _kill(pids: list[int]) -> None:
     denied = [pid for pid in pids if not send(pid, signal.SIGKILL)]
     if denied:
         _sudo("kill", "-KILL", *map(str, denied))
+
+
+def _kill_groups(ancestors: list[int], spared: list[int]) -> None:
+    """Kill the process groups that have only these processes and their descendants, and none that is spared.
+
+    A process that forks and ends faster than a list is read and used is in no list. The kernel kills a group at one moment.
+    """
+    stats = list(_stats())
+    ours = {*ancestors, *_from(ancestors, stats)} - {*spared}
+    groups: dict[int, list[int]] = {}
+    for pid, fields in stats:
+        groups.setdefault(int(fields[2]), []).append(pid)
+    for group, members in groups.items():
+        if group > 1 and group != os.getpgrp() and ours.issuperset(members):
+            with suppress(OSError):  # it is gone, or of another user: then its processes are killed one by one
+                os.killpg(group, signal.SIGKILL)
 
 
 def _childless() -> bool:
