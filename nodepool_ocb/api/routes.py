@@ -107,7 +107,7 @@ ROUTES: Final = (
     Route("noderole/attributes-diff", "GET", "/v1/noderoles/{noderole}/attributes/diff"),
     Route("noderole/attributes-runs", "GET", "/v1/noderoles/{noderole}/attributes/runs"),
     Route("noderole/log", "GET", "/v1/noderoles/{noderole}/log"),
-    Route("noderole/states", "GET", "/v1/noderole-states", WORLD),
+    Route("noderole/list-states", "GET", "/v1/noderole-states", WORLD),
     Route("noderole/drift", "GET", "/v1/drift"),
     Route("noderole/causes", "GET", "/v1/causes"),
     Route("noderole/check-look", "POST", "/v1/noderoles/check-look"),

@@ -36,6 +36,6 @@ def digest(operation: str, fields: bytes, reason: str | None) -> str:
     """The digest of a call; two calls with one key must have the same.
 
     >>> digest("node/hold", b"{}", None)[:8], digest("node/hold", b"{}", "disk")[:8]
-    ('9b25b6ac', '0f4be2a4')
+    ('154462bd', '1add33f6')
     """
     return hashlib.sha256(b"\0".join([operation.encode(), fields, (reason or "").encode()])).hexdigest()

@@ -106,7 +106,7 @@ NAMED: Final[Mapping[str, Mapping[str, ObjectKind]]] = {
     "NoderoleRefresh": _NODEROLES,
     "NoderoleSet": _NODEROLES,
     "NoderoleShow": _NODEROLE,
-    "NoderoleStates": {"deployment": ObjectKind.DEPLOYMENTS},
+    "NoderoleListStates": {"deployment": ObjectKind.DEPLOYMENTS},
     "NoderoleUnbind": _NODEROLES,
     "NoderoleUnset": _NODEROLES,
     "NoderoleWait": _NODEROLES,
@@ -123,7 +123,7 @@ LISTS: Final = {
     "DeploymentList": ObjectKind.DEPLOYMENTS,
     "NodeList": ObjectKind.NODES,
     "NoderoleList": ObjectKind.NODEROLES,
-    "NoderoleStates": ObjectKind.NODEROLES,
+    "NoderoleListStates": ObjectKind.NODEROLES,
 }
 
 

@@ -7,16 +7,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from nodepool_ocb.http.following import Found as Found
-from nodepool_ocb.http.following import LogPlaces as LogPlaces
-from nodepool_ocb.http.logs import LogPart as LogPart
-from nodepool_ocb.http.logs import MissingLog as MissingLog
-from nodepool_ocb.http.logs import Shorter as Shorter
-from nodepool_ocb.http.logs import Unreached as Unreached
 from nodepool_ocb.images.rules import BuildView
 from nodepool_ocb.model.records import Daemon, NodeRole
 
 if TYPE_CHECKING:
+    from nodepool_ocb.http.following import Found, LogPlaces
     from nodepool_ocb.store.client.session import Session
 
 MOST_BYTES: Final = 1 << 20  # of a log in a document

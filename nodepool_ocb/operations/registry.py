@@ -25,7 +25,7 @@ FORMS: Final[Mapping[str, str]] = {
     "NoderoleCheckLook": "noderole/check-look",
     "NoderoleCheckResults": "noderole/check-results",
     "NoderoleCommitOutdated": "noderole/commit-outdated",
-    "NoderoleStates": "noderole/states",
+    "NoderoleListStates": "noderole/list-states",
     "NoderoleWaitLook": "noderole/wait-look",
     "RolloutWaitLook": "rollout/wait-look",
     "TasksWaitLook": "tasks/wait-look",

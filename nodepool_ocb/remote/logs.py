@@ -16,16 +16,8 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.operations import runlogs
 from nodepool_ocb.operations.buildlogs import BuildLogSeen
 from nodepool_ocb.operations.following import OUTAGE_SECONDS
-from nodepool_ocb.operations.logs import (
-    BuildChosen,
-    Found,
-    LogPart,
-    LogPlaces,
-    MissingLog,
-    RunChosen,
-    Shorter,
-    Unreached,
-)
+from nodepool_ocb.operations.logparts import Found, LogPart, LogPlaces, MissingLog, Shorter, Unreached
+from nodepool_ocb.operations.logs import BuildChosen, RunChosen
 from nodepool_ocb.operations.noderoles.reading import NoderoleShow
 from nodepool_ocb.operations.polling import polled
 from nodepool_ocb.operations.runlogs import RunLogSeen, RunSeen

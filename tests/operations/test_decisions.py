@@ -163,7 +163,7 @@ def test_an_attribute_that_only_one_of_two_noderoles_has_is_a_difference() -> No
     ],
 )
 def test_a_log_is_waited_for_while_its_noderole_is_to_run(record: NodeRole, waits: bool) -> None:
-    assert runlogs._waits(record) is waits
+    assert runlogs.waits(record) is waits
 
 
 def test_a_log_that_no_page_has_is_explained_by_the_annealers_of_its_host() -> None:

@@ -63,7 +63,7 @@ LINES: Final[Mapping[str, str]] = {
     "NoderoleExplain": f"noderole explain top@{N1}",
     "NoderoleShow": f"noderole show top@{N1}",
     "NoderoleList": "noderole list --deployment lab",
-    "NoderoleStates": "noderole list --by-node --deployment lab",
+    "NoderoleListStates": "noderole list --by-node --deployment lab",
     "NoderoleRefresh": f"noderole refresh top@{N1}",
     "NoderoleRetry": "noderole retry --failed",
     "NoderoleCancel": f"noderole cancel top@{N1}",

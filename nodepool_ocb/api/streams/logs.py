@@ -21,7 +21,8 @@ from nodepool_ocb.api.requests import Desk, problem
 from nodepool_ocb.errors import Invalid, Unavailable
 from nodepool_ocb.operations.buildlogs import BuildLogSeen, LogOfBuild
 from nodepool_ocb.operations.images.logs import ImageLog
-from nodepool_ocb.operations.logs import AskedLog, Found, LogPart, MissingLog, Shorter
+from nodepool_ocb.operations.logparts import Found, LogPart, MissingLog, Shorter
+from nodepool_ocb.operations.logs import AskedLog
 from nodepool_ocb.operations.noderoles.logs import NoderoleLog
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.runlogs import RunLog, RunLogSeen

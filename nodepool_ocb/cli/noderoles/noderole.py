@@ -31,7 +31,7 @@ from nodepool_ocb.operations.noderoles.acting import (
     NoderoleRetry,
 )
 from nodepool_ocb.operations.noderoles.awaiting import NoderoleWaitLook
-from nodepool_ocb.operations.noderoles.grid import NoderoleStates
+from nodepool_ocb.operations.noderoles.grid import NoderoleListStates
 from nodepool_ocb.operations.noderoles.reading import NoderoleList, NoderoleShow, NoderoleWait
 
 
@@ -57,7 +57,7 @@ name_argument = click.argument("name", metavar="ROLE@FQDN", shell_complete=compl
 # -- looking --
 
 
-@command.command("list", operation=(NoderoleList, NoderoleStates))
+@command.command("list", operation=(NoderoleList, NoderoleListStates))
 @click.option("--state", "states", multiple=True, type=click.Choice([*map(str, State)], case_sensitive=False))
 @click.option("--deployment", shell_complete=completion.deployments)
 @click.option("--node", "fqdn", shell_complete=completion.nodes)
@@ -79,7 +79,7 @@ def list_(
     if by_node:
         if watch or only_outdated or states or fqdn or role:
             raise click.UsageError("--by-node goes with --deployment and -l alone: give -l 'state:ERROR role:ntp'")
-        _list_by_node(NoderoleStates(deployment=deployment, selector=selector))
+        _list_by_node(NoderoleListStates(deployment=deployment, selector=selector))
         return
     if watch and (only_outdated or selector is not None):
         raise click.UsageError("--watch goes neither with --outdated nor with -l: attributes are not watched")
@@ -104,7 +104,7 @@ def list_(
         output.things(found.rows, ("noderole", "state", "deployment", "since", "reason"), key="noderole")
 
 
-def _list_by_node(operation: NoderoleStates) -> None:
+def _list_by_node(operation: NoderoleListStates) -> None:
     found = perform(operation).answer
     tables = [output.table(found.roles, ("role", "milestone", "noderoles"))]
     output.thing(found, "noderoles", *tables, output.table(found.lines, ("node", "rack", "marks", "states")))

@@ -12,7 +12,7 @@ from nodepool_ocb.views import grid
 from nodepool_ocb.views.grid import NoderoleGrid
 
 
-class NoderoleStates(Operation[NoderoleGrid], frozen=True, kw_only=True):
+class NoderoleListStates(Operation[NoderoleGrid], frozen=True, kw_only=True):
     """The states of noderoles as letters, node by node and role by role."""
 
     noun = "noderole"
