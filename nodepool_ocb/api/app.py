@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import msgspec
 from litestar import Litestar, Request, Response, route
 from litestar.exceptions import HTTPException
 
@@ -16,7 +18,8 @@ from nodepool_ocb.api.requests import Desk
 from nodepool_ocb.api.routes import BUILD_LOG_PATH, EVENTS_PATH, ROUTES, RUN_LOG_PATH, Route, placed
 from nodepool_ocb.api.streams import events as streams
 from nodepool_ocb.api.streams.logs import LogDesk
-from nodepool_ocb.errors import OcbError
+from nodepool_ocb.errors import OcbError, OutcomeUnknown
+from nodepool_ocb.operations.wire.problems import problem_of
 from nodepool_ocb.telemetry import metrics
 
 #: Of each answer: it is data, and no page may frame, run or keep it.
@@ -106,18 +109,43 @@ def _stamped(app: Any, records: ServedRecords) -> Any:
     """The application with the state of ZooKeeper in the headers of each answer, and its time in the metrics."""
 
     async def stamped(scope: Any, receive: Any, send: Send) -> None:
-        began = time.monotonic()
+        began, answered = time.monotonic(), False
 
         async def stamp(message: dict[str, Any]) -> None:
+            nonlocal answered
             if message["type"] == "http.response.start":
+                answered = True
                 metrics.API_REQUESTS.labels(str(message["status"])).inc()
                 metrics.API_SECONDS.observe(time.monotonic() - began)
                 message = {**message, "headers": _headers(message["headers"], records)}
             await send(message)
 
-        await app(scope, receive, stamp)
+        try:
+            await app(scope, receive, stamp)
+        except asyncio.CancelledError:  # this server ends
+            if not answered:
+                for message in _cut():
+                    await stamp(message)
+            raise
 
     return stamped
+
+
+def _cut() -> tuple[dict[str, Any], ...]:
+    """The answer to a request that the end of the server cuts: a client sends it again, to any server."""
+    problem = problem_of(
+        OutcomeUnknown("this server ends, and the request was cut; a write may still happen; send the request again")
+    )
+    body = msgspec.json.encode(problem)
+    headers = {"content-type": requests.PROBLEM, "content-length": str(len(body)), "retry-after": "1"}
+    return (
+        {
+            "type": "http.response.start",
+            "status": problem.status,
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        },
+        {"type": "http.response.body", "body": body},
+    )
 
 
 def _headers(given: Any, records: ServedRecords) -> list[tuple[bytes, bytes]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -162,14 +162,17 @@ def run(words: str, *options: str) -> Any:
 
 
 def test_the_command_line_follows_a_log_over_a_restart_of_its_server_as_it_does_directly(
-    served: ServedApi, logged: LoggedRun, monkeypatch: pytest.MonkeyPatch
+    served: ServedApi, logged: LoggedRun, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
 ) -> None:
     monkeypatch.setenv(VARIABLE, served.token)
     logged.write(b"one\n")
     ended: list[Any] = []
+    answers = 'nodepool_ocb_api_requests_total{status="200"}'
+    before = served.daemon.metric(answers)
     words = f"noderole log -f base@{FQDN}"
     follower = threading.Thread(target=lambda: ended.append(run(words, "--api", served.address)))
     follower.start()
+    until(lambda: served.daemon.metric(answers) >= before + 2)  # the run is chosen, and its log has begun
     served.daemon.terminate()
     assert served.daemon.wait(20.0) == 0
     logged.write(b"two\n")
@@ -178,7 +181,7 @@ def test_the_command_line_follows_a_log_over_a_restart_of_its_server_as_it_does_
     logged.end()
     follower.join(60.0)
     (distant,) = ended
-    assert (distant.exit_code, distant.stdout) == (0, "one\ntwo\nthree\n")
+    assert (distant.exit_code, distant.stdout) == (0, "one\ntwo\nthree\n"), (distant.stderr, distant.exception)
     for line in (words, f"noderole log -o json base@{FQDN} {RUN}", f"noderole log base@{FQDN} 0000000009-c0ffee10"):
         directly = run(line, "--zookeeper", served.settings.hosts)
         over_http = run(line, "--api", served.address)
