@@ -28,6 +28,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.served import ServedApi, problem
+from tests.fixtures.chroots import fresh
 
 NODE: Final = {"schema": 1, "deployment": "lab"}
 
@@ -35,7 +36,7 @@ NODE: Final = {"schema": 1, "deployment": "lab"}
 @pytest.fixture(scope="module")
 def pair(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServedApi]]:
     """Two servers of one cluster, with a deployment."""
-    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}/repeats")
+    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}{fresh('repeats')}")
     made: list[ServedApi] = []
     try:
         for number in range(2):

@@ -15,6 +15,7 @@ from nodepool_ocb.operations.noderoles.reading import NoderoleShow
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.served import ServedApi
+from tests.fixtures.chroots import fresh
 from tests.page import tree
 from tests.page.browser import Browser, Keys, sign_in, why_not
 
@@ -27,7 +28,7 @@ OUTPUT = f"{HOSTILE}\x1b[31mred\x1b]0;title\x07\nE: no such package\n{'x' * 3000
 
 @pytest.fixture(scope="module")
 def served(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApi]:
-    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}/page")
+    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}{fresh('page')}")
     tree.write(settings, nodes=4, roles=3)
     with Session(settings) as session:
         tree.fail(session, FAILED, f"exit code 1: {HOSTILE}", OUTPUT)

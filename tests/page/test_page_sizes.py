@@ -16,6 +16,7 @@ from nodepool_ocb.model.records import State
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.served import ServedApi
+from tests.fixtures.chroots import fresh
 from tests.page import tree
 from tests.page.browser import Browser, sign_in, why_not
 
@@ -57,7 +58,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 def test_a_large_matrix_is_interactive_in_seconds_and_shows_a_change_within_one(
     browser: Browser, zookeeper: Server, tmp_path: Path, nodes: int, seconds: float
 ) -> None:
-    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}/page-{nodes}")
+    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}{fresh(f'page-{nodes}')}")
     tree.write(settings, nodes, ROLES)
     api = ServedApi(settings, tmp_path / "api")
     try:
@@ -96,7 +97,7 @@ def axe(folder: Path) -> str:
 def test_axe_finds_no_serious_fault_on_any_view(
     browser: Browser, zookeeper: Server, tmp_path: Path, scheme: str
 ) -> None:
-    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}/axe-{scheme}")
+    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}{fresh(f'axe-{scheme}')}")
     tree.write(settings, 40, ROLES)
     with Session(settings) as session:
         tree.fail(session, CHANGED, "exit code 1", "E: no such package")

@@ -37,6 +37,7 @@ from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.served import ServedApi
+from tests.fixtures.chroots import fresh
 from tests.remote.verbs import APART, FILES, LINES, N1
 
 FORMS: Final = ("json", "table")
@@ -94,11 +95,11 @@ def trees(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    direct = ZooKeeperSettings(hosts=f"{zookeeper.hosts}/same-direct")
+    direct = ZooKeeperSettings(hosts=f"{zookeeper.hosts}{fresh('same-direct')}")
     with Session(direct) as session:
         clusters.bootstrap(session)
     server_folder = tmp_path_factory.mktemp("api")
-    served = ServedApi(ZooKeeperSettings(hosts=f"{zookeeper.hosts}/same-served"), server_folder)
+    served = ServedApi(ZooKeeperSettings(hosts=f"{zookeeper.hosts}{fresh('same-served')}"), server_folder)
     with pytest.MonkeyPatch.context() as patch, chdir(folder):
         patch.setenv("XDG_CONFIG_HOME", str(folder))
         patch.setenv(VARIABLE, served.direct.token(name=me()))

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from nodepool_ocb.testing.zookeeper.server import Server
+from tests.fixtures.chroots import fresh
 
 ROOT: Final = Path(__file__).parents[2]
 PATH: Final = "/ocb/racks/r1"
@@ -19,7 +20,7 @@ PATH: Final = "/ocb/racks/r1"
 @pytest.fixture(scope="module")
 def facts(zookeeper: Server) -> dict[str, Any]:
     """The facts that the process with the new kind prints."""
-    words = [sys.executable, "-m", "tests.store.added_kind", f"{zookeeper.hosts}/test-a-new-kind"]
+    words = [sys.executable, "-m", "tests.store.added_kind", f"{zookeeper.hosts}{fresh('test-a-new-kind')}"]
     ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout)

@@ -20,6 +20,7 @@ from nodepool_ocb.tasks.selection import Selection
 from nodepool_ocb.testing.processes import DaemonProcess
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.annealer.tasks import task_staging as staging
+from tests.fixtures.chroots import fresh
 from tests.stories.reading import Line, Story, stories
 from tests.stories.tasks_checker import Checker
 
@@ -107,7 +108,7 @@ class Lab(NamedTuple):
 
 @pytest.fixture(scope="module")
 def lab(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}/stories-of-tasks")
+    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}{fresh('stories-of-tasks')}")
     with Session(settings) as session:
         clusters.bootstrap(session)
         staging.build(session, {f"n{number}": [] for number in range(1, 10)})
