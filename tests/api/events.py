@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -79,9 +81,11 @@ class EventClient:
     def close(self) -> str:
         """The id of the last event."""
         last = self.last
+        with contextlib.suppress(OSError):  # else the reader waits for the next heartbeat
+            self._answer.extensions["network_stream"].get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        self._thread.join(10.0)
         self._answer.close()
         self._client.close()
-        self._thread.join(10.0)
         assert last is not None
         return last
 

@@ -23,7 +23,7 @@ Until = Callable[..., None]
 
 NODES: Final = 40
 AT_ONCE: Final = 3  # nodes that one transaction changes
-CHANGES: Final = 120
+CHANGES: Final = 300
 LONG_CHANGES: Final = 10_000
 STOPS: Final = 6  # in the course of the changes
 

@@ -123,6 +123,7 @@ def test_an_event_of_the_tables_cannot_be_given_a_state() -> None:
         task_run_after(head, TaskRunEvent.COMMIT, **fields)
 
 
+@pytest.mark.long  # tools/check makes the same check of the whole tree
 def test_only_the_tables_write_states(states: Any) -> None:
     assert list(states.faults(ROOT)) == []
 
