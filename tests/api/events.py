@@ -80,12 +80,12 @@ class EventClient:
 
     def close(self) -> str:
         """The id of the last event."""
-        last = self.last
         with contextlib.suppress(OSError):  # else the reader waits for the next heartbeat
             self._answer.extensions["network_stream"].get_extra_info("socket").shutdown(socket.SHUT_RDWR)
         self._thread.join(10.0)
         self._answer.close()
         self._client.close()
+        last = self.last  # that the reader has seen to its end
         assert last is not None
         return last
 
