@@ -28,17 +28,7 @@ from nodepool_ocb.daemon.turns import Turns
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict, Denied, OcbError, TimedOut, Unavailable
 from nodepool_ocb.model import paths, tokens
-from nodepool_ocb.model.records import (
-    Cluster,
-    Daemon,
-    Deployment,
-    DeploymentRole,
-    Record,
-    Role,
-    RolloutPointer,
-    Structure,
-    TaskRunPointer,
-)
+from nodepool_ocb.model.records import Cluster, Daemon, Record, Structure
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.model.tokens import Token
 from nodepool_ocb.store import clusters, daemons, journal, keyed
@@ -46,13 +36,12 @@ from nodepool_ocb.store import tokens as stored_tokens
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.cache import Cache
 from nodepool_ocb.telemetry import metrics
+from nodepool_ocb.views.history.recordchanges import KEPT
 
 log = logging.getLogger(__name__)
 
 #: The records of a world that lists show, beside nodes and noderoles.
-SHOWN: Final[tuple[type[Record], ...]] = (
-    Cluster, Daemon, Deployment, DeploymentRole, Role, RolloutPointer, Structure, TaskRunPointer
-)  # fmt: skip
+SHOWN: Final[tuple[type[Record], ...]] = (Cluster, Structure, *KEPT)
 
 MARKS_SECONDS: Final = 600.0  # between two deletions of old marks of calls
 LOOK_SECONDS: Final = 0.5  # between two looks whether ZooKeeper answers

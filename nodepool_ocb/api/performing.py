@@ -117,12 +117,13 @@ def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: C
         raise Unavailable("ZooKeeper does not answer this server; nothing was written; try again")
     patience = min(LONGEST_CONNECT_SECONDS, max(0.1, order.deadline - time.monotonic()))
     with performer.session(patience) as own:
-        if order.key is not None and (found := repeats.repeated(own, order.key, order.operation, order.deadline)):
+        key = None if order.dry_run else order.key
+        if key is not None and (found := repeats.repeated(own, key, order.operation, order.deadline)):
             performer.caller.note(REPEATED)
             return Answered(performed=found, zxid=own.last_zxid)
         _require_plan(records, actor, order, own)
-        if order.key is not None and not order.dry_run:
-            performed = _once(performer, actor, order, order.key, own)
+        if key is not None:
+            performed = _once(performer, actor, order, key, own)
         else:
             performed = _within_limits(performer, actor, order.operation, own)
         plan = plan_digest(performer.changes) if order.dry_run else None

@@ -132,6 +132,8 @@ def test_a_dry_run_with_the_key_does_not_use_it_up(pair: list[ServedApi], key: s
     assert pair[0].ask("GET", "/v1/nodes/a8.example.com").status_code == 404
     assert created(pair[0], "a8.example.com", key).status_code == 200
     assert pair[0].ask("GET", "/v1/nodes/a8.example.com").status_code == 200
+    again = pair[0].ask("POST", "/v1/nodes?dry_run=true", body, Idempotency_Key=key)
+    assert problem(again)[0] == 409, "a dry run shows what a new call would do: the node exists"
 
 
 def test_the_answer_with_a_secret_is_not_kept(pair: list[ServedApi], key: str) -> None:
