@@ -111,6 +111,17 @@ def test_a_change_is_on_the_screen_within_a_second(browser: Browser, served: Ser
     assert sorted(delays)[0] < 5.0  # the figure of a quiet machine is 1 s: see the long form
 
 
+def test_one_object_is_shown_again_after_a_change_and_one_that_is_not_there_is_named(
+    browser: Browser, served: ServedApi
+) -> None:
+    browser.go("#/node/n0003.example.com")
+    browser.shows("waits for a disk")
+    served.call("node/set", {"nodes": ["n0003.example.com"], "assignments": ["rack=r77"]})
+    browser.shows("r77")
+    browser.go("#/rollout/bench")
+    browser.shows("nodepool-ocb rollout")
+
+
 def test_the_overview_shows_the_progress_of_a_deployment_by_its_milestones(browser: Browser) -> None:
     browser.go("#/overview")
     browser.shows("step-2-0: 3 of 4")

@@ -1,29 +1,16 @@
 /** One node: its properties, its noderoles, and its actions. */
 import { buttons } from "./actions.js";
-import { get, Refused } from "./api.js";
-import { card, el, link, show } from "./dom.js";
+import { get } from "./api.js";
+import { card, el, link } from "./dom.js";
 import { age } from "./format.js";
-import { follow } from "./live.js";
+import { object } from "./object.js";
 import { to } from "./router.js";
 import { facts, table, value } from "./table.js";
 
 /** Show it in `place`. */
 export function node(place, { name }) {
-  let before = null;
-  const load = async () => {
-    try {
-      const found = (await get(`/v1/nodes/${encodeURIComponent(name)}`)).answer;
-      const text = JSON.stringify(found);
-      if (text !== before) show(place, content(found));
-      before = text;
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-      before = null;
-      show(place, el("h1", {}, name), el("p", { class: "fault", role: "alert" }, error.message));
-    }
-  };
-  load();
-  return follow(load);
+  const read = async () => (await get(`/v1/nodes/${encodeURIComponent(name)}`)).answer;
+  return object(place, { title: name, read, content });
 }
 
 function content(found) {

@@ -1,9 +1,9 @@
 /** One rollout: its groups, the nodes that failed, and its actions. */
 import { buttons } from "./actions.js";
-import { get, Refused } from "./api.js";
-import { card, el, link, show } from "./dom.js";
+import { get } from "./api.js";
+import { card, el, link } from "./dom.js";
 import { age, badge } from "./format.js";
-import { follow } from "./live.js";
+import { object } from "./object.js";
 import { to } from "./router.js";
 import { facts, table } from "./table.js";
 
@@ -12,21 +12,8 @@ const OVER = ["success", "failed", "cancelled"];
 
 /** Show it in `place`. */
 export function rollout(place, { name }) {
-  let before = null;
-  const load = async () => {
-    try {
-      const found = (await get("/v1/rollouts/show", { rollout: name })).answer.document;
-      const text = JSON.stringify(found);
-      if (text !== before) show(place, content(name, found));
-      before = text;
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-      before = null;
-      show(place, el("h1", {}, name), el("p", { class: "fault", role: "alert" }, error.message));
-    }
-  };
-  load();
-  return follow(load, OFTEN_SECONDS);
+  const read = async () => (await get("/v1/rollouts/show", { rollout: name })).answer.document;
+  return object(place, { title: name, read, content: (found) => content(name, found), seconds: OFTEN_SECONDS });
 }
 
 function content(name, found) {
