@@ -61,8 +61,9 @@ def test_a_deletion_without_a_worker_is_continued_unless_the_provider_fails() ->
     assert steps(CLOUD, going, faults={"cloud": "no answer"}) == []
 
 
-def test_the_record_of_a_deleted_machine_goes() -> None:
-    assert steps(CLOUD, node("5", "small", state=PoolNodeState.DELETED)) == ["delete 5"]
+def test_the_record_of_a_deleted_machine_goes_after_a_grace_for_its_writer() -> None:
+    assert steps(CLOUD, node("5", "small", state=PoolNodeState.DELETED, state_time=NOW - 9)) == []
+    assert steps(CLOUD, node("5", "small", state=PoolNodeState.DELETED, state_time=NOW - 10)) == ["delete 5"]
 
 
 # -- launches without a launcher --

@@ -128,7 +128,8 @@ class Upkeep:
         elif state is PoolNodeState.USED:
             self._delete(node, "it was returned", self._heir(node))
         elif state is PoolNodeState.DELETED:
-            self._delete(node, "its machine is gone")
+            if self._wakes.passed(node.record.state_time + GRACE_SECONDS):  # its writer deletes the record next
+                self._delete(node, "its machine is gone")
         elif state is PoolNodeState.DELETING:
             if node.record.provider not in self._view.faults and self._owns(node):
                 self.steps.append(AdoptNode(node=node.id, version=node.version))
