@@ -11,43 +11,37 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.api.digesting import WorldDigest
 from nodepool_ocb.api.feed.ring import EventFeed
 from nodepool_ocb.api.feeding import Feeder
 from nodepool_ocb.api.listener import Listener
+from nodepool_ocb.api.memory.digesting import SHOWN, WorldDigest
+from nodepool_ocb.api.memory.tokens import KeptTokens
 from nodepool_ocb.api.records import KeptEntries
 from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.turns import Turns
-from nodepool_ocb.engine.world import Stored, World
-from nodepool_ocb.errors import Conflict, Denied, OcbError, TimedOut, Unavailable
-from nodepool_ocb.model import paths, tokens
-from nodepool_ocb.model.records import Cluster, Daemon, Record, Structure
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Conflict, Denied, TimedOut, Unavailable
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Daemon, Record
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.model.tokens import Token
 from nodepool_ocb.store import clusters, daemons, journal, keyed
-from nodepool_ocb.store import tokens as stored_tokens
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.cache import Cache
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb.views.history.recordchanges import KEPT
+from nodepool_ocb.views.keptrows import KeptRows
 
 log = logging.getLogger(__name__)
 
-#: The records of a world that lists show, beside nodes and noderoles.
-SHOWN: Final[tuple[type[Record], ...]] = (Cluster, Structure, *KEPT)
-
 MARKS_SECONDS: Final = 600.0  # between two deletions of old marks of calls
 LOOK_SECONDS: Final = 0.5  # between two looks whether ZooKeeper answers
-NOTED_SECONDS: Final = 300.0  # between two writes of the last use of a token
-REMEMBERED_SECONDS: Final = 600.0  # that a token which was read still opens reads while ZooKeeper is away
-MOST_TOKENS: Final = 10_000  # that are remembered
 
 
 class ApiRecords:
@@ -63,14 +57,13 @@ class ApiRecords:
         self._turning = threading.Condition()  # its lock guards the world
         self._wishes = 0  # for newer records
         self._granted = 0  # the wishes that the cache has met
-        self._tokens: dict[str, tuple[Stored[Token], float]] = {}  # as read at a time (monotonic)
-        self._noting: set[str] = set()
-        self._changes = 0  # of the world
-        self._digest: tuple[int, str] | None = None
-        self._digests = WorldDigest()
+        self._digest = WorldDigest()
+        self.world_version: str | None = None
         self._loaded = False
+        self.rows = KeptRows()
         self.feed = EventFeed()
         self._feeder = Feeder(session, self.feed, wake)
+        self._tokens = KeptTokens(session, self.feed.token_changed)
 
     @property
     def age_seconds(self) -> float:
@@ -120,10 +113,12 @@ class ApiRecords:
         self.session.sync()
         zxid = self.session.last_zxid
         self._feeder.watch()
+        self._tokens.watch()
         with self._turning:
             self._cache.load()
             self._loaded = True
-            self._changes += 1
+            self._digest = WorldDigest()
+            self._show(self._cache.world.nodes, SHOWN)
             self._feeder.begin(self._cache.world, zxid)
             self._turned(self._wishes, zxid)
 
@@ -135,7 +130,7 @@ class ApiRecords:
         taken = self._feeder.take(self.session.last_zxid)
         with self._turning:
             changed = self._cache.refresh()
-            self._changes += bool(changed)
+            self._show(changed.nodes, changed.kinds)
             self._feeder.give(self._cache.world, changed, taken)
             self._turned(wishes, taken.zxid)
 
@@ -143,21 +138,18 @@ class ApiRecords:
         taken = self._feeder.take(self.session.last_zxid)
         with self._turning:
             changed = self._cache.sweep()
-            self._changes += bool(changed)
+            self._show(changed.nodes, changed.kinds)
             self._feeder.give(self._cache.world, changed, taken)
             self._turned(self._granted, taken.zxid)
         metrics.QUARANTINED.set(len(self._cache.quarantined))
 
+    def _show(self, nodes: Iterable[str], kinds: Iterable[type[Record]]) -> None:
+        self._digest.follow(self._cache.world, nodes, kinds)
+        self.world_version = self._digest.text
+
     def _turned(self, wishes: int, zxid: int) -> None:
         self._granted, self.zxid = max(self._granted, wishes), max(self.zxid, zxid)
         self._turning.notify_all()
-
-    def world_version(self) -> str:
-        """As ``ServedRecords.world_version`` states."""
-        with self.reading() as world:
-            if self._digest is None or self._digest[0] != self._changes:
-                self._digest = self._changes, self._digests.of(_versions(world))
-            return self._digest[1]
 
     def kept_entries(self, after: int, most: int, pool: bool) -> KeptEntries:
         """As ``ServedRecords.kept_entries`` states."""
@@ -176,52 +168,28 @@ class ApiRecords:
 
     def still_valid(self, id: str, token: Token) -> bool:
         """As ``ServedRecords.still_valid`` states."""
-        now = self._token(id)
+        now = self._tokens.read(id)
         return now is not None and replace(now, used=token.used) == token and not now.ended(self.session.now())
+
+    def known_token(self, id: str, secret: str) -> Token | None:
+        """As ``ServedRecords.known_token`` states."""
+        return self._tokens.known(id, secret)
 
     def valid_token(self, id: str, secret: str) -> Token | None:
         """As ``ServedRecords.valid_token`` states."""
-        token = self._token(id) if tokens.is_id(id) else None
-        return token if token is not None and token.valid(secret, self.session.now()) else None
+        return self._tokens.valid(id, secret)
 
-    def _token(self, id: str) -> Token | None:
-        try:
-            found = stored_tokens.one(self.session, id)
-        except Unavailable:
-            known = self._tokens.get(id)
-            if known is None or time.monotonic() - known[1] > REMEMBERED_SECONDS:
-                raise
-            return known[0].record
-        if found is None:
-            self._tokens.pop(id, None)
-            return None
-        if len(self._tokens) >= MOST_TOKENS:
-            self._tokens.clear()
-        self._tokens[id] = found, time.monotonic()
-        return found.record
+    def doubt_tokens(self) -> None:
+        """As ``ServedRecords.doubt_tokens`` states."""
+        self._tokens.doubt()
+
+    def use_due(self, id: str) -> bool:
+        """As ``ServedRecords.use_due`` states."""
+        return self._tokens.use_due(id)
 
     def note_use(self, id: str) -> None:
-        """Write the last use of a token, if the written one is some minutes old. A failure is left to a later use."""
-        known = self._tokens.get(id)
-        if known is None or id in self._noting or not self.session.trusted:
-            return
-        self._noting.add(id)
-        try:
-            with suppress(OcbError):
-                now = self.session.now()
-                if known[0].record.used is None or now - known[0].record.used > NOTED_SECONDS:
-                    stored_tokens.note_use(self.session, id, known[0], now)
-        finally:
-            self._noting.discard(id)
-
-
-def _versions(world: World) -> Iterator[tuple[str, int]]:
-    """The mzxids of all records of a world that documents show."""
-    for view in world.nodes.values():
-        yield view.name, view.mzxid
-        yield from ((vertex.name, vertex.mzxid) for vertex in view.noderoles.values())
-    for kind in SHOWN:
-        yield from ((f"{kind.__name__} {name}", stored.mzxid) for name, stored in world.of(kind).items())
+        """As ``ServedRecords.note_use`` states."""
+        self._tokens.note_use(id)
 
 
 class ApiDaemon:

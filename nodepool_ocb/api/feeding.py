@@ -61,15 +61,11 @@ class Feeder:
     def watch(self) -> None:
         """In a new session. Raises Unavailable."""
         self._session.watch(paths.JOURNAL, self._on_journal)
-        self._session.watch(paths.TOKENS, self._on_token)
 
     def _on_journal(self, kind: str, path: str) -> None:
         if kind == "created" or path in (paths.JOURNAL_ENTRIES, paths.JOURNAL_POOL):
             self._news += 1
             self._wake()
-
-    def _on_token(self, _kind: str, path: str) -> None:
-        self._feed.token_changed(path.removeprefix(f"{paths.TOKENS}/").partition("/")[0])
 
     # -- reading --
 

@@ -26,6 +26,7 @@ from nodepool_ocb.operations.reads.versions import ReadVersions, digest
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.repeats import CallKey
 from nodepool_ocb.operations.wire.lines import Question
+from nodepool_ocb.views.noderoles import NoderoleRow
 
 LONGEST_CONNECT_SECONDS: Final = 5.0
 REPEATED: Final = "this call was carried out before; this is its outcome"
@@ -93,7 +94,14 @@ class ServedPerformer(Performer):
         )
         caller = HttpCaller(hear, agreed=order.agreed)
         super().__init__(call, caller, lambda: records.settings, order.deadline, order.conditions)
+        self._records = records
         self.world: Any = None  # of the cache, while it does not change
+
+    def rows_of(self, vertices: Sequence[Any]) -> list[NoderoleRow]:
+        """The rows of the cache, if this call reads it."""
+        if self.world is None:
+            return super().rows_of(vertices)
+        return self._records.rows.of(vertices)
 
     def load(self, opened: Any) -> Any:
         """The world of the cache, if this call reads it; else as it is now."""
@@ -116,7 +124,7 @@ def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: C
     if not records.trusted:
         raise Unavailable("ZooKeeper does not answer this server; nothing was written; try again")
     patience = min(LONGEST_CONNECT_SECONDS, max(0.1, order.deadline - time.monotonic()))
-    with performer.session(patience) as own:
+    with performer.session(patience) as own, _doubting_tokens(records):
         key = None if order.dry_run else order.key
         if key is not None and (found := repeats.repeated(own, key, order.operation, order.deadline)):
             performer.caller.note(REPEATED)
@@ -128,6 +136,15 @@ def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: C
             performed = _within_limits(performer, actor, order.operation, own)
         plan = plan_digest(performer.changes) if order.dry_run else None
         return Answered(performed=performed, zxid=own.last_zxid, plan=plan)
+
+
+@contextmanager
+def _doubting_tokens(records: ServedRecords) -> Iterator[None]:
+    """A token that this write revokes opens nothing after its answer."""
+    try:
+        yield
+    finally:
+        records.doubt_tokens()
 
 
 def _once(performer: ServedPerformer, actor: Actor, order: OperationOrder, key: CallKey, own: Any) -> Performed[Any]:
@@ -214,5 +231,11 @@ def versions_of(records: ServedRecords, actor: Actor, order: OperationOrder, pla
         return performer.read(iter(ReadVersions((place,))), records.session)
     if order.min_zxid is not None:
         records.catch_up(order.min_zxid, order.deadline)
+    version = records.world_version
+    return None if version is None else version_for(actor, version)
+
+
+def version_for(actor: Actor, version: str) -> str:
+    """The version of a list of the world for this actor: a token with limits gets other documents."""
     limited = "" if actor.limits is None else actor.limits.expression
-    return digest([(records.world_version(), 0), (limited, 1)])
+    return digest([(version, 0), (limited, 1)])

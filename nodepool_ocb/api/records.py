@@ -9,6 +9,7 @@ from nodepool_ocb.api.feed.items import EntryItem
 from nodepool_ocb.api.feed.ring import EventFeed
 from nodepool_ocb.config import Settings
 from nodepool_ocb.model.tokens import Token
+from nodepool_ocb.views.keptrows import KeptRows
 
 
 class KeptEntries(NamedTuple):
@@ -54,17 +55,34 @@ class ServedRecords(Protocol):
         cluster does not have.
         """
 
+    def known_token(self, id: str, secret: str) -> Token | None:
+        """The valid token, if it was read before and ZooKeeper has announced no change since. Never waits.
+
+        None says nothing: ask ``valid_token``.
+        """
+
     def valid_token(self, id: str, secret: str) -> Token | None:
         """The token of this id, as ZooKeeper has it; while it is away, as it was a short time ago.
 
         None without one, for another secret, and for a token that has ended by ZooKeeper's clock.
         """
 
+    def doubt_tokens(self) -> None:
+        """This server has written: read each token again before it opens anything."""
+
+    def use_due(self, id: str) -> bool:
+        """Whether ``note_use`` would write. Never waits."""
+
     def note_use(self, id: str) -> None:
         """Write the last use of a token, if the written one is some minutes old."""
 
-    def world_version(self) -> str:
-        """The digest of all records of the world, computed again only after a change."""
+    @property
+    def world_version(self) -> str | None:
+        """The digest of all records of the world; None before they are known. Never waits."""
+
+    @property
+    def rows(self) -> KeptRows:
+        """The rows of noderoles that were made before; used within ``reading``."""
 
     @property
     def feed(self) -> EventFeed:

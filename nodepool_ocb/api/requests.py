@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.api import hosts, logins
 from nodepool_ocb.api.actor import Actor
-from nodepool_ocb.api.kept import KeptDocuments
+from nodepool_ocb.api.memory.documents import KeptDocuments
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.errors import Invalid, OcbError, TimedOut, TooLarge, Unauthorized
 from nodepool_ocb.operations import repeats
@@ -83,7 +83,9 @@ class Desk:
         address = request.client.host if request.client is not None else "unknown"
         try:
             id, secret = credential()
-            token = await self.run(lambda: self.records.valid_token(id, secret), self.deadline())
+            token = self.records.known_token(id, secret)
+            if token is None:
+                token = await self.run(lambda: self.records.valid_token(id, secret), self.deadline())
             if token is None:
                 raise Unauthorized(
                     "this token is not valid: it is unknown, revoked or has ended; have another one made"
@@ -91,7 +93,8 @@ class Desk:
         except Unauthorized:
             await asyncio.sleep(self._failed.failed(address, time.monotonic()))
             raise
-        self.threads.submit(self.records.note_use, id)
+        if self.records.use_due(id):
+            self.threads.submit(self.records.note_use, id)
         return Actor(id=id, token=token, address=address)
 
     def known_hosts(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.api.actor import Actor, require_right
 from nodepool_ocb.api.paging import PageOptions, chosen, page
-from nodepool_ocb.api.performing import AgreementAsked, OperationOrder, perform, versions_of
+from nodepool_ocb.api.performing import AgreementAsked, OperationOrder, perform, version_for, versions_of
 from nodepool_ocb.api.requests import (
     LONGEST_DEADLINE_SECONDS,
     SHORTEST_DEADLINE_SECONDS,
@@ -30,6 +30,7 @@ from nodepool_ocb.model.secrecy import hidden
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.reads.versions import ANY
 from nodepool_ocb.operations.wire.problems import Problem
+from nodepool_ocb.views.keptrows import EncodedRows
 from nodepool_ocb.views.view import View, is_flat, public
 
 #: The parts of a query that are no fields.
@@ -84,7 +85,9 @@ async def answer(
 async def _read(desk: Desk, request: Request[Any, Any, Any], asked: AskedResource) -> Response[Any]:
     known = versions(request.headers.get("if-none-match"))
     place = f"{request.url.path}?{request.url.query}"
-    found = await desk.run(lambda: _found(desk, asked, place, known), asked.order.deadline)
+    found = _remembered(desk, asked, place, known)
+    if found is None:
+        found = await desk.run(lambda: _found(desk, asked, place, known), asked.order.deadline)
     headers = {"Ocb-Zxid": str(found.zxid), **({} if found.version is None else {"ETag": f'"{found.version}"'})}
     if found.content is None:
         return Response(None, status_code=304, headers=headers)
@@ -99,6 +102,22 @@ class FoundDocument(msgspec.Struct, frozen=True):
     zxid: int
 
 
+def _remembered(desk: Desk, asked: AskedResource, place: str, known: tuple[str, ...]) -> FoundDocument | None:
+    """The list of an unchanged world that is in the memory, without a wait; None: ``_found`` must look."""
+    zxid, version = desk.records.zxid, desk.records.world_version
+    if asked.route.records != WORLD or version is None or zxid < (asked.order.min_zxid or 0):
+        return None
+    return _kept(desk, place, known, version_for(asked.actor, version), zxid)
+
+
+def _kept(desk: Desk, place: str, known: tuple[str, ...], version: str, zxid: int) -> FoundDocument | None:
+    """The document of this version, if the client or the memory has it."""
+    if version in known or ANY in known:
+        return FoundDocument(version, None, zxid)
+    kept = desk.documents.get(place, version)
+    return None if kept is None else FoundDocument(version, kept, zxid)
+
+
 def _found(desk: Desk, asked: AskedResource, place: str, known: tuple[str, ...]) -> FoundDocument:
     """The document; on a thread that may wait. A list of an unchanged world is taken from the memory."""
     records, actor, order = desk.records, asked.actor, asked.order
@@ -106,10 +125,8 @@ def _found(desk: Desk, asked: AskedResource, place: str, known: tuple[str, ...])
     if asked.route.records == WORLD or asked.place is not None:
         zxid = records.zxid
         version = versions_of(records, actor, order, asked.place)
-        if version is not None and (version in known or ANY in known):
-            return FoundDocument(version, None, zxid)
-        if version is not None and (kept := desk.documents.get(place, version)) is not None:
-            return FoundDocument(version, kept, zxid)
+        if version is not None and (kept := _kept(desk, place, known, version, zxid)) is not None:
+            return kept
     notes: list[str] = []
     found = perform(records, actor, order, notes.append)
     answers, more = found.performed.answers, {}
@@ -165,6 +182,8 @@ def shown(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, View):
         return public(value)
+    if isinstance(value, EncodedRows):
+        return value.json()
     if (
         isinstance(value, list)
         and value

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import structure
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import OcbError, Stale, TimedOut
 from nodepool_ocb.model.records import Change, Create
 from nodepool_ocb.operations.journal import Journal
 from nodepool_ocb.operations.operation import Call, Lookup, Note, Operation, Performed, Procedure, Situation, Steps
+from nodepool_ocb.views import noderoles
+from nodepool_ocb.views.noderoles import NoderoleRow
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import Settings
@@ -135,6 +137,10 @@ class Performer:
         for reason in world.unreadable.values():
             self.caller.note(f"warning: this record cannot be read: {reason}")
         return world
+
+    def rows_of(self, vertices: Sequence[Vertex]) -> list[NoderoleRow]:
+        """The rows of these noderoles."""
+        return [noderoles.row(vertex) for vertex in vertices]
 
     def read(self, steps: Steps[T], opened: Session | None = None) -> T:
         """The answer of steps that write nothing, in a session of their own, or in ``opened``."""

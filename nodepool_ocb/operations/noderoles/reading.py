@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 import msgspec
 
 from nodepool_ocb.engine import selection as expressions
-from nodepool_ocb.engine.world import Vertex
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.operations import following, polling, secrets, selection
 from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.names import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.operations.noderoles import layers
 from nodepool_ocb.operations.operation import AwaitedNoderoles, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.performer import AnyPerformer, Performer
-from nodepool_ocb.operations.reads.noderoles import ReadRuns
+from nodepool_ocb.operations.reads.noderoles import ReadRuns, RowsOf
 from nodepool_ocb.operations.reads.secrets import RevealAttributes
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.views import noderoles as shown
@@ -35,7 +36,7 @@ class NoderoleList(Operation[NoderolesListed], frozen=True, kw_only=True):
     noun = "noderole"
     verb = "list"
     right = Right.VIEWER
-    reads = (ReadWorld, selection.MatchNoderoles, *outdated.READS)
+    reads = (ReadWorld, RowsOf, selection.MatchNoderoles, *outdated.READS)
 
     states: tuple[str, ...] = ()
     deployment: str | None = None
@@ -51,13 +52,19 @@ class NoderoleList(Operation[NoderolesListed], frozen=True, kw_only=True):
             if name is not None:
                 find(world, name)
         meant = yield from selection.MatchNoderoles(self.selector)
-        found = [each for each in world.vertices() if self.wanted(each) and (meant is None or each.name in meant)]
+        found = [each for each in self._near(world) if meant is None or each.name in meant]
         if self.outdated or self._asks_outdated:
             among = yield from outdated.find(world, found)
             if self.outdated or 0 < len(found) == len(among.vertices):
                 rows = yield from outdated.rows(world, among)
                 return NoderolesListed([], rows)
-        return NoderolesListed([shown.row(vertex) for vertex in sorted(found, key=lambda each: each.name)])
+        return NoderolesListed((yield from RowsOf(tuple(sorted(found, key=attrgetter("name"))))))
+
+    def _near(self, world: World) -> Iterable[Vertex]:
+        """Those that the fields, without the selector, mean."""
+        if self.states or (self.deployment, self.node, self.role) != (None, None, None):
+            return filter(self.wanted, world.vertices())
+        return world.vertices()
 
     def wanted(self, vertex: Vertex) -> bool:
         """True if the fields, without the selector, mean this noderole."""

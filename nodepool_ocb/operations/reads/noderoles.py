@@ -7,13 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Invalid, Spoiled
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Create, Json, Run, Set
 from nodepool_ocb.operations.operation import Lookup
+from nodepool_ocb.views.noderoles import NoderoleRow
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
+
+
+class RowsOf(Lookup[list[NoderoleRow]], frozen=True):
+    """The rows of these noderoles; a performer may have made them before."""
+
+    records = ""
+
+    vertices: tuple[Vertex, ...]
+
+    def answer(self, reader: Reader) -> list[NoderoleRow]:
+        return reader.performer.rows_of(self.vertices)
 
 
 class ReadRuns(Lookup[list[tuple[str, Run]]], frozen=True):

@@ -1,0 +1,116 @@
+"""Tokens that a server has read: they open requests without a read until ZooKeeper announces a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from nodepool_ocb.api.memory.tokens import NOTED_SECONDS, KeptTokens
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import paths, tokens
+from nodepool_ocb.model.records import Delete
+from nodepool_ocb.model.tokens import Token
+from nodepool_ocb.operations.tokens.creating import TokenCreate
+from nodepool_ocb.operations.tokens.revoking import TokenRevoke
+from nodepool_ocb.store import tokens as store
+from nodepool_ocb.store.client.session import Session
+from tests.operations.performing import calm
+
+Until = Callable[..., None]
+
+
+class Memory(KeptTokens):
+    """The memory of a server, with one token; ``announced`` has the ids of the events."""
+
+    def __init__(self, session: Session, settings: ZooKeeperSettings) -> None:
+        self.announced: list[str] = []
+        super().__init__(session, self.announced.append)
+        text = calm(settings).perform(TokenCreate(name="ann", seconds=3600.0)).answer.token
+        assert text is not None
+        found = tokens.split(text)
+        assert found is not None
+        self.id, self.secret = found
+
+    @property
+    def current(self) -> Token | None:
+        """The token as it is known without a read."""
+        return self.known(self.id, self.secret)
+
+
+@pytest.fixture
+def memory(zk_session: Session, zk_settings: ZooKeeperSettings) -> Iterator[Memory]:
+    assert zk_session.connected
+    with Session(zk_settings) as session:
+        made = Memory(session, zk_settings)
+        made.watch()
+        yield made
+
+
+def test_a_token_that_was_read_opens_without_a_read_for_its_secret_alone(memory: Memory) -> None:
+    assert memory.current is None
+    read = memory.valid(memory.id, memory.secret)
+    assert read is not None
+    assert memory.current == read
+    assert memory.known(memory.id, memory.secret[:-1] + "?") is None
+    assert memory.known("0" * 12, memory.secret) is None
+
+
+def test_a_token_that_another_host_revokes_opens_nothing_soon(
+    memory: Memory, zk_settings: ZooKeeperSettings, until: Until
+) -> None:
+    memory.valid(memory.id, memory.secret)
+    calm(zk_settings).perform(TokenRevoke(tokens=(memory.id,)))
+    until(lambda: memory.current is None)
+    assert memory.valid(memory.id, memory.secret) is None
+    assert memory.id in memory.announced
+
+
+def test_a_token_that_changed_during_its_read_is_read_again(
+    memory: Memory, zk_session: Session, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = store.one
+
+    def changed(session: Session, id: str) -> object:
+        found = read(session, id)
+        zk_session.commit([Delete(paths.token(id), -1)])
+        until(lambda: memory.announced)
+        return found
+
+    monkeypatch.setattr("nodepool_ocb.api.memory.tokens.stored_tokens.one", changed)
+    assert memory.valid(memory.id, memory.secret) is not None
+    assert memory.current is None
+
+
+def test_after_a_lost_connection_and_after_an_own_write_each_token_is_read_again(memory: Memory) -> None:
+    memory.valid(memory.id, memory.secret)
+    memory.doubt()
+    assert memory.current is None
+    memory.valid(memory.id, memory.secret)
+    assert memory.current is not None
+    memory._session.connections += 1
+    assert memory.current is None
+
+
+def test_a_token_ends_at_its_time_without_an_event(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.valid(memory.id, memory.secret)
+    now = memory._session.now()
+    monkeypatch.setattr(memory._session, "now", lambda: now + 3601.0)
+    assert memory.current is None
+
+
+def test_the_last_use_is_written_once_in_some_minutes(
+    memory: Memory, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not memory.use_due(memory.id)
+    memory.valid(memory.id, memory.secret)
+    assert memory.use_due(memory.id)
+    memory.note_use(memory.id)
+    until(lambda: memory.current is None)
+    token = memory.valid(memory.id, memory.secret)
+    assert token is not None
+    assert token.used is not None
+    assert not memory.use_due(memory.id)
+    used = token.used
+    monkeypatch.setattr(memory._session, "now", lambda: used + NOTED_SECONDS + 1.0)
+    assert memory.use_due(memory.id)

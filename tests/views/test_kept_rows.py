@@ -1,0 +1,60 @@
+"""Rows that were made before equal rows that are made now."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.model.records import Node, NodeRole, State
+from nodepool_ocb.views import noderoles
+from nodepool_ocb.views.keptrows import LEAST_KEPT, KeptRows
+
+STATES = [State.PROPOSED, State.BLOCKED, State.TODO, State.ACTIVE, State.ERROR]
+CHANGES = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([*STATES, None, "alive"])), max_size=8)
+
+
+def show(world: World, number: int, state: State, at: float) -> None:
+    """``b`` waits for ``a`` of its node."""
+    parents = () if number == 0 else (f"{'ab'[number - 1]}@n1.example.com",)
+    record = NodeRole(state=state, since=at, deployment="lab", parents=parents, reason=f"it is {state}")
+    world.put_noderole("n1.example.com", "abc"[number], record)
+
+
+@given(CHANGES)
+def test_kept_rows_follow_their_records_their_parents_and_their_node(
+    changes: list[tuple[int, State | str | None]],
+) -> None:
+    world, kept = World(), KeptRows()
+    world.put_node("n1.example.com", Node(alive=False, since=0.0), 0)
+    for number in range(3):
+        show(world, number, State.TODO, 1.0)
+    for at, (number, change) in enumerate(changes, 2):
+        if isinstance(change, State):
+            show(world, number, change, float(at))
+        elif change == "alive":
+            world.put_node("n1.example.com", Node(alive=True, since=float(at)), at)
+        else:
+            world.drop_noderole("n1.example.com", "abc"[number])
+        vertices = list(world.vertices())
+        rows = kept.of(vertices)
+        assert list(rows) == [noderoles.row(each) for each in vertices]
+        assert msgspec.json.decode(rows.json()) == msgspec.json.decode(msgspec.json.encode(list(rows)))
+
+
+def test_a_row_is_made_one_time_and_forgotten_after_its_noderole() -> None:
+    world, kept = World(), KeptRows()
+    world.put_node("n1.example.com", Node(alive=True), 0)
+    show(world, 0, State.ACTIVE, 1.0)
+    (first,) = kept.of(list(world.vertices()))
+    assert kept.of(list(world.vertices()))[0] is first
+    for _ in range(6):
+        for number in range(LEAST_KEPT):
+            record = NodeRole(state=State.ACTIVE, since=1.0, deployment="lab")
+            world.put_noderole("n1.example.com", f"r{number}", record)
+        kept.of(list(world.vertices()))
+        for number in range(LEAST_KEPT):
+            world.drop_noderole("n1.example.com", f"r{number}")
+    assert kept.of(list(world.vertices()))[0] is first
+    assert len(kept) < 5 * LEAST_KEPT
