@@ -26,7 +26,7 @@ from nodepool_ocb.api.records import KeptEntries
 from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.turns import Turns
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Denied, TimedOut, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Daemon, Record
@@ -117,8 +117,8 @@ class ApiRecords:
         with self._turning:
             self._cache.load()
             self._loaded = True
-            self._digest = WorldDigest()
-            self._show(self._cache.world.nodes, SHOWN)
+            self._digest, self.rows = WorldDigest(), KeptRows()
+            self._show((), self._cache.world.nodes, SHOWN)
             self._feeder.begin(self._cache.world, zxid)
             self._turned(self._wishes, zxid)
 
@@ -130,7 +130,7 @@ class ApiRecords:
         taken = self._feeder.take(self.session.last_zxid)
         with self._turning:
             changed = self._cache.refresh()
-            self._show(changed.nodes, changed.kinds)
+            self._show(changed.vertices, changed.nodes, changed.kinds)
             self._feeder.give(self._cache.world, changed, taken)
             self._turned(wishes, taken.zxid)
 
@@ -138,12 +138,13 @@ class ApiRecords:
         taken = self._feeder.take(self.session.last_zxid)
         with self._turning:
             changed = self._cache.sweep()
-            self._show(changed.nodes, changed.kinds)
+            self._show(changed.vertices, changed.nodes, changed.kinds)
             self._feeder.give(self._cache.world, changed, taken)
             self._turned(self._granted, taken.zxid)
         metrics.QUARANTINED.set(len(self._cache.quarantined))
 
-    def _show(self, nodes: Iterable[str], kinds: Iterable[type[Record]]) -> None:
+    def _show(self, vertices: Iterable[Vertex], nodes: Iterable[str], kinds: Iterable[type[Record]]) -> None:
+        self.rows.forget(vertices)
         self._digest.follow(self._cache.world, nodes, kinds)
         self.world_version = self._digest.text
 

@@ -97,8 +97,8 @@ class ServedPerformer(Performer):
         self._records = records
         self.world: Any = None  # of the cache, while it does not change
 
-    def rows_of(self, vertices: Sequence[Any]) -> list[NoderoleRow]:
-        """The rows of the cache, if this call reads it."""
+    def rows_of(self, vertices: list[Any]) -> list[NoderoleRow]:
+        """The rows that the server keeps, if this call reads the cache."""
         if self.world is None:
             return super().rows_of(vertices)
         return self._records.rows.of(vertices)

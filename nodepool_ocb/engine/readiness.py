@@ -25,6 +25,9 @@ from nodepool_ocb.engine.world import Vertex, World, ordered_with
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import DeploymentState, NodeRole, Role, State
 
+#: The states in which ``standing`` looks at other records.
+WAITING_STATES: Final = frozenset({State.BLOCKED, State.TODO})
+
 ON_TRANSITION: Final = "on_transition"  # which a run begins with
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from nodepool_ocb.documents.counting import counted
@@ -138,9 +139,9 @@ class Performer:
             self.caller.note(f"warning: this record cannot be read: {reason}")
         return world
 
-    def rows_of(self, vertices: Sequence[Vertex]) -> list[NoderoleRow]:
-        """The rows of these noderoles."""
-        return [noderoles.row(vertex) for vertex in vertices]
+    def rows_of(self, vertices: list[Vertex]) -> list[NoderoleRow]:
+        """The rows of these noderoles, by name."""
+        return [noderoles.row(vertex) for vertex in sorted(vertices, key=attrgetter("name"))]
 
     def read(self, steps: Steps[T], opened: Session | None = None) -> T:
         """The answer of steps that write nothing, in a session of their own, or in ``opened``."""

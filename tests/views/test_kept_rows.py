@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import Node, NodeRole, State
 from nodepool_ocb.views import noderoles
 from nodepool_ocb.views.keptrows import LEAST_KEPT, KeptRows
@@ -22,6 +22,10 @@ def show(world: World, number: int, state: State, at: float) -> None:
     world.put_noderole("n1.example.com", "abc"[number], record)
 
 
+def records(world: World) -> dict[Vertex, NodeRole]:
+    return {vertex: vertex.record for vertex in world.vertices()}
+
+
 @given(CHANGES)
 def test_kept_rows_follow_their_records_their_parents_and_their_node(
     changes: list[tuple[int, State | str | None]],
@@ -31,15 +35,20 @@ def test_kept_rows_follow_their_records_their_parents_and_their_node(
     for number in range(3):
         show(world, number, State.TODO, 1.0)
     for at, (number, change) in enumerate(changes, 2):
+        before = records(world)
         if isinstance(change, State):
             show(world, number, change, float(at))
         elif change == "alive":
             world.put_node("n1.example.com", Node(alive=True, since=float(at)), at)
         else:
             world.drop_noderole("n1.example.com", "abc"[number])
+        after = records(world)
+        kept.forget(
+            vertex for vertex, record in (before | after).items() if before.get(vertex) is not after.get(vertex)
+        )
         vertices = list(world.vertices())
         rows = kept.of(vertices)
-        assert list(rows) == [noderoles.row(each) for each in vertices]
+        assert list(rows) == [noderoles.row(each) for each in sorted(vertices, key=lambda each: each.name)]
         assert msgspec.json.decode(rows.json()) == msgspec.json.decode(msgspec.json.encode(list(rows)))
 
 
@@ -58,3 +67,13 @@ def test_a_row_is_made_one_time_and_forgotten_after_its_noderole() -> None:
             world.drop_noderole("n1.example.com", f"r{number}")
     assert kept.of(list(world.vertices()))[0] is first
     assert len(kept) < 5 * LEAST_KEPT
+
+
+def test_a_noderole_in_the_place_of_another_is_shown() -> None:
+    world, kept = World(), KeptRows()
+    world.put_node("n1.example.com", Node(alive=True), 0)
+    show(world, 0, State.ACTIVE, 1.0)
+    kept.of(list(world.vertices()))
+    world.drop_noderole("n1.example.com", "a")
+    show(world, 1, State.ACTIVE, 1.0)
+    assert [row.noderole for row in kept.of(list(world.vertices()))] == ["b@n1.example.com"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
 
 import msgspec
 
@@ -58,7 +57,7 @@ class NoderoleList(Operation[NoderolesListed], frozen=True, kw_only=True):
             if self.outdated or 0 < len(found) == len(among.vertices):
                 rows = yield from outdated.rows(world, among)
                 return NoderolesListed([], rows)
-        return NoderolesListed((yield from RowsOf(tuple(sorted(found, key=attrgetter("name"))))))
+        return NoderolesListed((yield from RowsOf(found)))
 
     def _near(self, world: World) -> Iterable[Vertex]:
         """Those that the fields, without the selector, mean."""

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class RowsOf(Lookup[list[NoderoleRow]], frozen=True):
-    """The rows of these noderoles; a performer may have made them before."""
+    """The rows of these noderoles, by name; a performer may have made them before."""
 
     records = ""
 
-    vertices: tuple[Vertex, ...]
+    vertices: list[Vertex]
 
     def answer(self, reader: Reader) -> list[NoderoleRow]:
         return reader.performer.rows_of(self.vertices)
