@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,57 +13,15 @@ from click.testing import CliRunner
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.http import logs
-from nodepool_ocb.http.logs import LogPage
-from nodepool_ocb.http.server import Pages
-from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Claim, Create, Daemon, Deployment, Node, NodeRole, Run, Set, State
 from nodepool_ocb.remote.tokens import VARIABLE
 from nodepool_ocb.store.client.session import Session
+from tests.api.logged import FQDN, RUN, LoggedRun
 from tests.api.served import ServedApi, problem
 
-FQDN: Final = "n1.example.com"
-RUN: Final = "0000000001-c0ffee10"
 PATH: Final = f"/v1/noderoles/base@{FQDN}/runs/{RUN}/log"
 LINES: Final = 5_000
 LONG_LINES: Final = 100_000
 BREAKS: Final = 5
-
-
-class LoggedRun:
-    """A run of a noderole, as an annealer writes it: its records, its page and the file of its log."""
-
-    def __init__(self, session: Session, folder: Path) -> None:
-        self.ended = False
-        self._session = session
-        self.file = logs.file_of(folder, logs.of_run("base", FQDN, RUN))
-        self.file.parent.mkdir(parents=True)
-        self.file.touch()
-        self.pages = Pages("127.0.0.1:0", {}, {"logs": LogPage(lambda: folder, lambda _: self.ended)})
-        annealer = Daemon(
-            host=socket.gethostname(), pid=1, version="1", started=1.0, pages=self.pages.address, log_dir=str(folder)
-        )
-        self.going = NodeRole(state=State.TRANSITION, since=1.0, deployment="lab", run=RUN, by="a-1", generation=1)
-        session.commit([Create(paths.deployment("lab"), Deployment()), Create(paths.deployment("web"), Deployment())])
-        session.commit([Create(paths.node(FQDN), Node(deployment="lab"))])
-        session.ensure(f"{paths.node(FQDN)}/noderoles", f"{paths.DAEMONS}/annealer")
-        session.commit([Create(paths.noderole("base", FQDN), self.going)])
-        session.commit([Create(f"{paths.DAEMONS}/annealer/a-1", annealer)])
-        session.commit(
-            [Create(paths.claim(FQDN), Claim(annealer="a-1", noderole=f"base@{FQDN}", run=RUN, epoch=1, since=1.0))]
-        )
-
-    def write(self, data: bytes) -> None:
-        with self.file.open("ab") as out:
-            out.write(data)
-
-    def end(self) -> None:
-        """The run ends well."""
-        self.ended = True
-        record = Run(annealer="a-1", started=1.0, ended=2.0, outcome="succeeded", generation=1, epoch=1)
-        self._session.ensure(f"{paths.noderole('base', FQDN)}/runs")
-        done = NodeRole(state=State.ACTIVE, since=1.0, deployment="lab", run=RUN, by="a-1", generation=1)
-        self._session.commit([Set(paths.noderole("base", FQDN), done, 0), Create(paths.run("base", FQDN, RUN), record)])
 
 
 @pytest.fixture
