@@ -11,10 +11,20 @@ from typing import Any, Final
 import msgspec
 
 from nodepool_ocb.api.calls import OPERATIONS
+from nodepool_ocb.api.page.picture import PictureQuery
 from nodepool_ocb.api.paging import PageOptions
 from nodepool_ocb.api.requests import LONGEST_DEADLINE_SECONDS, SHORTEST_DEADLINE_SECONDS
 from nodepool_ocb.api.resources import QueryOptions
-from nodepool_ocb.api.routes import BUILD_LOG_PATH, EVENTS_PATH, ROUTES, RUN_LOG_PATH, Route, filled, parameters
+from nodepool_ocb.api.routes import (
+    BUILD_LOG_PATH,
+    EVENTS_PATH,
+    PICTURE_PATH,
+    ROUTES,
+    RUN_LOG_PATH,
+    Route,
+    filled,
+    parameters,
+)
 from nodepool_ocb.api.streams.events import MEDIA_TYPE
 from nodepool_ocb.api.streams.logs import LogQuery
 from nodepool_ocb.api.streams.wanted import FIELDS
@@ -75,6 +85,7 @@ def openapi() -> dict[str, Any]:
     for name, kind in OPERATIONS.items():
         found[f"/v1/operations/{name}"] = {"post": _call(name, kind)}
     found[EVENTS_PATH] = {"get": _events()}
+    found[PICTURE_PATH] = {"get": _picture()}
     for path in (RUN_LOG_PATH, BUILD_LOG_PATH):
         found[path], found[f"{path}/seen"] = {"get": _log(path)}, {"get": _seen(path)}
     return {
@@ -108,6 +119,24 @@ def _events() -> dict[str, Any]:
             {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}},
         ],
         "responses": _responses({MEDIA_TYPE: {"schema": {"type": "string"}}}),
+    }
+
+
+def _picture() -> dict[str, Any]:
+    responses = _responses({"application/json": {"schema": {"type": "object"}}})
+    responses["304"] = {"description": "The document has the version that the client knows."}
+    header = {"in": "header", "schema": {"type": "string"}}
+    return {
+        "operationId": "graph-picture",
+        "summary": "Roles with the states of their noderoles, or the neighbourhood of one, with a drawing.",
+        "description": "Right: viewer.",
+        "tags": ["graph"],
+        "parameters": [
+            *_query(msgspec.structs.fields(PictureQuery)),
+            {"name": "If-None-Match", **header},
+            {"name": "Ocb-Min-Zxid", **header},
+        ],
+        "responses": responses,
     }
 
 

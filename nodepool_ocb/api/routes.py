@@ -16,8 +16,9 @@ import msgspec
 from nodepool_ocb.operations.operation import Operation
 
 WORLD: Final = "world"  # all records of nodes, noderoles, roles and deployments
-#: The stream of events and the logs, which are no operations.
+#: The stream of events, the logs and the picture of a graph, which are no operations.
 EVENTS_PATH: Final = "/v1/events"
+PICTURE_PATH: Final = "/v1/graph/picture"
 RUN_LOG_PATH: Final = "/v1/noderoles/{noderole}/runs/{run}/log"
 BUILD_LOG_PATH: Final = "/v1/images/{image}/builds/{build}/log"
 
@@ -108,6 +109,7 @@ ROUTES: Final = (
     Route("noderole/attributes-runs", "GET", "/v1/noderoles/{noderole}/attributes/runs"),
     Route("noderole/log", "GET", "/v1/noderoles/{noderole}/log"),
     Route("noderole/list-states", "GET", "/v1/noderole-states", WORLD),
+    Route("noderole/list-runs", "GET", "/v1/noderole-runs"),
     Route("noderole/drift", "GET", "/v1/drift"),
     Route("noderole/causes", "GET", "/v1/causes"),
     Route("noderole/check-look", "POST", "/v1/noderoles/check-look"),

@@ -106,6 +106,7 @@ NAMED: Final[Mapping[str, Mapping[str, ObjectKind]]] = {
     "NoderoleRefresh": _NODEROLES,
     "NoderoleSet": _NODEROLES,
     "NoderoleShow": _NODEROLE,
+    "NoderoleListRuns": _NODEROLES,
     "NoderoleListStates": {"deployment": ObjectKind.DEPLOYMENTS},
     "NoderoleUnbind": _NODEROLES,
     "NoderoleUnset": _NODEROLES,

@@ -25,6 +25,7 @@ FORMS: Final[Mapping[str, str]] = {
     "NoderoleCheckLook": "noderole/check-look",
     "NoderoleCheckResults": "noderole/check-results",
     "NoderoleCommitOutdated": "noderole/commit-outdated",
+    "NoderoleListRuns": "noderole/list-runs",
     "NoderoleListStates": "noderole/list-states",
     "NoderoleWaitLook": "noderole/wait-look",
     "RolloutWaitLook": "rollout/wait-look",

@@ -16,6 +16,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
+from nodepool_ocb.api import logins
 from nodepool_ocb.testing.looks import rest
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ class Browser:
         self.driver = Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
         self.driver.set_page_load_timeout(PATIENCE_SECONDS)
         self.driver.set_script_timeout(PATIENCE_SECONDS)
+        self._entered = 0
         self.look(1280, 900)
 
     def close(self) -> None:
@@ -57,6 +59,15 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+
+    def enter(self, address: str, token: str, view: str = "#/overview") -> None:
+        """Show a view with the session of a token, without the form; the messages and requests of before are forgotten."""
+        cookie = {"name": logins.COOKIE, "value": token, "url": address, "httpOnly": True, "sameSite": "Strict"}
+        self.driver.execute_cdp_cmd("Network.setCookie", cookie)
+        self._entered += 1
+        self.driver.get(f"{address}/?{self._entered}{view}")  # another address, so that it is loaded anew
+        self.one("nav a", "Overview")
+        self.console(), self.hosts()
 
     # -- looking --
 

@@ -9,12 +9,18 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import Create, Node, NodeRole, Role, Run, Set, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.grid import DEPLOYMENT, Grid
 
 RACK: Final = 40  # nodes
+FAILED: Final = "step-1-0@n0001.example.com"
+WORKED: Final = "step-1-0@n0007.example.com"
+IMAGE: Final = "jammy"
+HOSTILE: Final = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+OUTPUT: Final = f"{HOSTILE}\x1b[31mred\x1b]0;title\x07\nE: no such package\n{'x' * 3000}"
 
 
 def write(settings: ZooKeeperSettings, nodes: int, roles: int) -> Grid:
@@ -43,6 +49,26 @@ def fail(session: Session, noderole: str, reason: str, output: str) -> None:
     session.commit([Create(paths.run(role, node, "0000000099-aaaaaa"), run)])
 
 
+def plant(session: Session) -> None:
+    """A failed noderole, two runs of another with the wait before them, and an image with a failed build."""
+    fail(session, FAILED, f"exit code 1: {HOSTILE}", OUTPUT)
+    now = time.time()
+    for number, started in enumerate((now - 300.0, now - 100.0), 1):
+        run = Run(
+            annealer="a1", queued=started - 20.0, started=started, ended=started + 30.0, outcome="succeeded", generation=1,
+            epoch=1,
+        )  # fmt: skip
+        role, _, node = WORKED.partition("@")
+        session.commit([Create(paths.run(role, node, f"000000000{number}-bbbbbb"), run)])
+    change(session, WORKED, since=now - 70.0)
+    session.ensure(paths.builds(IMAGE))
+    build = Build(
+        builder="h1", builder_id="b1", filename=f"{IMAGE}-0000000001", state=BuildState.FAILED, state_time=now,
+        reason="debootstrap: exit code 1", tail="E: Couldn't download packages: base-files\n", started=now - 60.0,
+    )  # fmt: skip
+    session.commit([Create(paths.build(IMAGE, "0000000001"), build)])
+
+
 def change(session: Session, noderole: str, **fields: object) -> None:
     """Change a noderole, as another writer does."""
     role, _, node = noderole.partition("@")
@@ -52,4 +78,4 @@ def change(session: Session, noderole: str, **fields: object) -> None:
     session.commit([Set(znode.path, record, znode.version)])
 
 
-__all__ = ["DEPLOYMENT", "change", "fail", "write"]
+__all__ = ["DEPLOYMENT", "change", "fail", "plant", "write"]

@@ -64,6 +64,7 @@ LINES: Final[Mapping[str, str]] = {
     "NoderoleShow": f"noderole show top@{N1}",
     "NoderoleList": "noderole list --deployment lab",
     "NoderoleListStates": "noderole list --by-node --deployment lab",
+    "NoderoleListRuns": "noderole list --runs -l deployment:lab",
     "NoderoleRefresh": f"noderole refresh top@{N1}",
     "NoderoleRetry": "noderole retry --failed",
     "NoderoleCancel": f"noderole cancel top@{N1}",

@@ -1,4 +1,4 @@
-"""The routes of the page: ``/`` and ``/page/NAME`` for its files, ``/v1/session`` to sign in, to look, and to sign out.
+"""The routes of the page: its files, the session (sign in, look, sign out), and the picture of a graph.
 
 A session is the token itself in a cookie that no script reads, so any server knows it, and a revoked token ends it.
 """
@@ -12,7 +12,7 @@ from litestar import Request, Response, route
 
 from nodepool_ocb.api import hosts, logins
 from nodepool_ocb.api.actor import OF_MACHINES, Actor
-from nodepool_ocb.api.page import files
+from nodepool_ocb.api.page import files, picture
 from nodepool_ocb.api.requests import Desk, body_of
 from nodepool_ocb.errors import Denied, Invalid, NotFound, Unauthorized
 
@@ -37,7 +37,7 @@ class PageSession(msgspec.Struct, frozen=True, kw_only=True):
 
 def handlers(desk: Desk) -> list[Any]:
     """All routes of the page."""
-    return [_index(desk), _file(desk), _look(desk), _sign_in(desk), _sign_out(desk)]
+    return [_index(desk), _file(desk), _look(desk), _sign_in(desk), _sign_out(desk), picture.handler(desk)]
 
 
 def _index(desk: Desk) -> Any:

@@ -33,6 +33,7 @@ from nodepool_ocb.operations.noderoles.acting import (
 from nodepool_ocb.operations.noderoles.awaiting import NoderoleWaitLook
 from nodepool_ocb.operations.noderoles.grid import NoderoleListStates
 from nodepool_ocb.operations.noderoles.reading import NoderoleList, NoderoleShow, NoderoleWait
+from nodepool_ocb.operations.noderoles.timeline import NoderoleListRuns
 
 
 @click.group(cls=Noun)
@@ -57,7 +58,7 @@ name_argument = click.argument("name", metavar="ROLE@FQDN", shell_complete=compl
 # -- looking --
 
 
-@command.command("list", operation=(NoderoleList, NoderoleListStates))
+@command.command("list", operation=(NoderoleList, NoderoleListStates, NoderoleListRuns))
 @click.option("--state", "states", multiple=True, type=click.Choice([*map(str, State)], case_sensitive=False))
 @click.option("--deployment", shell_complete=completion.deployments)
 @click.option("--node", "fqdn", shell_complete=completion.nodes)
@@ -69,13 +70,19 @@ name_argument = click.argument("name", metavar="ROLE@FQDN", shell_complete=compl
     help="ACTIVE ones with inputs that changed since their newest run, and the changes.",
 )
 @click.option("--by-node", is_flag=True, help="One line for each node, with a letter for the state of each role.")
+@click.option("--runs", is_flag=True, help="With -l: their newest runs, and those that run or wait now.")
 @click.option("--watch", is_flag=True, help="One JSON object a line for each, now and whenever it changes.")
 @selector_option
 def list_(
     states: Sequence[str], deployment: str | None, fqdn: str | None, role: str | None, only_outdated: bool, by_node: bool,
-    watch: bool, selector: str | None,
+    runs: bool, watch: bool, selector: str | None,
 ) -> None:  # fmt: skip
     """Noderoles and their states."""
+    if runs:
+        if by_node or watch or only_outdated or states or fqdn or role or deployment or selector is None:
+            raise click.UsageError("--runs goes with -l alone: give -l 'deployment:lab role:ntp'")
+        _list_runs(NoderoleListRuns(selector=selector))
+        return
     if by_node:
         if watch or only_outdated or states or fqdn or role:
             raise click.UsageError("--by-node goes with --deployment and -l alone: give -l 'state:ERROR role:ntp'")
@@ -102,6 +109,12 @@ def list_(
         output.things(found.outdated, ("noderole", "deployment", "different", "advice"), key="noderole")
     else:
         output.things(found.rows, ("noderole", "state", "deployment", "since", "reason"), key="noderole")
+
+
+def _list_runs(operation: NoderoleListRuns) -> None:
+    found = perform(operation).answer
+    runs = output.table(found.runs, ("noderole", "run", "outcome", "queued", "started", "ended"))
+    output.thing(found, "noderoles", runs, output.table(found.present, ("noderole", "state", "since", "reason")))
 
 
 def _list_by_node(operation: NoderoleListStates) -> None:

@@ -44,6 +44,29 @@ class ReadRuns(Lookup[list[tuple[str, Run]]], frozen=True):
         return sorted(runs, key=lambda each: (each[1].ended, each[0]))
 
 
+class ReadNewestRuns(Lookup[list[list[tuple[str, Run]]]], frozen=True):
+    """The newest recorded runs of noderoles, each a role and a node; so many of each, as ``ReadRuns`` gives them."""
+
+    records = "runs"
+
+    places: tuple[tuple[str, str], ...]
+    each: int
+
+    def answer(self, reader: Reader) -> list[list[tuple[str, Run]]]:
+        children = reader.session.children_many([paths.runs(role, node) for role, node in self.places])
+        named = [
+            (place, name)
+            for place, names in enumerate(children)
+            for name in sorted(names or ())[-self.each :]  # a name begins with the number of the run
+        ]
+        found: list[list[tuple[str, Run]]] = [[] for _ in self.places]
+        records = _decoded(reader, [paths.run(*self.places[place], name) for place, name in named])
+        for (place, name), run in zip(named, records, strict=True):
+            if run is not None:
+                found[place].append((name, run))
+        return found
+
+
 class ReadRunsAt(Lookup[Sequence[Run | None]], frozen=True):
     """The records of runs at these paths; None for one that does not exist or cannot be decoded."""
 

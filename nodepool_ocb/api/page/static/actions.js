@@ -31,7 +31,9 @@ export const ACTIONS = {
   retryRollout: { label: "Retry", operation: "rollout/retry", one: "rollout", options: ["attempt"] },
   cancelRollout: { label: "Cancel", operation: "rollout/cancel", one: "rollout", reason: "field", danger: true },
   stopTasks: { label: "Stop", operation: "tasks/stop", one: "run", danger: true },
-  build: { label: "Build", operation: "image/build", one: "image", reason: "field" },
+  pauseImage: { label: "Pause", operation: "image/pause", one: "image", reason: "field" },
+  unpauseImage: { label: "Resume", operation: "image/unpause", one: "image" },
+  build: { label: "Build now", operation: "image/build", one: "image", reason: "field" },
 };
 
 /** The objects of a target, for people: names, or the selector. */

@@ -59,6 +59,13 @@ export async function call(name, body, plan = null) {
   return found;
 }
 
+/** A part of a log: {data, offset, size, ended}. A refusal of no log has `ended`, too: whether none will come. */
+export async function span(path, query, signal) {
+  const answer = await ask(path + search(query), { headers: HEADERS, signal });
+  const number = (name) => Number(answer.headers.get(name));
+  return { data: await answer.arrayBuffer(), offset: number("Log-Offset"), size: number("Log-Size"), ended: answer.headers.get("Log-Ended") === "yes" };
+}
+
 /** The session: null without one. */
 export async function session() {
   const found = await (await ask("/v1/session", { headers: HEADERS })).json();
@@ -95,7 +102,8 @@ async function ask(address, options) {
   let answer;
   try {
     answer = await fetch(address, { credentials: "same-origin", cache: "no-store", ...options });
-  } catch {
+  } catch (error) {
+    if (options.signal?.aborted) throw error; // the page itself has ended it
     note({ fault: "the server does not answer" });
     throw new Refused({ code: "unreachable", detail: "the server does not answer; the page tries again" });
   }
@@ -106,7 +114,8 @@ async function ask(address, options) {
   if (answer.ok || answer.status === 304) return answer;
   const problem = await answer.json().catch(() => ({ code: "fault", detail: `the server answered ${answer.status}` }));
   if (answer.status === 401) note({ signedOut: true });
-  throw new Refused({ status: answer.status, ...problem });
+  const ended = answer.headers.get("Log-Ended");
+  throw new Refused({ status: answer.status, ...(ended ? { ended: ended === "yes" } : {}), ...problem });
 }
 
 function note(changes) {

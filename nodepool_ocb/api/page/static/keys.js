@@ -8,11 +8,12 @@ const KEYS = [
   ["Enter", "open the noderole or the row"],
   ["x", "choose the noderole for an action"],
   ["X", "choose all that the filter shows, or none"],
-  ["g then o m r h", "overview, matrix, rollouts, history"],
+  ["+ - [ ]", "a shorter and a longer time, the former and the later time, of the timeline"],
+  ["g then o m y l n r t i p h d", "overview, matrix, graph, timeline, nodes, rollouts, task runs, images, pool, history, daemons"],
   ["?", "this list"],
   ["Escape", "leave the filter or a dialog"],
 ];
-const GO = { o: "overview", m: "matrix", n: "nodes", r: "rollouts", t: "runs", i: "images", p: "pool", h: "history", d: "daemons" };
+const GO = { o: "overview", m: "matrix", y: "graph", l: "timeline", n: "nodes", r: "rollouts", t: "runs", i: "images", p: "pool", h: "history", d: "daemons" };
 const GO_MS = 1500;
 
 /** Whether a key is for a field in which people type. */
@@ -23,13 +24,13 @@ export function typing(event) {
 
 /** Bind the keys of the whole page; `to` makes the address of a view. */
 export function bindKeys(to) {
-  let going = 0;
+  let going = -Infinity; // when `g` was pressed
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape" && typing(event)) event.target.blur();
     if (typing(event) || document.querySelector("dialog[open]")) return;
     if (performance.now() - going < GO_MS && GO[event.key]) {
-      going = 0;
+      going = -Infinity;
       location.hash = to(GO[event.key]);
       event.preventDefault();
       event.stopImmediatePropagation();

@@ -63,23 +63,28 @@ export function rollouts(place) {
 }
 
 export function runs(place) {
+  const columns = ["run", "state", "what", "reason", "nodes", "instances", "counts", "started", "ended", "by", "rollout"];
   const extra = (row) => (row.ended === null ? buttons(["stopTasks"], { run: row.run }) : null);
-  return list(place, "Task runs", async () => [{ title: "Runs of task lists", extra, ...(await rows("/v1/task-runs")) }]);
+  return list(place, "Task runs", async () => [{ title: "Runs of task lists", columns, extra, ...(await rows("/v1/task-runs")) }]);
 }
 
 export function images(place) {
-  const extra = (row) => buttons(["build"], { image: row.name });
+  const columns = ["name", "build", "since", "formats", "builds", "uploads", "failures", "request", "pause", "builder"];
+  const forms = { name: (name) => link(name, to("image", name)) };
+  const extra = (row) => buttons(["build", row.pause ? "unpauseImage" : "pauseImage"], { image: row.name });
+  const spread = (answer) => answer.map((row) => ({ ...row, uploads: `${row.uploads.ready} of ${row.uploads.all} ready`, pause: row.pause ?? row.paused_in }));
   return list(place, "Images", async () => [
-    { title: "Images", extra, ...(await rows("/v1/images")) },
-    { title: "Uploads", ...(await rows("/v1/uploads")) },
+    { title: "Images", columns, forms, extra, ...(await rows("/v1/images", {}, spread)) },
+    { title: "Uploads", columns: ["image", "build", "provider", "upload", "state", "since", "external_id", "reason"], ...(await rows("/v1/uploads")) },
   ]);
 }
 
 export function pool(place) {
+  const forms = { name: (name) => link(name, to("request", name)), request: (name) => link(name, to("request", name)) };
   return list(place, "Pool", async () => [
-    { title: "Pools", ...(await rows("/v1/pools")) },
-    { title: "Requests", ...(await rows("/v1/requests")) },
-    { title: "Nodes of pools", ...(await rows("/v1/pool-nodes")) },
+    { title: "Requests", columns: ["name", "state", "labels", "since", "place", "waits_for", "reason", "nodes", "launcher", "requestor", "tenant"], forms, ...(await rows("/v1/requests")) },
+    { title: "Pools", columns: ["name", "state", "labels", "launchers", "nodes", "requests"], ...(await rows("/v1/pools")) },
+    { title: "Nodes of pools", columns: ["name", "state", "labels", "provider", "pool", "since", "request", "address", "hostname", "launcher", "holder", "reason"], forms: { request: forms.request }, ...(await rows("/v1/pool-nodes")) },
   ]);
 }
 
@@ -102,10 +107,12 @@ export function history(place, { query }) {
 
 export function daemons(place) {
   const columns = ["kind", "host", "state", "trouble", "paused", "version", "slots", "started", "id"];
-  const extra = (row) => buttons([row.paused ? "resumeDaemon" : "pauseDaemon"], { daemons: [row.id] });
+  const extra = (row) => row.kind === "api" ? null : buttons([row.paused ? "resumeDaemon" : "pauseDaemon"], { daemons: [`${row.kind}@${row.host}`] });
   return list(place, "Daemons", async () => [{ title: "Daemons", columns, extra, ...(await rows("/v1/daemons")) }]);
 }
 
 export function locks(place) {
-  return list(place, "Locks", async () => [{ title: "Claims and locks", ...(await rows("/v1/locks")) }]);
+  const columns = ["kind", "name", "owner", "host", "purpose", "since"];
+  const extra = (row) => (row.noderole ? buttons(["cancel"], { noderoles: [row.noderole] }) : null);
+  return list(place, "Locks", async () => [{ title: "Claims and locks", columns, extra, ...(await rows("/v1/locks")) }]);
 }

@@ -2,6 +2,8 @@
 import { freshness, onFreshness, session, signOut } from "./api.js";
 import { append, el, link, show } from "./dom.js";
 import { renewAges, seconds } from "./format.js";
+import { graph } from "./graph.js";
+import { image } from "./image.js";
 import { bindKeys } from "./keys.js";
 import { stop } from "./live.js";
 import { daemons, history, images, locks, nodes, pool, rollouts, runs } from "./lists.js";
@@ -9,14 +11,19 @@ import { matrix } from "./matrix.js";
 import { node } from "./node.js";
 import { noderole } from "./noderole.js";
 import { overview } from "./overview.js";
+import { request } from "./request.js";
 import { rollout } from "./rollout.js";
 import { route, to } from "./router.js";
 import { signInForm } from "./signin.js";
+import { taskrun } from "./taskrun.js";
+import { timeline } from "./timeline.js";
 
 /** Each view fills the element and gives a function that ends it. `title`: it stands in the menu. */
 const VIEWS = {
   overview: { show: overview, title: "Overview" },
   matrix: { show: matrix, title: "Matrix" },
+  graph: { show: graph, title: "Graph" },
+  timeline: { show: timeline, title: "Timeline" },
   nodes: { show: nodes, title: "Nodes" },
   rollouts: { show: rollouts, title: "Rollouts" },
   runs: { show: runs, title: "Task runs" },
@@ -28,6 +35,9 @@ const VIEWS = {
   noderole: { show: noderole },
   node: { show: node },
   rollout: { show: rollout },
+  image: { show: image },
+  run: { show: taskrun },
+  request: { show: request },
 };
 const STALE_SECONDS = 10;
 

@@ -31,6 +31,6 @@ function content(found) {
       ["Claim", found.claim ? value("", found.claim) : null],
     ]),
     card("Noderoles", table(found.noderoles)),
-    el("p", {}, link("History of this node", to("history", "", { l: found.name }))),
+    el("p", { class: "links" }, link("History of this node", to("history", "", { l: found.name })), " ", link("Its timeline", to("timeline", found.deployment, { l: found.name }))),
   ];
 }

@@ -4,6 +4,7 @@ import { get, Refused } from "./api.js";
 import { card, el, link, show } from "./dom.js";
 import { age, badge, parts } from "./format.js";
 import { follow } from "./live.js";
+import { liveLog } from "./livelog.js";
 import { legible, output } from "./log.js";
 import { route, setQuery, to } from "./router.js";
 import { facts, table } from "./table.js";
@@ -22,10 +23,14 @@ const BY_STATE = {
 export function noderole(place, { name }) {
   const places = Object.fromEntries(["head", "why", "log", "rest"].map((key) => [key, el("div", { class: "stack" })]));
   show(place, places.head, places.why, places.log, places.rest);
-  const state = { name, place: places, seen: {}, running: false, run: route().query.get("run") };
+  const state = { name, place: places, seen: {}, log: null, run: route().query.get("run") };
   const load = () => loaded(state);
   load();
-  return follow(load, LOG_SECONDS);
+  const end = follow(load, LOG_SECONDS);
+  return () => {
+    state.log?.end();
+    end();
+  };
 }
 
 async function loaded(state) {
@@ -43,7 +48,7 @@ async function loaded(state) {
   const log = async () => ({ answer: chosen(shown, state.run) });
   await Promise.all([
     part(state, "why", place.why, () => get(`${base}/explain`), ([[why]]) => explained(why)),
-    part(state, "log", place.log, log, logged),
+    part(state, "log", place.log, log, (each) => logged(state, each)),
     part(state, "rest", place.rest, both, (each) => below(state, each)),
   ]);
 }
@@ -108,16 +113,26 @@ function explained(why) {
   return card("Why", reasons.length ? el("ol", { class: "reasons" }, reasons) : el("p", { class: "quiet" }, `It is ${why.state}; nothing keeps it from its next state.`));
 }
 
-function logged(found) {
+/** The output of a run: of one that goes on as it comes, of another its recorded end, or all of it on demand. */
+function logged(state, found) {
+  if (state.log !== null && state.log.run !== found?.run) {
+    state.log.end();
+    state.log = null;
+  }
   if (found === null) return card("Output", el("p", { class: "quiet" }, "It has no run yet."));
-  const whole = el("code", {}, `nodepool-ocb noderole log ${found.noderole}${found.outcome ? "" : " -f"}`);
-  if (!found.outcome) return card(`Output of run ${found.run}`, el("p", { class: "quiet" }, "The run goes on: ", whole));
+  const title = `Output of run ${found.run}`;
   const code = found.exit_code === null || found.exit_code === undefined ? "" : `, exit code ${found.exit_code}`;
-  return card(
-    `Output of run ${found.run}`,
-    el("p", { class: "quiet" }, `${found.outcome}${code}, `, age(found.ended), " ago. This is its end; the whole: ", whole),
-    output(found.tail),
-  );
+  const ended = found.outcome ? el("p", { class: "quiet" }, `${found.outcome}${code}, `, age(found.ended), " ago") : null;
+  const read = () => {
+    const place = el("div");
+    const end = liveLog(place, `/v1/noderoles/${encodeURIComponent(found.noderole)}/runs/${encodeURIComponent(found.run)}/log`, found.tail ?? "");
+    state.log = { run: found.run, place, end };
+    return place;
+  };
+  if (state.log !== null || !found.outcome) return card(title, ended, state.log?.place ?? read());
+  const box = el("div", {}, output(found.tail));
+  const all = () => show(box, read());
+  return card(title, ended, el("p", { class: "quiet" }, "This is its recorded end. ", found.log ? el("button", { type: "button", "data-key": "whole", onclick: all }, "Read the log at its annealer") : null), box);
 }
 
 function below(state, { shown, attributes }) {
@@ -129,7 +144,7 @@ function below(state, { shown, attributes }) {
     loaded(state);
   };
   return [
-    card("Parents and children", neighbours("Parents", shown.parents), neighbours("Children", shown.children)),
+    card("Parents and children", el("p", { class: "links" }, link("Graph of its neighbourhood", to("graph", "", { around: shown.noderole })), " ", link("Timeline of its node", to("timeline", shown.deployment, { l: parts(shown.noderole).node }))), neighbours("Parents", shown.parents), neighbours("Children", shown.children)),
     card("Attributes", table(values, { empty: "It has none." })),
     card(
       "Runs",

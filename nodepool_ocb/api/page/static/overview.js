@@ -7,6 +7,7 @@ import { follow } from "./live.js";
 import { legible } from "./log.js";
 import { to } from "./router.js";
 import { table } from "./table.js";
+import { stopped, troubles } from "./troubles.js";
 
 const OFTEN_SECONDS = 5;
 const MOST_WAITING = 2000; // noderoles in TODO of which the oldest are looked for
@@ -16,7 +17,7 @@ const OLDEST = 5;
 
 /** Show it in `place`. */
 export function overview(place) {
-  const names = ["counts", "aside", "errors", "work", "progress", "system"];
+  const names = ["counts", "stopped", "aside", "errors", "work", "progress", "system"];
   const places = Object.fromEntries(names.map((name) => [name, el("div", { class: `part stack part-${name}` })]));
   show(place, el("h1", { class: "aside" }, "Overview"), Object.values(places));
   const seen = {};
@@ -91,8 +92,9 @@ function status(put) {
   return refusable(put, "system", async () => {
     const found = (await get("/v1/status")).answer;
     put("counts", [found.noderoles, found.nodes.all], () => counts(found));
+    put("stopped", [found.daemons, found.noderoles.TODO], () => stopped(found));
     put("aside", found.aside, () => aside(found));
-    put("system", [found.daemons, found.images, found.rollouts, found.task_runs, found.deployments, found.nodes, found.webhook, found.quarantined], () => system(found));
+    put("system", [troubles(found).map(([title, rows]) => [title, rows]), found.daemons, found.images, found.rollouts, found.task_runs, found.deployments, found.nodes, found.webhook, found.quarantined], () => system(found));
     await work(put, found);
   });
 }
@@ -126,21 +128,24 @@ function lifting(what) {
   const [kind, name] = what.split(" ", 2);
   if (kind === "node") return buttons(["release"], { nodes: [name] });
   if (kind === "deployment") return buttons(["resume"], { names: [name] });
-  return what.startsWith("everything") ? buttons(["resumeAll"], {}) : link("Daemons", to("daemons"));
+  if (kind === "everything") return buttons(["resumeAll"], {});
+  const daemons = /^(\w+)s of host (.+)$/.exec(what);
+  return daemons ? buttons(["resumeDaemon"], { daemons: [`${daemons[1]}@${daemons[2]}`] }) : null;
 }
 
 async function work(put, found) {
   const running = found.noderoles.TRANSITION ? (await get("/v1/noderoles", { states: "TRANSITION" })).answer.rows : [];
   const todo = found.noderoles.TODO ?? 0;
   const waiting = todo && todo <= MOST_WAITING ? (await get("/v1/noderoles", { states: "TODO" })).answer.rows : [];
-  const oldest = [...waiting].sort((one, other) => one.since - other.since).slice(0, OLDEST);
+  // one with a reason has been tried
+  const oldest = [...waiting].sort((one, other) => !one.reason - !other.reason || one.since - other.since).slice(0, OLDEST);
   const columns = ["noderole", "since", "by", "reason"];
   put("work", [running, oldest, todo], () =>
     el(
       "div",
       { class: "columns" },
       card(`Running now: ${running.length}`, table(running.slice(0, 20), { columns: ["noderole", "since", "by", "attempt"], empty: "Nothing runs." })),
-      card("Oldest waiting", todo > MOST_WAITING ? el("p", {}, link(`${counted(todo, "noderole")} to do`, to("matrix", "", { l: "state:todo" }))) : table(oldest, { columns, empty: "Nothing waits for an annealer." })),
+      card(`To do: ${todo.toLocaleString("en")}; those with a reason first, then the oldest`, todo > MOST_WAITING ? el("p", {}, link(`${counted(todo, "noderole")} to do`, to("matrix", "", { l: "state:todo" }))) : table(oldest, { columns, empty: "Nothing waits for an annealer." })),
     ),
   );
 }
@@ -160,7 +165,7 @@ function system(found) {
     card("Task runs", table(runs, { columns: ["run", "state", "since"], empty: "None is under way or failed." })),
     card("Daemons", table(found.daemons, { columns: ["kind", "host", "state", "trouble", "paused"], empty: "No daemon runs." })),
     card(`Images: ${images.all}`, table([...images.building, ...trouble], { columns: ["image", "builder", "reason", "since"], empty: "None builds or fails." })),
-    found.quarantined.length ? card("Records that cannot be read", table(found.quarantined)) : null,
+    troubles(found).map(([title, rows, columns]) => card(title, table(rows, { columns }))),
   );
 }
 

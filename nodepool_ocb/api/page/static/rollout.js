@@ -8,6 +8,7 @@ import { to } from "./router.js";
 import { facts, table } from "./table.js";
 
 const OFTEN_SECONDS = 2;
+const GROUP_COLUMNS = ["group", "state", "critical", "phase", "batch", "members", "nodes", "since", "reason", "unmet", "accepted", "depends_on"];
 const OVER = ["success", "failed", "cancelled"];
 
 /** Show it in `place`. */
@@ -30,18 +31,25 @@ function content(name, found) {
       ["Started", age(found.started)],
       ["Attempt", found.attempt],
       ["By", found.by],
-      ["Task run", found.task_run],
+      ["Task run", found.task_run ? link(found.task_run, to("run", found.task_run)) : null],
       ["Nodes", Object.entries(found.nodes).map(([state, names]) => `${names.length} ${state}`).join(", ")],
     ]),
     Object.keys(found.paused ?? {}).length
-      ? card("Waits for a person", Object.entries(found.paused).map(([group, batch]) => el("p", {}, `${group} after ${batch} `, buttons(["promote"], { ...target, group }))))
+      ? card("Waits for a person", Object.entries(found.paused).map(([group, detail]) => el("p", {}, `${group}: ${detail} `, groupActions(found.groups.find((row) => row.group === group) ?? { group }, found))))
       : null,
     Object.entries(found)
       .filter(([, each]) => Array.isArray(each) && each.length && typeof each[0] === "object")
-      .map(([key, rows]) => card(key.replaceAll("_", " "), table(rows, key === "groups" ? { extra: (row) => groupActions(row, target) } : {}))),
+      .map(([key, rows]) => card(key.replaceAll("_", " "), table(rows, key === "groups" ? { columns: GROUP_COLUMNS, extra: (row) => groupActions(row, found) } : {}))),
+    found.next?.length ? card("The next commands", found.next.map((line) => el("p", {}, el("code", {}, line)))) : null,
   ];
 }
 
-function groupActions(row, target) {
-  return row.state === "failed" ? buttons(["accept"], { ...target, group: row.group }) : null;
+/** The actions of a group: those of which the server gives the command. Its attempt is another than that of the rollout. */
+function groupActions(row, found) {
+  const target = { rollout: found.rollout, group: row.group, attempt: row.attempt };
+  const commands = (found.next ?? []).map((line) => line.split(/\s+/)).filter((words) => words[3] === row.group);
+  const promotion = commands.find((words) => words[2] === "promote");
+  const batch = promotion?.[promotion.indexOf("--batch") + 1];
+  if (batch) return buttons(["promote"], { ...target, batch: Number(batch) });
+  return commands.some((words) => words[2] === "accept") ? buttons(["accept"], target) : null;
 }

@@ -13,6 +13,9 @@ const FORMS = {
   node: (text) => link(text, to("node", text)),
   deployment: (text) => link(text, to("matrix", text)),
   rollout: (text) => link(text, to("rollout", text)),
+  run: (text) => (text.includes("/") ? link(text, to("run", text)) : text), // DEPLOYMENT/ID is a run of tasks
+  task_run: (text) => link(text, to("run", text)),
+  image: (text) => link(text, to("image", text)),
   state: (state) => badge(state),
   since: age,
   started: age,
@@ -24,8 +27,9 @@ const FORMS = {
   until: (at) => clock(at),
 };
 
-/** A value as people read it. */
+/** A value as people read it; elements stay as they are. */
 export function value(key, given, forms = {}) {
+  if (given instanceof Node || (Array.isArray(given) && given.some((each) => each instanceof Node))) return given;
   if (given === null || given === undefined || given === "") return el("span", { class: "quiet" }, "–");
   const form = forms[key] ?? FORMS[key];
   if (form && typeof given !== "object") return form(given);

@@ -1,0 +1,59 @@
+"""A small tree with a server of the API, and a browser that shows its page: one of each for all tests of a process.
+
+A test enters by itself (``page``), and changes no record that another one looks at: tests of one file may run in two processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Create, Role
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.zookeeper.server import Server
+from tests.api.logged import LoggedRun
+from tests.api.served import ServedApi
+from tests.fixtures.chroots import fresh
+from tests.page import tree
+from tests.page.browser import Browser
+
+
+class ServedTree(ServedApi):
+    """The server; ``operator`` is the token of olga, and ``logged`` a run that goes on."""
+
+    operator: str
+    logged: LoggedRun
+
+
+@pytest.fixture(scope="session")
+def served(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedTree]:
+    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}{fresh('page')}")
+    tree.write(settings, nodes=8, roles=3)
+    with Session(settings) as session:
+        tree.plant(session)
+        session.commit([Create(paths.role("base"), Role(barclamp="chain", jig="noop"))])
+        logged = LoggedRun(session, tmp_path_factory.mktemp("runs"))
+        made = ServedTree(settings, tmp_path_factory.mktemp("api"))
+        made.logged, made.operator = logged, made.direct.token("olga", "operator")
+        made.call("node/hold", {"nodes": ["n0003.example.com"], "reason": "waits for a disk"})
+        yield made
+        made.close()
+        logged.pages.close()
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    made = Browser(tmp_path_factory.mktemp("profile"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(browser: Browser, served: ServedTree) -> Browser:
+    """The browser with olga's session, at the overview."""
+    browser.look(1280, 900)
+    browser.enter(served.address, served.operator)
+    return browser
