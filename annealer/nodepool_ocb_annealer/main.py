@@ -14,12 +14,15 @@ from nodepool_ocb.daemon.command import CommandOptions, program
 from nodepool_ocb.daemon.life import live
 from nodepool_ocb.daemon.registration import of_this_process
 from nodepool_ocb.extensions import titled
+from nodepool_ocb.http.certificates import OwnCertificate
 from nodepool_ocb.http.logs import LogPage
+from nodepool_ocb.http.page import PrivatePages
 from nodepool_ocb.jigs import installed
 from nodepool_ocb.jigs.ssh.probe import Prober
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.secrecy import references
 from nodepool_ocb.secrecy.opening import Secrets
+from nodepool_ocb.store import logkeys
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_annealer.annealer import Annealer
 from nodepool_ocb_annealer.reloading import end_within_seconds, reloading
@@ -35,7 +38,7 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
     left_out += code.left_out()
     for each in left_out:
         log.warning("%s", each.sentence)
-    identity = name()
+    identity, certificate = name(), OwnCertificate()
     record = of_this_process(
         jigs=tuple(sorted(jigs)),
         slots=settings.annealer.slots,
@@ -43,6 +46,7 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
         left_out=titled(left_out),
         log_dir=settings.annealer.log_dir,
         references=references.kinds(settings.secrets),
+        certificate=certificate.digest,
     )
     session = Session(
         settings.zookeeper, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.context.turns.wake.set()
@@ -55,7 +59,9 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
         session,
         reloading(asked, settings, annealer, prober).plan,
         listen=asked.listen or settings.http.listen,
-        pages={"logs": LogPage(annealer.context.log_folder, annealer.idle_about)},
+        private=PrivatePages(
+            {"logs": LogPage(annealer.context.log_folder, annealer.idle_about)}, certificate, logkeys.Readers(session)
+        ),
         on_listening=annealer.served_at,
         end_within_seconds=end_within_seconds(settings),
     )

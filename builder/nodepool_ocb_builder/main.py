@@ -15,9 +15,11 @@ from nodepool_ocb.daemon.life import live
 from nodepool_ocb.daemon.registration import of_this_process
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.extensions import titled
+from nodepool_ocb.http.certificates import OwnCertificate
 from nodepool_ocb.http.logs import LogPage
+from nodepool_ocb.http.page import PrivatePages
 from nodepool_ocb.model.rights import ClientKind
-from nodepool_ocb.store import nodepool11
+from nodepool_ocb.store import logkeys, nodepool11
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb_builder import backends
 from nodepool_ocb_builder.builder import Builder
@@ -52,7 +54,11 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
         tree=nodepool11.tree(settings.layout),
     )
     context = Context(session, directory, settings.builder, wants, tools, uploaders(wants))
-    builder = Builder(context, of_this_process(slots=settings.builder.build_workers, left_out=titled(left_out)))
+    certificate = OwnCertificate()
+    record = of_this_process(
+        slots=settings.builder.build_workers, left_out=titled(left_out), certificate=certificate.digest
+    )
+    builder = Builder(context, record)
     log.info("builder %s in %s with %d images", directory.builder_id, folder, len(wants.diskimages))
     try:
         live(
@@ -61,7 +67,9 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
             reloading(asked, configured, wants, builder, formats, changed).plan,
             changed=changed,
             listen=asked.listen or listen(settings),
-            pages={"logs": LogPage(lambda: directory.logs, builder.idle_about)},
+            private=PrivatePages(
+                {"logs": LogPage(lambda: directory.logs, builder.idle_about)}, certificate, logkeys.Readers(session)
+            ),
             on_listening=builder.served_at,
             end_within_seconds=end_within_seconds(settings),
         )

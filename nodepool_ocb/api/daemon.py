@@ -27,12 +27,12 @@ from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.turns import Turns
 from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.errors import Conflict, Denied, TimedOut, Unavailable
+from nodepool_ocb.errors import Conflict, Denied, Invalid, TimedOut, Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Daemon, Record
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.model.tokens import Token
-from nodepool_ocb.store import clusters, daemons, journal, keyed
+from nodepool_ocb.store import clusters, daemons, journal, keyed, logkeys
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.cache import Cache
 from nodepool_ocb.telemetry import metrics
@@ -219,6 +219,8 @@ class ApiDaemon:
         self.registration.write()
         with suppress(Denied):  # a cluster that is older than marks of calls; with ACLs, `nodepool-ocb init` makes it
             self.session.ensure(paths.CALLS)
+        with suppress(Denied, Invalid):  # the same of the key for logs; requests for logs report it
+            logkeys.ensure(self.session)
         self.records.load()
         self.listener.open()
 

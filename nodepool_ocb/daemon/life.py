@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 from nodepool_ocb.daemon.changed import ChangedFiles
@@ -10,7 +10,7 @@ from nodepool_ocb.daemon.loop import serve
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.reloading import Reload
 from nodepool_ocb.daemon.turns import Turns
-from nodepool_ocb.http.page import Page
+from nodepool_ocb.http.page import PrivatePages
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.telemetry import metrics
 
@@ -40,7 +40,7 @@ def live(
     listen: str | None,
     end_within_seconds: float,
     changed: ChangedFiles | None = None,
-    pages: Mapping[str, Page] | None = None,
+    private: PrivatePages | None = None,
     on_listening: Callable[[str | None], None] = lambda _: None,
 ) -> None:
     """Start the session, take turns until a signal ends them, and close both; the arguments are those of ``serve``.
@@ -62,7 +62,7 @@ def live(
             ready=registration.not_ready,
             doing=daemon.doing,
             listen=listen,
-            pages=pages,
+            private=private,
             on_listening=on_listening,
             on_failing=turns.failing,
             end_within_seconds=end_within_seconds,

@@ -19,7 +19,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final
@@ -28,7 +28,7 @@ from nodepool_ocb.daemon import systemd
 from nodepool_ocb.daemon.changed import ChangedFiles
 from nodepool_ocb.daemon.reloading import Reload
 from nodepool_ocb.errors import Denied, NameTaken, NoCluster, reason_of
-from nodepool_ocb.http.page import Page
+from nodepool_ocb.http.page import PrivatePages
 from nodepool_ocb.http.server import Door, Trouble
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.telemetry.logs import failed, setup_logging
@@ -57,7 +57,7 @@ def serve(
     ready: Trouble = lambda: None,
     doing: Callable[[], str] = lambda: "at work",
     listen: str | None = None,
-    pages: Mapping[str, Page] | None = None,
+    private: PrivatePages | None = None,
     on_listening: Callable[[str | None], None] = lambda _: None,
     on_failing: Callable[[str | None], None] = lambda _: None,
     end_within_seconds: float = 10.0,
@@ -65,7 +65,7 @@ def serve(
     """Run turns until ``stop`` is set and ``drained()`` is true; call it on the main thread.
 
     ``turn`` gives the seconds until the next one, should nothing wake it before. ``ready`` returns the
-    reason why this daemon is not ready, or None; ``doing`` its present work. ``pages`` are served on
+    reason why this daemon is not ready, or None; ``doing`` its present work. ``private`` pages are served on
     ``listen`` too; ``on_listening`` gets the address, HOST:PORT, before the first turn and when it changes.
     If files are ``changed``, ``reload`` is called as well.
     ``on_failing`` gets the reason of failing turns between turns: after the third failure in a row and each that follows; and
@@ -74,7 +74,7 @@ def serve(
     """
     heart = _Heart()
     loop = _Loop(turn, wake, stop, heart, lambda: ready() or doing(), on_failing, changed)
-    door = Door({"live": heart.trouble, "ready": lambda: loop.trouble or ready()}, pages, on_listening)
+    door = Door({"live": heart.trouble, "ready": lambda: loop.trouble or ready()}, private, on_listening)
     door.move(listen)
     with _Signals(wake, stop, end_within_seconds) as signals:
         while not (stop.is_set() and drained()):

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS: Final = 48  # at once
 REQUEST_SECONDS: Final = 5.0  # from the connection to the end of the request
+ANSWER_SECONDS: Final = 5.0  # that a client may take to read an answer
 SPARE_DESCRIPTORS: Final = 64  # that are left to the daemon's work; an eighth, where it may have few
 PAUSE_SECONDS: Final = 0.005  # before each connection while all are taken: a flood costs little CPU
 HANDOVER_SECONDS: Final = 0.2  # until a connection that was cut is closed
@@ -52,6 +53,12 @@ class Connections:
             self._waiting[connection] = None
         return True
 
+    def secured(self, before: socket.socket, after: socket.socket) -> None:
+        """A connection goes on over TLS, as another object in the same place of the order."""
+        with self._lock:
+            if before in self._waiting:
+                self._waiting = {after if each is before else each: None for each in self._waiting}
+
     def asked(self, connection: socket.socket) -> None:
         """The request of this connection has arrived: it is not cut for another connection."""
         with self._lock:
@@ -80,16 +87,18 @@ class Connections:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
             with contextlib.suppress(OSError):
-                oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and closes it
+                # its thread reads the end, and closes it; that of SSLSocket would take the state of TLS from under it
+                socket.socket.shutdown(oldest, socket.SHUT_RDWR)
         return True
 
 
 class Request(io.RawIOBase):
     """The bytes that a client sends; raises TimeoutError where the whole does not come in time, however it is cut into pieces."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, ends: float) -> None:
+        """``ends``: when the whole must be there (monotonic)."""
         self._connection = connection
-        self._ends = time.monotonic() + REQUEST_SECONDS
+        self._ends = ends
 
     def readable(self) -> bool:
         return True
@@ -101,3 +110,26 @@ class Request(io.RawIOBase):
             raise TimeoutError("the request did not come in time")
         self._connection.settimeout(left)
         return self._connection.recv_into(into)
+
+
+class Answer(io.BufferedIOBase):
+    """The bytes that a client takes; raises TimeoutError where it does not take the whole in time, also over TLS."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._ends: float | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """As of any file."""
+        self._ends = self._ends or time.monotonic() + ANSWER_SECONDS
+        rest = memoryview(data).cast("B")
+        while rest:
+            left = self._ends - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the answer was not taken in time")
+            self._connection.settimeout(left)
+            rest = rest[self._connection.send(rest) :]
+        return len(data)

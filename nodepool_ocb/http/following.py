@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from nodepool_ocb.http import logs
-from nodepool_ocb.http.logs import LogPart, MissingLog, Shorter, Unreached
+from nodepool_ocb.http.logs import AskedPart, LogAccess, LogPart, MissingLog, Shorter, Unreached
 
 WAIT_SECONDS: Final = 10.0  # that a daemon may wait with its answer until there is more
 PAUSE_SECONDS: Final = 0.5  # before a silent place, or an empty file, is asked again
@@ -66,6 +65,13 @@ class LogSource(Protocol):
         """Read the present facts; False, with the facts unchanged, if they cannot be read."""
 
 
+class DirectSource(LogSource, Protocol):
+    """The same of a log that is asked for at its daemons."""
+
+    @property
+    def access(self) -> LogAccess: ...
+
+
 class LogDelivery(msgspec.Struct):
     """The result: how far the log was given out, and whether that is the whole log."""
 
@@ -85,13 +91,13 @@ class Follower:
         source: LogSource,
         out: Callable[[bytes], None],
         say: Callable[[str], None],
+        ask: AskPiece,
         offset: int = 0,
-        ask: AskPiece | None = None,
     ) -> None:
-        """``ask``: another way to the pieces than by the places of the source."""
+        """``ask``: the way to the pieces: ``first``, or a server of the API."""
         self.given = LogDelivery(offset=offset)
         self._source, self._out, self._say = source, out, say
-        self._piece = ask or partial(first, source)
+        self._piece = ask
         self._origin = ("", "")  # of the newest piece: the log's name, and the place
         self._silent_since: float | None = None
 
@@ -145,7 +151,7 @@ class Follower:
         if isinstance(found, LogPart):
             self._origin = places.name, place
             given.place = place
-            given.file = places.addresses.get(place.removeprefix("http://"), places.file or "")
+            given.file = places.addresses.get(place.removeprefix("https://"), places.file or "")
         return found
 
     def _continued(self, found: LogPart, place: str) -> Found:
@@ -190,15 +196,15 @@ class Follower:
         return self._source.ended and self._source.places.name == self._origin[0]
 
 
-def first(source: LogSource, offset: int, wait_seconds: float) -> tuple[str, Found]:
+def first(source: DirectSource, offset: int, wait_seconds: float) -> tuple[str, Found]:
     """The answer of the first place that has the log, and that place; else of the likeliest."""
     places = source.places
     said: list[tuple[str, Found]] = []
     for address in places.addresses:
-        answer = logs.ask(address, places.name, offset, wait_seconds)
+        answer = logs.ask(address, source.access, AskedPart(places.name, offset, wait_seconds))
         if isinstance(answer, LogPart | Shorter):
-            return f"http://{address}", answer
-        said.append((f"http://{address}", answer))
+            return f"https://{address}", answer
+        said.append((f"https://{address}", answer))
     if places.file and places.path:
         return str(places.path), logs.read(places.path, offset, source.ended)  # the end as it was looked at before
     return said[0] if said else ("", Unreached(places.reason))

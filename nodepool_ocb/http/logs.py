@@ -7,7 +7,8 @@ begins, ``Log-Size`` how large the log is, and ``Log-Ended: yes`` that nothing w
 misses nothing and gets nothing twice.
 
 Only plain files of one folder are served, by names that cannot lead out of it; links are not followed. A name is one
-word, of a build, or FOLDER/WORD, of a run. There is no password (docs/security.md).
+word, of a build, or FOLDER/WORD, of a run. Readers connect over TLS, and prove that they have a key of the cluster
+(docs/security.md).
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from nodepool_ocb.http.certificates import PinnedConnection
 from nodepool_ocb.http.connections import CONNECTIONS
 from nodepool_ocb.http.page import PageResponse
+from nodepool_ocb.http.proofs import proof
 
 PIECE_BYTES: Final = 256 * 1024
 WAIT_SECONDS: Final = 20.0  # that an answer waits for more, at most
@@ -75,6 +78,14 @@ class Unreached(msgspec.Struct, frozen=True):
     """No daemon answered, or the answer was cut: ask again at the same offset."""
 
     reason: str
+
+
+class LogAccess(msgspec.Struct, frozen=True):
+    """The means to read logs at daemons."""
+
+    certificates: Mapping[str, str] = {}  # HOST:PORT of pages → the digest of the certificate there
+    keys: tuple[str, ...] = ()  # of the cluster, private; the newest first
+    reason: str = ""  # why there is none
 
 
 def of_run(role: str, fqdn: str, run: str) -> str:
@@ -211,31 +222,58 @@ def readable(file: Path | str) -> bool:
 # -- reading --
 
 
-def ask(
-    address: str, name: str, offset: int = 0, wait_seconds: float = 0.0, patience_seconds: float = PATIENCE_SECONDS
-) -> LogPart | MissingLog | Shorter | Unreached:
-    """A part of a log that a daemon serves at HOST:PORT; each wait for bytes ends within the sum of the two times."""
+class AskedPart(msgspec.Struct, frozen=True):
+    """The part of a log that is asked for. Each wait for bytes ends within the sum of the two times."""
+
+    name: str
+    offset: int = 0
+    wait_seconds: float = 0.0
+    patience_seconds: float = PATIENCE_SECONDS
+
+
+def ask(address: str, access: LogAccess, asked: AskedPart) -> LogPart | MissingLog | Shorter | Unreached:
+    """A part of a log that a daemon serves at HOST:PORT.
+
+    After a change of the key of the cluster, a daemon may know only the former one for a moment: each key is tried.
+    """
+    certificate = access.certificates.get(address)
+    if certificate is None:
+        return Unreached(f"{address}: the daemon has registered no certificate; is it of an older version? update it")
+    refusal = access.reason or "there is no key of the cluster"
+    for key in access.keys:
+        try:
+            return _asked(address, certificate, key, asked)
+        except PermissionError as error:
+            refusal = str(error)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            return Unreached(f"{address}: {error or type(error).__name__}")
+    return Unreached(f"{address}: {refusal}")
+
+
+def _asked(address: str, certificate: str, key: str, asked: AskedPart) -> LogPart | MissingLog | Shorter:
+    """Raises PermissionError if the daemon does not take the key, and OSError, ValueError and HTTPException."""
     host, _, port = address.rpartition(":")
-    path = f"/logs/{quote(name, safe='')}?offset={offset}&wait={wait_seconds:.1f}"
-    try:
-        with contextlib.closing(
-            http.client.HTTPConnection(host.strip("[]"), int(port), timeout=patience_seconds)
-        ) as to:
-            to.connect()
-            to.sock.settimeout(wait_seconds + patience_seconds)
-            to.request("GET", path)
-            return _understood(to.getresponse(), offset)
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        return Unreached(f"{address}: {error or type(error).__name__}")
+    path = f"/logs/{quote(asked.name, safe='')}?offset={asked.offset}&wait={asked.wait_seconds:.1f}"
+    patience = asked.patience_seconds
+    with contextlib.closing(PinnedConnection(host.strip("[]"), int(port), patience, certificate)) as to:
+        to.connect()
+        to.sock.settimeout(asked.wait_seconds + patience)
+        to.request("GET", path, headers={"Authorization": proof(key, certificate)})
+        return _understood(to.getresponse(), asked.offset)
 
 
 def _understood(answer: http.client.HTTPResponse, offset: int) -> LogPart | MissingLog | Shorter:
-    """Raises ValueError if the answer was cut, is no such page, or is another part than the one from ``offset`` on."""
+    """Raises ValueError if the answer was cut, is no such page, or is another part than the one from ``offset`` on.
+
+    Raises PermissionError for a refused proof.
+    """
     ended = answer.getheader("Log-Ended", "") == "yes"
     if answer.status == 404:
         return MissingLog(ended)
     if answer.status == 416:
         return Shorter(int(answer.getheader("Log-Size", "")))
+    if answer.status == 403:
+        raise PermissionError("the daemon does not take the key of the cluster")
     if answer.status != 200:
         raise ValueError(f"it answered {answer.status} {answer.reason}")
     data = answer.read(PIECE_BYTES + 1)

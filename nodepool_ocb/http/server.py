@@ -1,8 +1,9 @@
 """The pages that a daemon serves over HTTP: /metrics, /health/live, /health/ready, and those that it brings itself.
 
-A health page answers 200 and ``ok``, then the things covered; or 503 and one sentence that names the fault. The pages only read;
-they have no password, so they belong on a loopback or a management address (docs/security.md). However many clients
-connect, the pages leave the daemon its threads and descriptors (``connections``).
+A health page answers 200 and ``ok``, then the things covered; or 503 and one sentence that names the fault. The pages only read.
+Health and metrics have no password, so they belong on a loopback or a management address (docs/security.md). The pages of the
+daemon itself are private: the same port speaks TLS to a client that begins so. Such a client must prove that it has a key of the
+cluster. However many clients connect, the pages leave the daemon its threads and descriptors (``connections``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import errno
 import io
 import logging
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -22,9 +24,12 @@ from urllib.parse import parse_qsl
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from nodepool_ocb.errors import Invalid, reason_of
-from nodepool_ocb.http.connections import Connections, Request
-from nodepool_ocb.http.page import Page, PageResponse
+from nodepool_ocb.errors import Invalid, OcbError, reason_of
+from nodepool_ocb.http import connections
+from nodepool_ocb.http.certificates import HANDSHAKE
+from nodepool_ocb.http.connections import Answer, Connections, Request
+from nodepool_ocb.http.page import Page, PageResponse, PrivatePages
+from nodepool_ocb.http.proofs import proven
 from nodepool_ocb.model import ranges
 
 log = logging.getLogger(__name__)
@@ -33,13 +38,20 @@ log = logging.getLogger(__name__)
 Trouble: TypeAlias = Callable[[], str | None]
 
 KEYS: Final = "http.listen, builder.listen"
-ANSWER_SECONDS: Final = 5.0  # that a client may take to read an answer
 SHORTAGE_SECONDS: Final = 0.2  # before the next connection, where the process cannot have one
 #: The answer of a health page if all is well, by its name: the line behind ``ok`` says which parts are covered.
 WELL: Final[Mapping[str, str]] = {
     "live": "ok\nthe loop of this daemon moves\n",
     "ready": "ok\nZooKeeper answers, the records are read, and this host is fit for work; no single noderole is covered\n",
 }
+PLAIN: Final = PageResponse(
+    403,
+    b"this page is served over TLS, to servers of the API and to people with a key of the cluster; see it with\n"
+    b"nodepool-ocb noderole log, or nodepool-ocb image log\n",
+)
+UNPROVEN: Final = PageResponse(
+    403, b"this request has no proof by a key of the cluster for the certificate of this daemon\n"
+)
 
 
 def host_and_port(listen: str) -> tuple[str, int]:
@@ -61,10 +73,10 @@ class Pages:
     Raises Invalid where the address cannot be used.
     """
 
-    def __init__(self, listen: str, health: Mapping[str, Trouble], pages: Mapping[str, Page] | None = None) -> None:
+    def __init__(self, listen: str, health: Mapping[str, Trouble], private: PrivatePages | None = None) -> None:
         host, port = host_and_port(listen)
         try:
-            self._server = _server(host.strip("[]"), port)(partial(_Request, health, pages or {}))
+            self._server = _server(host.strip("[]"), port)(partial(_Request, health, private))
         except OSError as error:
             raise Invalid(f"cannot listen on {listen}: {_why(error)}; see {KEYS}") from error
         self.address = f"{_reachable(host)}:{self._server.server_address[1]}"
@@ -82,10 +94,10 @@ class Door:
     def __init__(
         self,
         health: Mapping[str, Trouble],
-        pages: Mapping[str, Page] | None = None,
+        private: PrivatePages | None = None,
         on_listening: Callable[[str | None], None] = lambda _: None,
     ) -> None:
-        self._health, self._more, self._on_listening = health, pages, on_listening
+        self._health, self._private, self._on_listening = health, private, on_listening
         self._listen: str | None = None
         self._served: Pages | None = None
 
@@ -117,7 +129,7 @@ class Door:
             self._served.close()
 
     def _open(self, listen: str | None) -> Pages | None:
-        return Pages(listen, self._health, self._more) if listen else None
+        return Pages(listen, self._health, self._private) if listen else None
 
 
 def _port(listen: str | None) -> str | None:
@@ -185,19 +197,46 @@ def _reachable(host: str) -> str:
 class _Request(BaseHTTPRequestHandler):
     server: _Server
 
-    def __init__(self, health: Mapping[str, Trouble], pages: Mapping[str, Page], *request: object) -> None:
+    def __init__(self, health: Mapping[str, Trouble], private: PrivatePages | None, *request: object) -> None:
         self._health = health
-        self._pages = pages
+        self._private = private
+        self._pages = private.pages if private is not None else {}
         super().__init__(*request)  # type: ignore[arg-type]
 
     def setup(self) -> None:
-        """Read the request within its time."""
+        """Read the request within its time, the beginning of TLS included."""
+        ends = time.monotonic() + connections.REQUEST_SECONDS
+        self.request.settimeout(connections.REQUEST_SECONDS)
+        if self._private is not None and self.request.recv(1, socket.MSG_PEEK) == HANDSHAKE:
+            self.request = self._secured(self._private, ends)
         super().setup()
-        self.rfile = io.BufferedReader(Request(self.connection))
+        self.rfile = io.BufferedReader(Request(self.connection, ends))
+        self.wfile = Answer(self.connection)
+
+    def _secured(self, private: PrivatePages, ends: float) -> ssl.SSLSocket:
+        """The connection over TLS; raises OSError."""
+        secure = private.certificate.context.wrap_socket(self.request, server_side=True, do_handshake_on_connect=False)
+        self.server.connections.secured(self.request, secure)
+        try:
+            secure.settimeout(max(0.001, ends - time.monotonic()))
+            secure.do_handshake()
+        except BaseException:
+            self.server.connections.asked(secure)
+            secure.close()
+            raise
+        return secure
+
+    def finish(self) -> None:
+        """Close a connection over TLS: the server knows only the one that it began with."""
+        try:
+            super().finish()
+        finally:
+            if isinstance(self.connection, ssl.SSLSocket):
+                self.server.connections.asked(self.connection)
+                self.connection.close()
 
     def do_GET(self) -> None:
         self.server.connections.asked(self.connection)
-        self.connection.settimeout(ANSWER_SECONDS)
         path, _, query = self.path.partition("?")
         name, _, rest = path.removeprefix("/").partition("/")
         if path == "/metrics":
@@ -208,10 +247,22 @@ class _Request(BaseHTTPRequestHandler):
                 PageResponse(503, f"{sentence}\n".encode()) if sentence else PageResponse(200, WELL[rest].encode())
             )
         elif page := self._pages.get(name):
-            self._answer(self._of(page, rest, query))
+            self._answer(self._refusal() or self._of(page, rest, query))
         else:
             known = ["/metrics", *(f"/health/{each}" for each in self._health), *(f"/{each}/" for each in self._pages)]
             self._answer(PageResponse(404, "".join(f"{each}\n" for each in known).encode()))
+
+    def _refusal(self) -> PageResponse | None:
+        """Why this client may not read private pages; None if it may."""
+        assert self._private is not None
+        if not isinstance(self.connection, ssl.SSLSocket):
+            return PLAIN
+        try:
+            readers = self._private.readers()
+        except OcbError as error:
+            return PageResponse(503, f"this daemon cannot read the keys of the readers now: {error}\n".encode())
+        digest = self._private.certificate.digest
+        return None if proven(self.headers.get("Authorization"), digest, readers) else UNPROVEN
 
     def _of(self, page: Page, rest: str, query: str) -> PageResponse:
         try:

@@ -33,6 +33,7 @@ from nodepool_ocb.model.records import (
     Gate,
     Given,
     LockOwner,
+    LogKey,
     Node,
     NodeRole,
     Record,
@@ -79,6 +80,7 @@ class RecordKind(msgspec.Struct, frozen=True, kw_only=True):
     empty: bool = False  # the znode may have no data
     numbered: bool = False  # its name is a number of ten digits
     prefixed: bool = False  # with ``numbered``: text without "-", then "-", come before the number
+    secret: bool = False  # no command shows its content
     kept: bool = False  # no repair deletes it, for other records count on its version: write it anew
 
     @property
@@ -274,6 +276,14 @@ KINDS: Final = (
         name="webhook",
         own=Access(annealer=_CHANGE, api="r"),
         empty=True,
+    ),
+    RecordKind(
+        record=LogKey,
+        paths=("/ocb/keys/logs",),
+        name="key for logs",
+        title="logs",
+        folder=Access(api="r"),
+        secret=True,
     ),
     RecordKind(record=KeyedCall, paths=("/ocb/calls/{call}",), name="call", folder=Access(api=_CHANGE)),
     RecordKind(record=Token, paths=("/ocb/tokens/{token}",), name="token", folder=Access(api=_CHANGE)),

@@ -29,6 +29,7 @@ Timeout = Annotated[float, Meta(gt=0, le=TIMEOUT_SECONDS)]  # seconds
 Backoff = Annotated[float, Meta(ge=0, le=BACKOFF_SECONDS)]  # seconds
 Retries = Annotated[int, Meta(ge=0, le=RETRIES)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
+PrivateKey = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{43}\Z")]  # 32 bytes in base64
 ExitCode = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Some = Annotated[int, Meta(ge=1, le=10**9)]  # how many, at least one
 PhaseTime = Annotated[float, Meta(gt=0, le=PHASE_SECONDS)]  # seconds that a phase of a rollout may take

@@ -31,6 +31,7 @@ from nodepool_ocb.model.ranges import (
     Noderole,
     NoderoleHook,
     Number,
+    PrivateKey,
     Retries,
     RunName,
     Timeout,
@@ -212,6 +213,7 @@ class Daemon(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     slots: Times = 0
     code: tuple[str, ...] = ()  # of an annealer: the roles and barclamps with hooks that it can run
     pages: str | None = None  # HOST:PORT of its pages over HTTP
+    certificate: str | None = None  # SHA-256 of the certificate with which it serves logs there
     references: tuple[str, ...] | None = (
         None  # of an annealer: the kinds of references that its settings let it resolve
     )
@@ -351,6 +353,15 @@ class Cluster(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
     id: str
     admin_domain: str | None = None
+    readers: tuple[str, ...] = ()  # public keys of those that may read logs at daemons, the newest first
+
+
+class LogKey(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``/ocb/keys/logs``: the key with which servers of the API, and people, read logs at daemons."""
+
+    keys: tuple[
+        PrivateKey, ...
+    ] = ()  # private keys of Ed25519 in base64, the newest first; the public halves are in Cluster
 
 
 # -- changes: a pure room returns them, and store.session.commit() writes all or nothing --

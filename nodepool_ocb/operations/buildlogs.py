@@ -15,7 +15,7 @@ import msgspec
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.http import logs
 from nodepool_ocb.http.following import Follower, Found, LogDelivery, LogPlaces, first
-from nodepool_ocb.http.logs import LogPart
+from nodepool_ocb.http.logs import AskedPart, LogPart
 from nodepool_ocb.images.rules import BuildView, ImageView
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.records import Daemon
@@ -59,6 +59,7 @@ class LogOfBuild:
         self.build = chosen.build  # as of the last look
         self.state = chosen.build.record.state
         self.places = LogPlaces(chosen.build.record.filename)
+        self.access = logs.LogAccess()
         self.looked = self.look()
 
     @property
@@ -71,12 +72,13 @@ class LogOfBuild:
         try:
             view = self._view()
             builders = daemonlogs.daemons(self._opened, "builder")
+            access = daemonlogs.access(self._opened, builders)
         except Unavailable:
             return False
         found = view.build(self.build.id) if view else None
         self.build = found or self.build
         self.state = stands(view, found) if view and found else BuildState.DELETE
-        self.places = self._places(builders)
+        self.places, self.access = self._places(builders), access
         return True
 
     def ask(self, offset: int, wait_seconds: float) -> tuple[str, Found]:
@@ -104,10 +106,14 @@ def addresses(build: Build, builders: Mapping[str, Daemon]) -> list[str]:
     return list(daemonlogs.addresses(build.builder_id, build.builder, builders))
 
 
-def end(build: Build, builders: Mapping[str, Daemon]) -> bytes | None:
-    """The last ``END_BYTES`` of a build's log; None if no builder answers."""
+def end(opened: Session, build: Build, builders: Mapping[str, Daemon]) -> bytes | None:
+    """The last ``END_BYTES`` of a build's log; None if no builder answers, or ZooKeeper does not."""
+    try:
+        access = daemonlogs.access(opened, builders)
+    except Unavailable:
+        return None
     for address in addresses(build, builders):
-        found = logs.ask(address, build.filename, -END_BYTES, patience_seconds=END_SECONDS)
+        found = logs.ask(address, access, AskedPart(build.filename, -END_BYTES, 0.0, END_SECONDS))
         if isinstance(found, LogPart):
             return found.data
     return None
@@ -118,7 +124,7 @@ def end(build: Build, builders: Mapping[str, Daemon]) -> bytes | None:
 
 def give(log: AnyBuildLog, out: Callable[[bytes], None], note: Callable[[str], None], follow: bool) -> None:
     """Give the log out, with ``follow`` until it ends. A note names its place; if no place has it, its recorded end follows."""
-    given = Follower(log, out, note, 0, log.ask).give(follow)
+    given = Follower(log, out, note, log.ask).give(follow)
     note(_about(log, given))
     if not given.whole:
         out((log.build.record.tail or "").encode())
@@ -127,7 +133,7 @@ def give(log: AnyBuildLog, out: Callable[[bytes], None], note: Callable[[str], N
 def document(log: AnyBuildLog, note: Callable[[str], None]) -> BuildLog:
     """The last MiB of the log as a document; a note names its place."""
     parts: list[bytes] = []
-    given = Follower(log, parts.append, note, -MOST_BYTES, log.ask).give(follow=False)
+    given = Follower(log, parts.append, note, log.ask, -MOST_BYTES).give(follow=False)
     note(_about(log, given))
     record = log.build.record
     return BuildLog(

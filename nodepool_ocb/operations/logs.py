@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from nodepool_ocb.errors import Denied, Invalid
 from nodepool_ocb.images.rules import BuildView
 from nodepool_ocb.model.records import Daemon, NodeRole
 
 if TYPE_CHECKING:
     from nodepool_ocb.http.following import Found, LogPlaces
+    from nodepool_ocb.http.logs import LogAccess
     from nodepool_ocb.store.client.session import Session
 
 MOST_BYTES: Final = 1 << 20  # of a log in a document
+NO_KEY: Final = "this cluster has no key for logs yet; make one: nodepool-ocb init"
 
 
 class RunChosen(msgspec.Struct, frozen=True):
@@ -69,6 +72,19 @@ def addresses(identity: str | None, host: str, running: Mapping[str, Daemon]) ->
         if daemon.pages and (id == identity or daemon.host == host) and reachable(daemon):
             found.setdefault(daemon.pages, daemon)
     return found
+
+
+def access(opened: Session, running: Mapping[str, Daemon]) -> LogAccess:
+    """The means to read logs at these daemons. Raises Unavailable."""
+    from nodepool_ocb.http.logs import LogAccess
+    from nodepool_ocb.store import logkeys
+
+    certificates = {each.pages: each.certificate for each in running.values() if each.pages and each.certificate}
+    try:
+        keys = logkeys.read(opened)
+    except (Denied, Invalid) as error:
+        return LogAccess(certificates, (), f"the key of the cluster for logs cannot be read: {error}")
+    return LogAccess(certificates, keys, "" if keys else NO_KEY)
 
 
 def reachable(daemon: Daemon) -> bool:

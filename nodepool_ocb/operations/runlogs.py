@@ -99,6 +99,7 @@ class RunLog:
         self.jig = chosen.jig
         self.seen = RunSeen(chosen.run, chosen.record)
         self.places = LogPlaces(self._name)
+        self.access = logs.LogAccess()
         self.looked = self.look()
 
     @property
@@ -117,9 +118,10 @@ class RunLog:
             while (following := succeeding(seen)) is not None:
                 seen = self._read(following)
             annealers = daemonlogs.daemons(self._opened, "annealer")
+            access = daemonlogs.access(self._opened, annealers)
         except Unavailable:
             return False
-        self.seen = seen
+        self.seen, self.access = seen, access
         self.places = self._places(annealers)
         return True
 
@@ -191,7 +193,7 @@ def _unreached(host: str, annealers: Mapping[str, Daemon]) -> str:
 def give(log: AnyRunLog, out: Callable[[bytes], None], note: Callable[[str], None], follow: bool) -> str:
     """Give the log out, with ``follow`` until it ends; gives a sentence about its end and its place."""
     joined = False
-    given = Follower(log, out, note, ask=log.ask).give(follow)
+    given = Follower(log, out, note, log.ask).give(follow)
     record = log.seen.record
     if not given.whole and record is not None and record.tail:
         more = rest(given, record.tail)
@@ -203,7 +205,7 @@ def give(log: AnyRunLog, out: Callable[[bytes], None], note: Callable[[str], Non
 def document(log: AnyRunLog, note: Callable[[str], None]) -> tuple[RunOutput, str]:
     """The last MiB of the log as a document, and the sentence about it."""
     parts: list[bytes] = []
-    given = Follower(log, parts.append, note, -daemonlogs.MOST_BYTES, log.ask).give(follow=False)
+    given = Follower(log, parts.append, note, log.ask, -daemonlogs.MOST_BYTES).give(follow=False)
     record = log.seen.record
     tail = (record.tail if record else None) or ""
     made = RunOutput(
@@ -219,7 +221,7 @@ def document(log: AnyRunLog, note: Callable[[str], None]) -> tuple[RunOutput, st
 
 def place(log: AnyRunLog, note: Callable[[str], None]) -> str:
     """HOST:FILE of the log as it was found, else as the record has it; a note if it was not found. Raises NotFound."""
-    given = Follower(log, lambda _: None, note, -1, log.ask).give(follow=False)
+    given = Follower(log, lambda _: None, note, log.ask, -1).give(follow=False)
     record = log.seen.record
     file = given.file or (record.log if record else None)
     if not file:

@@ -125,6 +125,16 @@ class DistantBuildLog(_DistantLog[BuildLogSeen]):
         return found is not None
 
 
+def end(performer: RemotePerformer, image: str, build: str, most_bytes: int) -> bytes | None:
+    """The last bytes of a build's log; None if they cannot be had now."""
+    path = f"/v1/images/{quote(image, safe='')}/builds/{quote(build, safe='')}/log?offset={-most_bytes}"
+    try:
+        found = _piece(performer.fetch(path, LOG_STATUSES))
+    except (Unavailable, OutcomeUnknown, NotFound, ValueError):
+        return None
+    return found.data if isinstance(found, LogPart) else None
+
+
 def begun(performer: RemotePerformer, name: str) -> None:
     """Return when a noderole runs, or does not wait to run any more; raises NotFound."""
     noted = False

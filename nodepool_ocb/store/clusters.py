@@ -12,8 +12,9 @@ from typing import Final
 
 from nodepool_ocb.engine.deployments import DeploymentEvent, new_deployment
 from nodepool_ocb.errors import Conflict, Invalid, NoCluster, Stale
+from nodepool_ocb.http import proofs
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Cluster, Create, Structure
+from nodepool_ocb.model.records import Cluster, Create, LogKey, Structure
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 
@@ -59,7 +60,7 @@ def where(session: Session) -> str:
 PARENTS: Final = (
     *(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.ROLLOUTS, paths.TASK_RUNS, paths.JOURNAL_ENTRIES),
     *(paths.JOURNAL_POOL, paths.WEBHOOK, paths.CLOCK, paths.daemons("annealer"), paths.daemons("api")),
-    *(paths.TOKENS, paths.CALLS, paths.PAUSED),
+    *(paths.TOKENS, paths.KEYS, paths.CALLS, paths.PAUSED),
     *(paths.IMAGES, paths.POOL_CLOCK, *map(paths.daemons, paths.POOL_KINDS), paths.PAUSED_BUILDERS),
     *(paths.REQUESTS, paths.REQUEST_LOCKS, paths.POOL_NODES, *map(paths.components, paths.COMPONENT_KINDS)),
 )
@@ -105,8 +106,11 @@ def founding(session: Session, admin_domain: str | None, now: float = 0.0) -> li
 def _first(admin_domain: str | None, now: float) -> list[Create]:
     """All that a cluster must have."""
     system = new_deployment(DeploymentEvent.INIT, now, parent=None)
+    key = proofs.new_key()
+    readers = (proofs.public(key),)
     return [
-        Create(paths.CLUSTER, Cluster(id=str(uuid.uuid4()), admin_domain=admin_domain)),
+        Create(paths.CLUSTER, Cluster(id=str(uuid.uuid4()), admin_domain=admin_domain, readers=readers)),
+        Create(paths.LOG_KEY, LogKey(keys=(key,))),
         Create(paths.STRUCTURE, Structure()),
         Create(paths.deployment("system"), system),
         Create(paths.deployment_roles("system")),

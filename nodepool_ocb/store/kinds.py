@@ -85,6 +85,16 @@ def at(path: str) -> RecordKind | None:
     return found.kind
 
 
+def secret(path: str) -> bool:
+    """Whether no command shows the content at a path.
+
+    >>> secret("/ocb/keys/logs"), secret("/ocb/cluster")
+    (True, False)
+    """
+    row = at(path)
+    return row is not None and row.secret
+
+
 def misnumbered(path: str) -> str | None:
     """Why the last name of a path is no id of the records that belong there; None if it may be one.
 

@@ -120,6 +120,7 @@ def at_a_glance(session: Session, locks: Iterable[str], nodes: bool) -> dict[str
         paths.JOURNAL_POOL,
         paths.PAUSED,
         paths.TOKENS,
+        paths.KEYS,
         paths.CALLS,
         paths.PAUSED_BUILDERS,
         *POOL,

@@ -25,6 +25,7 @@ from nodepool_ocb.model.records import (
     Fence,
     Gate,
     Json,
+    LogKey,
     Node,
     NodeRole,
     Raise,
@@ -39,8 +40,9 @@ from nodepool_ocb.views.view import View, whole
 
 _OF_CHECK: Final = frozenset({"check", "checked", "mended", "refresh"})
 VERBS: Final = {"Create": "create", "Delete": "delete"}
+SECRET: Final = tuple(row.record for row in KINDS if row.secret and row.record is not None)
 _ROWS: Final = {row.record: row for row in KINDS if row.record is not None}
-_WITHOUT_WORLD: Final = (Build, BuildRequest, DaemonPause, NodeRequest, Pause, PoolNode, Token, Upload)
+_WITHOUT_WORLD: Final = (Build, BuildRequest, DaemonPause, LogKey, NodeRequest, Pause, PoolNode, Token, Upload)
 _TREE: Final = PathTree([row for row in KINDS if row.record in _WITHOUT_WORLD])
 
 
@@ -138,9 +140,9 @@ def _row(change: Change, parse: Parse, before: Before) -> ChangeRow | None:
 
 def _fields(change: Change, before: Before) -> tuple[FieldRow, ...]:
     """The fields that differ. Of a created record: attributes, and the fields of a node or a deployment role; none of
-    other records.
+    other records, and none of a secret.
     """
-    if not isinstance(change, Create | Set):
+    if not isinstance(change, Create | Set) or isinstance(change.data, SECRET):
         return ()
     old = {} if isinstance(change, Create) else before.get((change.path, change.version))
     if not isinstance(old, dict):

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from nodepool_ocb.http import logs
+from nodepool_ocb.http.certificates import OwnCertificate
 from nodepool_ocb.http.logs import LogPage
+from nodepool_ocb.http.page import PrivatePages
 from nodepool_ocb.http.server import Pages
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, Create, Daemon, Deployment, Node, NodeRole, Run, Set, State
+from nodepool_ocb.store import logkeys
 from nodepool_ocb.store.client.session import Session
 
 FQDN: Final = "n1.example.com"
@@ -26,19 +31,34 @@ class LoggedRun:
         self.file = logs.file_of(folder, logs.of_run("base", FQDN, RUN))
         self.file.parent.mkdir(parents=True)
         self.file.touch()
-        self.pages = Pages("127.0.0.1:0", {}, {"logs": LogPage(lambda: folder, lambda _: self.ended)})
-        annealer = Daemon(
-            host=socket.gethostname(), pid=1, version="1", started=1.0, pages=self.pages.address, log_dir=str(folder)
+        self.certificate = OwnCertificate()
+        self.readers = logkeys.Readers(session)
+        page = LogPage(lambda: folder, lambda _: self.ended)
+        self.pages = Pages("127.0.0.1:0", {}, PrivatePages({"logs": page}, self.certificate, self.readers))
+        self._annealer = Daemon(
+            host=socket.gethostname(),
+            pid=1,
+            version="1",
+            started=1.0,
+            pages=self.pages.address,
+            log_dir=str(folder),
+            certificate=self.certificate.digest,
         )
         self.going = NodeRole(state=State.TRANSITION, since=1.0, deployment="lab", run=RUN, by="a-1", generation=1)
         session.commit([Create(paths.deployment("lab"), Deployment()), Create(paths.deployment("web"), Deployment())])
         session.commit([Create(paths.node(FQDN), Node(deployment="lab"))])
         session.ensure(f"{paths.node(FQDN)}/noderoles", f"{paths.DAEMONS}/annealer")
         session.commit([Create(paths.noderole("base", FQDN), self.going)])
-        session.commit([Create(f"{paths.DAEMONS}/annealer/a-1", annealer)])
+        session.commit([Create(paths.daemon("annealer", "a-1"), self._annealer)])
         session.commit(
             [Create(paths.claim(FQDN), Claim(annealer="a-1", noderole=f"base@{FQDN}", run=RUN, epoch=1, since=1.0))]
         )
+
+    def register(self, **fields: Any) -> None:
+        """The annealer's record, with other fields."""
+        znode = self._session.get(paths.daemon("annealer", "a-1"))
+        assert znode is not None
+        self._session.commit([Set(znode.path, replace(self._annealer, **fields), znode.version)])
 
     def write(self, data: bytes) -> None:
         with self.file.open("ab") as out:

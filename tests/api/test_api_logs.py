@@ -13,7 +13,10 @@ from click.testing import CliRunner
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.http.certificates import OwnCertificate
+from nodepool_ocb.model import paths
 from nodepool_ocb.remote.tokens import VARIABLE
+from nodepool_ocb.store import clusters, logkeys
 from nodepool_ocb.store.client.session import Session
 from tests.api.logged import FQDN, RUN, LoggedRun
 from tests.api.served import ServedApi, problem
@@ -71,6 +74,39 @@ def test_a_viewer_of_another_deployment_gets_the_answer_of_an_absent_log(served:
                 assert absent.text == answer.text.replace(FQDN, "n9.example.com")
     assert problem(served.ask("GET", PATH, token=served.direct.token(role="node", selector=f"name:{FQDN}")))[0] == 403
     assert problem(served.client.get(PATH))[0] == 401
+
+
+def test_a_new_key_of_the_cluster_leaves_no_moment_without_logs(
+    served: ServedApi, logged: LoggedRun, zk_session: Session, until: Callable[..., None]
+) -> None:
+    logged.write(b"one\n")
+    assert served.ask("GET", PATH).content == b"one\n"
+    for _ in range(3):
+        zk_session.commit(logkeys.renewal(zk_session, new=True))
+        assert served.ask("GET", PATH).content == b"one\n"
+        newest = clusters.current(zk_session).readers
+        until(lambda newest=newest: logged.readers() == newest)
+    assert served.ask("GET", PATH).content == b"one\n"
+
+
+def test_a_server_does_not_read_a_log_from_a_daemon_with_another_certificate_or_none(
+    served: ServedApi, logged: LoggedRun
+) -> None:
+    logged.write(b"one\n")
+    for certificate, sentence in ((OwnCertificate().digest, "is not the one"), (None, "registered no certificate")):
+        logged.register(certificate=certificate)
+        answer = served.ask("GET", PATH)
+        assert problem(answer)[0] == 503
+        assert sentence in answer.json()["detail"]
+    logged.register()
+    assert served.ask("GET", PATH).content == b"one\n"
+
+
+def test_no_reader_sees_the_key_for_logs(served: ServedApi, zk_session: Session) -> None:
+    answer = served.ask("GET", f"/v1/records/show?path={paths.LOG_KEY}")
+    assert answer.status_code == 200
+    assert answer.json()["answer"]["data"] == "(secret)"
+    assert not [each for each in logkeys.read(zk_session) if each in answer.text]
 
 
 def followed(pair: tuple[ServedApi, ServedApi], logged: LoggedRun, lines: int) -> None:

@@ -64,7 +64,7 @@ def test_a_dry_run_of_init_makes_nothing_and_says_what_would_be_made(
 ) -> None:
     dry = at("init", "--dry-run", "-o", "json")
     assert dry.exit_code == 10, dry.output
-    assert [row["kind"] for row in json.loads(dry.stdout)["changes"]] == ["cluster", "deployment"]
+    assert [row["kind"] for row in json.loads(dry.stdout)["changes"]] == ["cluster", "key for logs", "deployment"]
     assert zk_session.get("/new") is None
     assert at("init").exit_code == 0
     again = at("init", "--dry-run")

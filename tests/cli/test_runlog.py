@@ -12,11 +12,14 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.http.certificates import OwnCertificate
 from nodepool_ocb.http.logs import LogPage
+from nodepool_ocb.http.page import PrivatePages
 from nodepool_ocb.http.server import Pages
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, Create, Daemon, Delete, Json, NodeRole, Run, State
 from nodepool_ocb.operations.runlogs import RunSeen, succeeding
+from nodepool_ocb.store import logkeys
 from nodepool_ocb.store.client.session import Session
 from tests.cli.background_command import COMMAND, begun
 from tests.fixtures.commands import Ocb
@@ -35,12 +38,24 @@ class Annealer:
         self.session, self.folder, self.idle, self.gone = session, folder, False, False
         self.file = folder / N1 / "base-r1.log"
         self.file.parent.mkdir(parents=True)
-        self._pages = Pages("0x7f000001:0", {}, {"logs": LogPage(lambda: folder, lambda _: self.idle)})
+        self.certificate = OwnCertificate()
+        page = LogPage(lambda: folder, lambda _: self.idle)
+        self._pages = Pages(
+            "0x7f000001:0", {}, PrivatePages({"logs": page}, self.certificate, logkeys.Readers(session))
+        )
         self.pages = self._pages.address
         session.ensure(paths.daemons("annealer"))
 
     def registers(self, pages: str | None) -> None:
-        record = Daemon(host="far", pid=1, version="1", started=1.0, pages=pages, log_dir=str(self.folder))
+        record = Daemon(
+            host="far",
+            pid=1,
+            version="1",
+            started=1.0,
+            pages=pages,
+            log_dir=str(self.folder),
+            certificate=self.certificate.digest,
+        )
         self.session.commit([Create(paths.daemon("annealer", "far-1-2"), record)])
 
     def leaves(self) -> None:
@@ -74,7 +89,7 @@ def test_the_output_of_a_run_comes_from_the_pages_of_its_annealer_with_the_path_
     annealer.ends(tail="the end")
     answer = ocb("noderole", "log", BASE)
     assert answer.stdout == "the whole \\xff\\x1b[2J\n", "shown, not sent"
-    assert f"succeeded, exit code 0; from http://{annealer.pages}" in answer.stderr
+    assert f"succeeded, exit code 0; from https://{annealer.pages}" in answer.stderr
     assert f"whole output in far:{annealer.file}" in answer.stderr
     assert ocb("noderole", "log", BASE, "r1", "--raw").stdout_bytes == b"the whole \xff\x1b[2J\n"
     assert ocb("noderole", "log", BASE, "--path").stdout == f"far:{annealer.file}\n"
@@ -134,7 +149,7 @@ def test_log_of_a_noderole_that_waits_says_so_and_begins_with_its_run(
         annealer.ends(outcome="failed", exit_code=3)
         becomes(BASE, State.ERROR, run="r1")
         assert printed.read() == ""
-        assert "failed, exit code 3; from http://" in said.readlines()[-1]
+        assert "failed, exit code 3; from https://" in said.readlines()[-1]
     assert following.returncode == 0
 
 

@@ -132,12 +132,13 @@ def test_it_is_ready_once_its_first_turn_has_ended(start: Start) -> None:
     assert daemon.page("/health/live") == (200, WELL["live"])
 
 
-def test_it_tells_its_address_before_the_first_turn_and_serves_pages_of_its_own(start: Start) -> None:
+def test_it_tells_its_address_before_the_first_turn_and_serves_its_own_pages_to_readers_alone(start: Start) -> None:
     daemon = start()
     assert daemon.pages
     assert f"http://{daemon.said('listening ').split()[1]}" == daemon.pages[0]
     daemon.said("turn")
-    assert daemon.page("/echo/a/b?x=1") == (200, "a/b [('x', '1')]")
+    status, said = daemon.page("/echo/")
+    assert (status, "over TLS" in said) == (403, True)
 
 
 def test_a_turn_that_fails_is_tried_again_and_shown(start: Start) -> None:

@@ -13,7 +13,8 @@ from nodepool_ocb.daemon import loop
 from nodepool_ocb.daemon.loop import serve, setup_logging
 from nodepool_ocb.daemon.reloading import Reload
 from nodepool_ocb.errors import Denied, Invalid, NameTaken
-from nodepool_ocb.http.page import PageResponse
+from nodepool_ocb.http.certificates import OwnCertificate
+from nodepool_ocb.http.page import PageResponse, PrivatePages
 
 HUNG = threading.Event()  # never set
 
@@ -122,7 +123,7 @@ def main() -> None:
         doing=doing,
         drained=drained,
         listen="127.0.0.1:0",
-        pages={"echo": lambda rest, query: PageResponse(200, f"{rest} {sorted(query.items())}".encode())},
+        private=PrivatePages({"echo": lambda *_: PageResponse(200, b"echo")}, OwnCertificate(), tuple),
         on_listening=lambda address: say(f"listening {address}"),
         on_failing=failing,
         end_within_seconds=1.0,

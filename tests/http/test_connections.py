@@ -10,15 +10,18 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
 from nodepool_ocb.http import connections
+from nodepool_ocb.http.certificates import PinnedConnection
 from nodepool_ocb.http.connections import CONNECTIONS
 from nodepool_ocb.http.page import PageResponse
+from nodepool_ocb.http.proofs import proof
 from nodepool_ocb.http.server import Pages
 from tests.http.flood import Flood
+from tests.http.private import CERTIFICATE, KEY, private
 
 
 @pytest.fixture
@@ -72,6 +75,14 @@ def test_a_request_that_drips_has_a_deadline_for_the_whole(
         assert time.monotonic() > began + 0.4
 
 
+def asking(pages: Pages) -> PinnedConnection:
+    """A reader that has asked for a slow page."""
+    host, _, port = pages.address.rpartition(":")
+    client = PinnedConnection(host, int(port), 60.0, CERTIFICATE.digest)
+    client.request("GET", "/slow/", headers={"Authorization": proof(KEY, CERTIFICATE.digest)})
+    return client
+
+
 def test_a_connection_whose_request_came_is_not_cut_for_another() -> None:
     asked, go = threading.Semaphore(0), threading.Event()
 
@@ -80,17 +91,15 @@ def test_a_connection_whose_request_came_is_not_cut_for_another() -> None:
         assert go.wait(60.0)
         return PageResponse(200, b"whole")
 
-    pages = Pages("127.0.0.1:0", {}, {"slow": slow})
-    clients = [opened(pages) for _ in range(CONNECTIONS)]
-    for client in clients:
-        client.sendall(b"GET /slow/ HTTP/1.0\r\n\r\n")
+    pages = Pages("127.0.0.1:0", {}, private(slow=slow))
+    clients = [asking(pages) for _ in range(CONNECTIONS)]
     assert all(asked.acquire(timeout=60.0) for _ in clients)
     with opened(pages) as beyond:
         assert beyond.recv(1) == b""
     go.set()
     for client in clients:
-        with client, client.makefile("rb") as answer:
-            assert answer.read().endswith(b"whole")
+        with closing(client):
+            assert client.getresponse().read() == b"whole"
     pages.close()
 
 

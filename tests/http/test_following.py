@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from nodepool_ocb.http import following
-from nodepool_ocb.http.following import Follower, LogDelivery, LogPlaces, rest
-from nodepool_ocb.http.logs import LogPage, LogPart, Shorter, Unreached
+from nodepool_ocb.http.following import Follower, LogDelivery, LogPlaces, first, rest
+from nodepool_ocb.http.logs import LogAccess, LogPage, LogPart, Shorter, Unreached
 from nodepool_ocb.http.server import Pages
 from nodepool_ocb.testing.proxy import Proxy
+from tests.http.private import access, private
 
 LINES = [f"line {number}\n".encode() for number in range(10_000)]
 WHOLE = b"".join(LINES)
@@ -25,7 +27,7 @@ class Host:
     def __init__(self, folder: Path, name: str) -> None:
         self.name, self.idle = name, False
         self.file = folder / f"{name}.log"
-        self.pages = Pages("127.0.0.1:0", {}, {"logs": LogPage(lambda: folder, lambda _: self.idle)})
+        self.pages = Pages("127.0.0.1:0", {}, private(logs=LogPage(lambda: folder, lambda _: self.idle)))
 
     @property
     def port(self) -> int:
@@ -46,6 +48,10 @@ class Played:
         self.places, self.ended = places, False
         self.blind = False
 
+    @property
+    def access(self) -> LogAccess:
+        return access(*self.places.addresses)
+
     def look(self) -> bool:
         if not self.blind:
             self.places, self.ended = self.next, self.over
@@ -59,7 +65,7 @@ class Reader:
         self.parts: list[bytes] = []
         self.said: list[str] = []
         self.given: list[LogDelivery] = []
-        follower = Follower(source, self.parts.append, self.said.append)
+        follower = Follower(source, self.parts.append, self.said.append, partial(first, source))
         self._thread = threading.Thread(target=lambda: self.given.append(follower.give(follow=True)), daemon=True)
         self._thread.start()
 
@@ -180,7 +186,7 @@ def test_a_follower_looks_for_the_new_owner_of_a_log_while_the_old_one_is_silent
 
 # -- whoever answers in whichever order: A and B are places --
 
-A, B = "http://a", "http://b"
+A, B = "https://a", "https://b"
 
 
 def follow_all(
@@ -189,13 +195,12 @@ def follow_all(
     """What is given out and said, and whether that was all, where these answers come one after the other."""
     monkeypatch.setattr(following, "PAUSE_SECONDS", 0.0)
     left = iter(answers)
-    monkeypatch.setattr(following, "first", lambda *_: next(left))
     source = Played(LogPlaces("log", {"a": ""}))
     source.regrows, source.over = regrows, True
     source.ended = ended
     parts: list[bytes] = []
     said: list[str] = []
-    given = Follower(source, parts.append, said.append).give(follow=True)
+    given = Follower(source, parts.append, said.append, lambda *_: next(left)).give(follow=True)
     assert not [*left], "all of them were asked for"
     return b"".join(parts), said, given.whole
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import socket
 import threading
@@ -14,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb.http import logs
-from nodepool_ocb.http.logs import PIECE_BYTES, LogPage, LogPart, MissingLog, Shorter, Unreached, ask
+from nodepool_ocb.http.logs import PIECE_BYTES, LogPage, LogPart, MissingLog, Shorter, Unreached
 from nodepool_ocb.http.server import Pages
 from nodepool_ocb.testing.proxy import Proxy
+from tests.http.private import CERTIFICATE, ask, get, private
 
 NAME = "jammy-0000000001"
 
@@ -28,7 +28,7 @@ class Served:
         self.folder = folder
         self.working: set[str] = set()
         page = LogPage(lambda: folder, lambda name: name not in self.working)
-        self.pages = Pages("127.0.0.1:0", {}, {"logs": page})
+        self.pages = Pages("127.0.0.1:0", {}, private(logs=page))
         self.address = self.pages.address
 
     def write(self, data: bytes, name: str = NAME) -> None:
@@ -36,12 +36,7 @@ class Served:
             file.write(data)
 
     def get(self, path: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(self.address, timeout=10)
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        found = answer.status, answer.read()
-        connection.close()
-        return found
+        return get(self.address, path)
 
 
 @pytest.fixture
@@ -151,7 +146,7 @@ def test_a_page_that_raises_is_the_client_s_error(tmp_path: Path, caplog: pytest
     def ended(_: str) -> bool:
         raise RuntimeError("bang")
 
-    pages = Pages("127.0.0.1:0", {}, {"logs": LogPage(lambda: tmp_path, ended)})
+    pages = Pages("127.0.0.1:0", {}, private(logs=LogPage(lambda: tmp_path, ended)))
     assert isinstance(ask(pages.address, NAME), Unreached)
     pages.close()
     assert "the page for" in caplog.text
@@ -181,8 +176,8 @@ def test_half_an_answer_is_no_answer() -> None:
 
 
 def _say(listener: socket.socket, said: bytes) -> None:
-    connection, _ = listener.accept()
-    with connection:
+    plain, _ = listener.accept()
+    with plain, CERTIFICATE.context.wrap_socket(plain, server_side=True) as connection:
         connection.recv(65536)
         connection.sendall(said)
 
@@ -223,7 +218,7 @@ def test_pages_name_what_they_have(served: Served, until: Callable[..., None]) -
 
 
 def test_a_server_on_all_addresses_gives_a_name_that_others_can_use(tmp_path: Path) -> None:
-    pages = Pages("0.0.0.0:0", {}, {"logs": LogPage(lambda: tmp_path, lambda _: True)})
+    pages = Pages("0.0.0.0:0", {}, private(logs=LogPage(lambda: tmp_path, lambda _: True)))
     assert pages.address.rpartition(":")[0] == socket.gethostname()
     pages.close()
 

@@ -34,7 +34,7 @@ def test_of_two_that_make_a_cluster_the_slower_one_finds_it(empty: ZooKeeperSett
 
 def test_a_cluster_is_made_with_its_entry_in_the_journal(empty: ZooKeeperSettings) -> None:
     dry = calm(empty, dry_run=True).perform(InitCluster())
-    assert (dry.answer.row, [row.kind for row in dry.rows]) == (None, ["cluster", "deployment"])
+    assert (dry.answer.row, [row.kind for row in dry.rows]) == (None, ["cluster", "key for logs", "deployment"])
     with pytest.raises(NoCluster):
         calm(empty).perform(NodeList())
     mine = calm(empty)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -12,14 +12,13 @@ import click
 
 from nodepool_ocb.cli.kit import output
 from nodepool_ocb.cli.kit.live import lively
-from nodepool_ocb.cli.kit.performing import performer
+from nodepool_ocb.cli.kit.performing import distant_server, performer
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.errors import OcbError, TimedOut
-from nodepool_ocb.model.images import Build
-from nodepool_ocb.model.records import Daemon
 from nodepool_ocb.operations import buildlogs
 from nodepool_ocb.operations.images import watching
 from nodepool_ocb.operations.images.watching import BuildSeen
+from nodepool_ocb.operations.performer import Performer
 from nodepool_ocb.views import images
 from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.times import age
@@ -60,7 +59,9 @@ def _seen(name: str, request: int, deadline: float | None, no_builder: bool) -> 
     """With a line that moves on a terminal; elsewhere a line for each thing that is new."""
     terminal = lively(sys.stderr)
     with ExitStack() as stack:
-        show = _live(stack) if terminal else _said({images.NOBODY} if no_builder else set())
+        show = (
+            _live(stack, LastLine(_ends(stack, name))) if terminal else _said({images.NOBODY} if no_builder else set())
+        )
         tick_seconds = TERMINAL_TICK_SECONDS if terminal else TICK_SECONDS
         for seen in watching.builds(performer(), name, request, deadline, tick_seconds):
             if seen.progress.outcome is None:
@@ -81,13 +82,38 @@ def _said(said: set[str]) -> Show:
     return show
 
 
-def _live(stack: ExitStack) -> Show:
+#: The end of the log of the build that is seen; None if no daemon or server gives it.
+EndOfLog = Callable[[BuildSeen], bytes | None]
+
+
+def _ends(stack: ExitStack, name: str) -> EndOfLog:
+    """Directly from its builder, or from the server of ``--api``."""
+    used = performer()
+    if isinstance(used, Performer):
+        opened = stack.enter_context(used.session())
+
+        def directly(seen: BuildSeen) -> bytes | None:
+            build = seen.progress.build
+            return None if build is None else buildlogs.end(opened, build.record, seen.builders)
+
+        return directly
+    from nodepool_ocb.remote import logs as distant
+
+    server = distant_server(used)
+
+    def over_http(seen: BuildSeen) -> bytes | None:
+        build = seen.progress.build
+        return None if build is None else distant.end(server, name, build.id, buildlogs.END_BYTES)
+
+    return over_http
+
+
+def _live(stack: ExitStack, last_line: LastLine) -> Show:
     from rich.live import Live
     from rich.text import Text
 
     live: Any = stack.enter_context(Live(console=output.console(sys.stderr), transient=True, auto_refresh=False))
     begun = time.time()
-    last_line = LastLine()
 
     def show(seen: BuildSeen) -> None:
         now = seen.progress
@@ -96,7 +122,7 @@ def _live(stack: ExitStack) -> Show:
         if seen.obstacle is not None:
             parts = [seen.obstacle, parts[1]]
         elif now.build is not None:
-            parts.append(last_line.of(now.build.record, seen.builders))
+            parts.append(last_line.of(seen))
         text = Text(" | ".join(part for part in parts if part), no_wrap=True, overflow="ellipsis")
         live.update(text, refresh=True)
 
@@ -106,15 +132,16 @@ def _live(stack: ExitStack) -> Show:
 class LastLine:
     """The last line of a build's log, for a line of progress."""
 
-    def __init__(self) -> None:
+    def __init__(self, end: EndOfLog) -> None:
+        self._end = end
         self._not_before = 0.0
         self._line = ""
 
-    def of(self, build: Build, builders: Mapping[str, Daemon]) -> str:
+    def of(self, seen: BuildSeen) -> str:
         """The line as of now, or as it was last known; empty if no builder has answered yet."""
         if time.monotonic() < self._not_before:
             return self._line
-        data = buildlogs.end(build, builders)
+        data = self._end(seen)
         if data is None:
             self._not_before = time.monotonic() + SILENT_SECONDS
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
-from nodepool_ocb.operations.reads.clusters import EnsureParents, FirstRecords, ReadCluster
+from nodepool_ocb.operations.reads.clusters import EnsureParents, FirstRecords, ReadCluster, RenewedKey
 from nodepool_ocb.views.cluster import ClusterRow
 
 
@@ -12,10 +12,11 @@ class ClusterMade(Explained, frozen=True, kw_only=True):
     """The answer of ``init``."""
 
     row: ClusterRow | None = None  # None: a dry run that would make a cluster
+    key_made: bool = False  # a cluster that existed has a new key for logs now
 
 
 class InitCluster(Operation[ClusterMade], frozen=True, kw_only=True):
-    """Make a new cluster, with its chroot; a cluster that exists stays as it is.
+    """Make a new cluster, with its chroot; a cluster that exists stays as it is, but gets a key for logs if it has none.
 
     Raises Conflict if the existing cluster has another ``admin_domain``, or if a part of a cluster was lost.
     """
@@ -23,11 +24,12 @@ class InitCluster(Operation[ClusterMade], frozen=True, kw_only=True):
     noun = "init"
     verb = ""
     right = Right.ADMIN
-    reads = (EnsureParents, FirstRecords, ReadCluster)
-    writes = ("cluster", "deployment")
+    reads = (EnsureParents, FirstRecords, ReadCluster, RenewedKey)
+    writes = ("cluster", "deployment", "key for logs")
     founding = True
 
     admin_domain: str | None = None  # None: as the configuration says
+    new_key: bool = False  # also if the cluster has a key for logs; the former one is valid until the next
 
     def decide(self, situation: Situation) -> Steps[ClusterMade]:
         dry_run = situation.call.dry_run
@@ -45,7 +47,10 @@ class InitCluster(Operation[ClusterMade], frozen=True, kw_only=True):
                 f"the cluster {cluster.id} is there already, with {cluster.admin_domain or 'no'} admin domain;"
                 " set admin_domain in the configuration instead"
             )
+        renewed = [] if first else (yield from RenewedKey(self.new_key))
+        if renewed:
+            yield renewed
         row = ClusterRow(
             cluster=cluster.id, place=found.place, admin_domain=cluster.admin_domain, made=bool(first) and not dry_run
         )
-        return ClusterMade(row=row)
+        return ClusterMade(row=row, key_made=bool(renewed))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nodepool_ocb.model.records import Cluster, Create
+from nodepool_ocb.model.records import Change, Cluster, Create
 from nodepool_ocb.operations.operation import Lookup, Procedure
 from nodepool_ocb.views.cluster import RightsRow
 
@@ -49,6 +49,19 @@ class FirstRecords(Lookup[list[Create]], frozen=True):
         from nodepool_ocb.store import clusters
 
         return clusters.founding(reader.session, self.admin_domain, self.now)
+
+
+class RenewedKey(Lookup[list[Change]], frozen=True):
+    """The transaction that completes the key for logs, or puts a new one first; empty if nothing is missing."""
+
+    records = "the cluster, the key for logs"
+
+    new: bool
+
+    def answer(self, reader: Reader) -> list[Change]:
+        from nodepool_ocb.store import logkeys
+
+        return logkeys.renewal(reader.session, new=self.new)
 
 
 class EnsureParents(Procedure[None], frozen=True):

@@ -36,6 +36,7 @@ class FoundZnode(msgspec.Struct, frozen=True):
     znode: Znode
     kind: str | None
     problem: str | None
+    secret: bool = False  # its content is shown to no reader
 
 
 class ReadZnode(Lookup["FoundZnode | None"], frozen=True):
@@ -46,7 +47,7 @@ class ReadZnode(Lookup["FoundZnode | None"], frozen=True):
     path: str
 
     def answer(self, reader: Reader) -> FoundZnode | None:
-        from nodepool_ocb.store import quarantine
+        from nodepool_ocb.store import kinds, quarantine
 
         reader.session.sync()
         znode = reader.session.get(self.path)
@@ -54,7 +55,7 @@ class ReadZnode(Lookup["FoundZnode | None"], frozen=True):
             return None
         kind = quarantine.kind(self.path)
         name = kind if isinstance(kind, str) or kind is None else kind.__name__
-        return FoundZnode(znode, name, quarantine.problem(znode, reader.session.tree))
+        return FoundZnode(znode, name, quarantine.problem(znode, reader.session.tree), kinds.secret(self.path))
 
 
 class ReadBrokenExecutions(Lookup[Mapping[str, str]], frozen=True):

@@ -7,6 +7,7 @@ from typing import Final
 
 from nodepool_ocb.errors import Ambiguous, NotFound
 from nodepool_ocb.model.rights import OURS
+from nodepool_ocb.model.secrecy import HIDDEN
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.znodes import FoundZnode, ReadChildren, ReadUnreadable, ReadZnode, RequireCluster
 from nodepool_ocb.telemetry.terminal_escape import line
@@ -56,7 +57,7 @@ class RecordShow(Operation[RecordDocument], frozen=True, kw_only=True):
             session=f"0x{znode.ephemeral_owner:x}" if znode.ephemeral_owner else None,
             since=znode.mtime,
             below=below,
-            data=line(znode.data.decode("utf-8", "backslashreplace")),
+            data=HIDDEN if found.secret else line(znode.data.decode("utf-8", "backslashreplace")),
         )
 
 

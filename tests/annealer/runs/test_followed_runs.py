@@ -164,7 +164,7 @@ def test_ten_thousand_lines_of_a_run_elsewhere_come_byte_for_byte(
         assert trial.reader.got == WHOLE
         assert fleet.state(trial.noderole) is State.ACTIVE
         said = trial.reader.said.decode()
-        assert "succeeded, exit code 0; from http://0x7f000001:" in said
+        assert "succeeded, exit code 0; from https://0x7f000001:" in said
         host, _, file = said.splitlines()[-1].rpartition("whole output in ")[2].partition(":")
         assert host == ("host-c" if "annealer_freezes" in cuts else "host-b")
         assert Path(file).read_bytes() == WHOLE, "the path is true"

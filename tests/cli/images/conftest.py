@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nodepool_ocb.store import logkeys
 from nodepool_ocb.store.client.session import Session
 from tests.cli.images.page_server import PageServer
 from tests.cli.images.played_builder import Builder
@@ -18,8 +19,8 @@ def builder(zk_session: Session) -> Builder:
 
 
 @pytest.fixture
-def pages(tmp_path: Path) -> Iterator[PageServer]:
+def pages(zk_session: Session, tmp_path: Path) -> Iterator[PageServer]:
     (tmp_path / "logs").mkdir()
-    server = PageServer(tmp_path / "logs")
+    server = PageServer(tmp_path / "logs", logkeys.Readers(zk_session)())
     yield server
     server.kill()

@@ -410,7 +410,7 @@ def test_a_failure_from_before_the_request_says_nothing(builder: Builder, ocb: O
 def test_wait_shows_a_line_that_moves_on_a_terminal(
     builder: Builder, pages: PageServer, zk_settings: ZooKeeperSettings, until: Until
 ) -> None:
-    builder.registers(pages.address)
+    builder.registers(pages.address, certificate=pages.certificate)
     ours, theirs = pty.openpty()
     command = [*COMMAND, "--zookeeper", zk_settings.hosts, "image", "build", "jammy", "--wait", "-o", "json"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}

@@ -33,11 +33,11 @@ def test_log_comes_from_the_builder_that_has_it(builder: Builder, ocb: Ocb, page
     pages.write(f"jammy-{new}", "line\n" * 100_000)
     pages.write(f"jammy-{old}", "the whole\n")
     (pages.folder / "ended").touch()
-    builder.registers(pages.address)
+    builder.registers(pages.address, certificate=pages.certificate)
     answer = ocb("image", "log", "jammy")
     assert answer.exit_code == 0
     assert answer.stdout == "line\n" * 100_000
-    assert f"from http://{pages.address}" in answer.stderr
+    assert f"from https://{pages.address}" in answer.stderr
     assert ocb("image", "log", "jammy", old).stdout == "the whole\n"
     document = ask("image", "log", "jammy")
     assert (document["whole"], document["output"]) == (True, "line\n" * 100_000)
@@ -47,7 +47,7 @@ def test_log_follows_without_gap_though_the_builder_is_killed_and_started_anew(
     builder: Builder, pages: PageServer, zk_settings: ZooKeeperSettings
 ) -> None:
     id = builder.begins()
-    builder.registers(pages.address)
+    builder.registers(pages.address, certificate=pages.certificate)
     pages.write(f"jammy-{id}", "one\n")
     with begun(zk_settings.hosts, *FOLLOW) as (following, printed, said):
         assert printed.readline() == "one\n"
@@ -59,7 +59,7 @@ def test_log_follows_without_gap_though_the_builder_is_killed_and_started_anew(
         pages.kill()
         pages.address = "127.0.0.1:0"  # and then on another
         pages.start()
-        builder.registers(pages.address)
+        builder.registers(pages.address, certificate=pages.certificate)
         pages.write(f"jammy-{id}", "three\n")
         got.append(printed.readline())
         pages.write(f"jammy-{id}", "four")
@@ -74,7 +74,7 @@ def test_log_follows_though_zookeeper_is_away(
     builder: Builder, pages: PageServer, zookeeper: Server, chroot: str
 ) -> None:
     id = builder.begins()
-    builder.registers(pages.address)
+    builder.registers(pages.address, certificate=pages.certificate)
     pages.write(f"jammy-{id}", "one\n")
     with Proxy(zookeeper.port) as proxy, begun(proxy.hosts + chroot, *FOLLOW) as (following, printed, said):
         assert printed.readline() == "one\n"
@@ -93,7 +93,7 @@ def test_log_waits_for_a_build_that_has_printed_nothing_yet(
     builder: Builder, ocb: Ocb, pages: PageServer, until: Until
 ) -> None:
     id = builder.begins()
-    builder.registers(pages.address)
+    builder.registers(pages.address, certificate=pages.certificate)
     following = Later(lambda: ocb("image", "log", "jammy", "-f"))
     until(lambda: builder.view().holder is not None)
     pages.write(f"jammy-{id}", "one\n")
@@ -154,7 +154,7 @@ def test_log_waits_a_while_for_the_builder_that_has_it_and_names_it(
     builder.made(READY, tail="the end\n")
     builder.registers(f"127.0.0.1:{free_port()}")
     began = time.monotonic()
-    other = Daemon(host=HOST, pid=1, version="1", started=1.0, pages=pages.address)
+    other = Daemon(host=HOST, pid=1, version="1", started=1.0, pages=pages.address, certificate="0" * 64)
     builder.session.commit([Create(paths.daemon("builder", "another"), other)])
     answer = ocb("image", "log", "jammy")
     assert answer.stdout == "the end\n"
@@ -174,7 +174,7 @@ def test_log_follows_to_the_end_of_a_build_that_dies_with_its_builder(
     builder: Builder, zk_settings: ZooKeeperSettings, pages: PageServer
 ) -> None:
     id = builder.begins()
-    builder.registers(pages.address)
+    builder.registers(pages.address, certificate=pages.certificate)
     pages.write(f"jammy-{id}", "one\n")
     with begun(zk_settings.hosts, *FOLLOW) as (_, printed, said):
         assert printed.readline() == "one\n"

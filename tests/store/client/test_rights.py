@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from nodepool_ocb.config import UserSettings, ZooKeeperSettings
 from nodepool_ocb.errors import Denied, Invalid, Stale
 from nodepool_ocb.model import paths, rights
-from nodepool_ocb.model.records import Create, Delete, Gate, Raise
+from nodepool_ocb.model.records import Cluster, Create, Delete, Gate, LogKey, Raise, Set
 from nodepool_ocb.model.rights import TABLE, ClientKind, PathRights
-from nodepool_ocb.store import acls, clusters
+from nodepool_ocb.store import acls, clusters, logkeys
 from nodepool_ocb.store.client import access, frames
 from nodepool_ocb.store.client.access import Acls
 from nodepool_ocb.store.client.frames import AclGrant
@@ -332,3 +332,22 @@ def test_a_stolen_credential_of_a_daemon_or_requester_reads_no_outcome_of_a_call
         for attempt in (lambda: stolen.children(paths.CALLS), lambda: stolen.commit([Create(paths.call("1" * 32))])):
             with pytest.raises(Denied):
                 attempt()
+
+
+@pytest.mark.parametrize("kind", list(ClientKind))
+def test_only_servers_of_the_api_and_people_read_the_key_for_logs_and_only_people_change_it(
+    world: Guarded, kind: ClientKind
+) -> None:
+    with Session(world.settings_of(kind, "/c")) as session:
+        if kind in (ClientKind.PEOPLE, ClientKind.API):
+            assert logkeys.read(session)
+        else:
+            with pytest.raises(Denied):
+                logkeys.read(session)
+        if kind is not ClientKind.PEOPLE:
+            for change in (Set(paths.LOG_KEY, LogKey(), -1), Delete(paths.LOG_KEY, 0), Create(f"{paths.KEYS}/other")):
+                with pytest.raises(Denied):
+                    session.commit([change])
+            with pytest.raises(Denied):
+                session.commit([Set(paths.CLUSTER, Cluster(id="other"), 0)])
+        assert clusters.current(session).readers, "each daemon knows the public halves"
