@@ -61,6 +61,7 @@ class ApiRecords:
         self.world_version: str | None = None
         self._loaded = False
         self.rows = KeptRows()
+        self.writes = 0
         self.feed = EventFeed()
         self._feeder = Feeder(session, self.feed, wake)
         self._tokens = KeptTokens(session, self.feed.token_changed)
@@ -180,8 +181,9 @@ class ApiRecords:
         """As ``ServedRecords.valid_token`` states."""
         return self._tokens.valid(id, secret)
 
-    def doubt_tokens(self) -> None:
-        """As ``ServedRecords.doubt_tokens`` states."""
+    def wrote(self) -> None:
+        """As ``ServedRecords.wrote`` states."""
+        self.writes += 1
         self._tokens.doubt()
 
     def use_due(self, id: str) -> bool:

@@ -124,7 +124,7 @@ def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: C
     if not records.trusted:
         raise Unavailable("ZooKeeper does not answer this server; nothing was written; try again")
     patience = min(LONGEST_CONNECT_SECONDS, max(0.1, order.deadline - time.monotonic()))
-    with performer.session(patience) as own, _doubting_tokens(records):
+    with performer.session(patience) as own, _written(records):
         key = None if order.dry_run else order.key
         if key is not None and (found := repeats.repeated(own, key, order.operation, order.deadline)):
             performer.caller.note(REPEATED)
@@ -139,12 +139,12 @@ def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: C
 
 
 @contextmanager
-def _doubting_tokens(records: ServedRecords) -> Iterator[None]:
-    """A token that this write revokes opens nothing after its answer."""
+def _written(records: ServedRecords) -> Iterator[None]:
+    """After the answer no read shows the records of before, and no token opens that this write revokes."""
     try:
         yield
     finally:
-        records.doubt_tokens()
+        records.wrote()
 
 
 def _once(performer: ServedPerformer, actor: Actor, order: OperationOrder, key: CallKey, own: Any) -> Performed[Any]:

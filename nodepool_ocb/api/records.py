@@ -67,7 +67,9 @@ class ServedRecords(Protocol):
         None without one, for another secret, and for a token that has ended by ZooKeeper's clock.
         """
 
-    def doubt_tokens(self) -> None:
+    writes: int  # of this server since its start
+
+    def wrote(self) -> None:
         """This server has written: read each token again before it opens anything."""
 
     def use_due(self, id: str) -> bool:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from nodepool_ocb.api import hosts, logins
 from nodepool_ocb.api.actor import Actor
 from nodepool_ocb.api.memory.documents import KeptDocuments
+from nodepool_ocb.api.memory.flights import Flights
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.errors import Invalid, OcbError, TimedOut, TooLarge, Unauthorized
 from nodepool_ocb.operations import repeats
@@ -48,6 +49,7 @@ class Desk:
         self.records = records
         self.threads = ThreadPoolExecutor(records.settings.api.workers, thread_name_prefix="api")
         self.documents = KeptDocuments()
+        self.flights: Flights[Any] = Flights()
         self._failed = logins.FailedLogins()
 
     async def run(self, call: Callable[[], T], deadline: float, threads: ThreadPoolExecutor | None = None) -> T:

@@ -1,0 +1,169 @@
+"""Equal reads at once are one read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nodepool_ocb.api import resources
+from nodepool_ocb.api.actor import Actor
+from nodepool_ocb.api.memory.flights import DEADLINES_SECONDS, Flights
+from nodepool_ocb.api.paging import PageOptions
+from nodepool_ocb.api.performing import OperationOrder
+from nodepool_ocb.api.resources import AskedResource
+from nodepool_ocb.api.routes import ROUTES
+from nodepool_ocb.errors import NotFound, TimedOut
+from nodepool_ocb.model.tokens import Token, TokenRole
+from nodepool_ocb.operations.operation import Operation
+from nodepool_ocb.operations.tokens.reading import TokenList, TokenShow
+
+LATER = 60.0
+
+
+class Reads:
+    """Reads that end when they are let go; each answers with its number."""
+
+    def __init__(self) -> None:
+        self.flights = Flights[int]()
+        self.begun = 0
+        self.ends = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def read(self) -> int:
+        self.begun += 1
+        number = self.begun
+        await self.ends.wait()
+        if self.error is not None:
+            raise self.error
+        return number
+
+    def ask(self, key: str = "a", least: int = 0, now: int = 5, seconds: float = LATER) -> asyncio.Task[int]:
+        return asyncio.create_task(self.flights.join(key, least, now, time.monotonic() + seconds, self.read))
+
+    async def end(self, *asked: asyncio.Task[int]) -> list[int | BaseException]:
+        await asyncio.sleep(0)
+        self.ends.set()
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 20.0))
+
+
+def test_equal_reads_at_once_have_one_answer_and_a_later_one_has_its_own() -> None:
+    async def story() -> None:
+        reads = Reads()
+        assert await reads.end(reads.ask(), reads.ask(), reads.ask("b")) == [1, 1, 2]
+        assert await reads.ask() == 3
+
+    run(story())
+
+
+def test_a_read_that_must_show_a_later_write_does_not_join() -> None:
+    async def story() -> None:
+        reads = Reads()
+        first, second = reads.ask(now=5), reads.ask(least=6, now=5)
+        await asyncio.sleep(0)
+        assert await reads.end(first, second, reads.ask(least=6, now=5)) == [1, 2, 2]
+
+    run(story())
+
+
+def test_an_error_is_that_of_all_and_no_read_waits_beyond_its_deadline() -> None:
+    async def story() -> None:
+        reads = Reads()
+        first, second, short = reads.ask(), reads.ask(), reads.ask(seconds=0.05)
+        with pytest.raises(TimedOut):
+            await short
+        reads.error = NotFound("gone")
+        assert [type(each) for each in await reads.end(first, second)] == [NotFound, NotFound]
+
+    run(story())
+
+
+def test_a_client_that_leaves_does_not_end_the_read_of_the_others() -> None:
+    async def story() -> None:
+        reads = Reads()
+        first, second = reads.ask(), reads.ask()
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await reads.end(first, second))[1] == 1
+
+    run(story())
+
+
+def test_a_read_does_not_join_one_that_ends_much_earlier() -> None:
+    async def story() -> None:
+        reads = Reads()
+        first, second = reads.ask(seconds=20.0), reads.ask(seconds=20.0 + 2 * DEADLINES_SECONDS)
+        assert await reads.end(first, second) == [1, 2]
+
+    run(story())
+
+
+def actor(id: str = "00000000002a", role: TokenRole = TokenRole.VIEWER, **fields: Any) -> Actor:
+    token = Token(name="ann", role=role, digest="0" * 64, **fields)
+    return Actor(id=id, token=token, address="192.0.2.1")
+
+
+def asked(holder: Actor, operation: Operation[Any]) -> AskedResource:
+    route = next(each for each in ROUTES if each.operation == "token/list")
+    order = OperationOrder(operation=operation, deadline=time.monotonic() + LATER)
+    return AskedResource(route=route, actor=holder, order=order, place=None, page=PageOptions())
+
+
+@pytest.mark.parametrize(
+    ("changed", "other", "reads"),
+    [
+        pytest.param({}, actor("00000000002b"), 1, id="another token with the same rights"),
+        pytest.param({"writes": 1}, actor(), 2, id="after a write of this server"),
+        pytest.param({}, actor(role=TokenRole.ADMIN), 2, id="another role"),
+        pytest.param({}, actor(reveal=True), 2, id="secrets"),
+        pytest.param({}, actor(deployments=("lab",)), 2, id="limits"),
+    ],
+)
+def test_requests_with_the_same_rights_and_no_write_between_them_share_a_read(
+    changed: dict[str, int], other: Actor, reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[AskedResource] = []
+    monkeypatch.setattr(resources, "_found", lambda _desk, each, *_: begun.append(each))
+
+    async def story() -> None:
+        ends = asyncio.Event()
+
+        async def run_later(call: Any, _deadline: float) -> Any:
+            await ends.wait()
+            return call()
+
+        records = SimpleNamespace(zxid=5, writes=0)
+        desk: Any = SimpleNamespace(records=records, flights=Flights(), run=run_later)
+        first = asyncio.create_task(resources._read_once(desk, asked(actor(), TokenList()), "/v1/tokens?", ()))
+        await asyncio.sleep(0)
+        vars(records).update(changed)
+        second = asyncio.create_task(resources._read_once(desk, asked(other, TokenList()), "/v1/tokens?", ()))
+        await asyncio.sleep(0)
+        ends.set()
+        await asyncio.gather(first, second)
+
+    run(story())
+    assert len(begun) == reads
+
+
+def test_each_holder_reads_the_own_token_alone() -> None:
+    async def story() -> None:
+        keys: list[Any] = []
+
+        async def join(key: Any, *_: Any) -> None:
+            keys.append(key)
+
+        desk: Any = SimpleNamespace(records=SimpleNamespace(zxid=5, writes=0), flights=SimpleNamespace(join=join))
+        for id in ("00000000002a", "00000000002b"):
+            await resources._read_once(desk, asked(actor(id), TokenShow(token=id)), "/v1/tokens/x?", ())
+        assert len(set(keys)) == 2
+
+    run(story())
