@@ -64,14 +64,10 @@ function controls(state, load) {
   return el(
     "form",
     { class: "bar", onsubmit: (event) => event.preventDefault() },
-    el("label", { for: "deployment" }, "Deployment"),
-    choose,
-    el("label", { for: "filter" }, "Filter"),
-    filter,
-    el("label", { for: "around" }, "Around"),
-    around,
-    el("label", { for: "steps" }, "Steps"),
-    steps,
+    el("label", { class: "pair" }, "Deployment", choose),
+    el("label", { class: "pair grow" }, "Filter", filter),
+    el("label", { class: "pair" }, "Around", around),
+    el("label", { class: "pair" }, "Steps", steps),
   );
 }
 
@@ -136,9 +132,9 @@ function picture(state, found) {
 function drawn(state, found, group) {
   const box = group.box === null ? null : found.boxes[group.box];
   const shapes = group.shapes.filter((each) => SHAPES[each.tag]).map(shape);
-  const made = box ? element("a", { href: address(state, box), class: `box ${mood(box.state)}${box.name === state.around ? " centre" : ""}`, "aria-label": `${legible(box.name)}: ${words(box)}` }) : element("g", { class: "arrow", "aria-hidden": "true" });
+  const made = box ? element("a", { href: address(state, box), class: `box ${mood(box.state)}${box.name === state.around ? " centre" : ""}` }) : element("g", { class: "arrow", "aria-hidden": "true" });
   if (box) made.dataset.key = `box ${box.name}`;
-  made.append(...shapes);
+  made.append(...shapes.flatMap((each) => [each, " "])); // its texts are its name for a screen reader
   return made;
 }
 
@@ -161,6 +157,6 @@ function rows(state, found) {
   const parents = found.boxes.map(() => []);
   for (const [parent, child] of found.arrows) parents[child].push(found.boxes[parent].name);
   const columns = [state.around ? "noderole" : "role", "states", "after"];
-  const lines = found.boxes.map((box, n) => ({ [columns[0]]: link(box.name, address(state, box)), states: [badge(box.state), ` ${words(box)}`], after: parents[n].join(", ") }));
+  const lines = found.boxes.map((box, n) => ({ [columns[0]]: link(box.name, address(state, box)), states: [badge(box.state), box.node === null ? ` ${words(box)}` : null], after: parents[n].join(", ") }));
   return table(lines, { columns, empty: "No noderole matches." });
 }

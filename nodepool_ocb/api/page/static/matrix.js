@@ -85,10 +85,8 @@ function frame(state) {
     bar: el(
       "form",
       { class: "bar", onsubmit: (event) => event.preventDefault() },
-      el("label", { for: "deployment" }, "Deployment"),
-      choose,
-      el("label", { for: "filter" }, "Filter"),
-      filter,
+      el("label", { class: "pair" }, "Deployment", choose),
+      el("label", { class: "pair grow" }, "Filter", filter),
       el("label", { class: "check" }, worst, "worst first"),
     ),
     counts: el("p", { class: "counts" }),
@@ -158,7 +156,7 @@ function painted(state, parts) {
   const scroll = { top: scroller.scrollTop, left: scroller.scrollLeft };
   state.sizes = sizes;
   const range = draw(canvas, sizes, scroll, state.data, state.cursor, (node, role) => state.choice.has(node, role), state.palette);
-  scroller.dataset.painted = state.data.rows.length;
+  if (state.document !== null) scroller.dataset.painted = state.data.rows.length;
   clearTimeout(parts.timer);
   parts.timer = setTimeout(() => tabled(state, parts, range), TABLE_MS);
 }

@@ -130,9 +130,9 @@ function logged(state, found) {
     return place;
   };
   if (state.log !== null || !found.outcome) return card(title, ended, state.log?.place ?? read());
-  const box = el("div", {}, output(found.tail));
+  const box = el("div", {}, found.tail ? output(found.tail) : null);
   const all = () => show(box, read());
-  return card(title, ended, el("p", { class: "quiet" }, "This is its recorded end. ", found.log ? el("button", { type: "button", "data-key": "whole", onclick: all }, "Read the log at its annealer") : null), box);
+  return card(title, ended, el("p", { class: "quiet" }, found.tail ? "This is its recorded end. " : "No output was recorded. ", found.log ? el("button", { type: "button", "data-key": "whole", onclick: all }, "Read the log at its annealer") : null), box);
 }
 
 function below(state, { shown, attributes }) {

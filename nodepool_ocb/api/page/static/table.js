@@ -30,10 +30,15 @@ const FORMS = {
 /** A value as people read it; elements stay as they are. */
 export function value(key, given, forms = {}) {
   if (given instanceof Node || (Array.isArray(given) && given.some((each) => each instanceof Node))) return given;
-  if (given === null || given === undefined || given === "") return el("span", { class: "quiet" }, "–");
+  if (given === null || given === undefined || given === "") return nothing();
   const form = forms[key] ?? FORMS[key];
   if (form && typeof given !== "object") return form(given);
-  return legible(words(given)).slice(0, LONGEST);
+  const text = legible(words(given)).slice(0, LONGEST);
+  return text === "" ? nothing() : text;
+}
+
+function nothing() {
+  return el("span", { class: "quiet" }, "–");
 }
 
 function words(given) {

@@ -88,7 +88,7 @@ function frame(state) {
   const canvas = el("canvas", { "aria-hidden": "true" });
   const spacer = el("div", { class: "spacer" });
   const scroller = el("div", { class: "grid times", tabindex: 0, role: "group", "aria-label": "Timeline of nodes; the arrow keys move, Enter opens, plus and minus change the range" }, canvas, spacer);
-  const bar = el("form", { class: "bar", onsubmit: (event) => event.preventDefault() }, el("label", { for: "deployment" }, "Deployment"), choose, el("label", { for: "filter" }, "Filter"), filter, el("label", { for: "last" }, "Time"), last);
+  const bar = el("form", { class: "bar", onsubmit: (event) => event.preventDefault() }, el("label", { class: "pair" }, "Deployment", choose), el("label", { class: "pair grow" }, "Filter", filter), el("label", { class: "pair" }, "Time", last));
   return { choose, filter, last, canvas, spacer, scroller, bar, fault: el("p", { class: "fault", role: "alert" }), counts: el("p", { class: "counts" }), about: el("p", { class: "about" }), table: el("div", { class: "aside" }) };
 }
 
@@ -135,7 +135,7 @@ function taken(state, parts, found) {
   told(state, parts);
 }
 
-/** The lanes with their bars, by time. */
+/** The lanes with their bars by time; lanes without any are last. */
 function lanesOf(found) {
   const bars = new Map(found.nodes.map((node) => [node, []]));
   const put = (noderole, bar) => {
@@ -150,7 +150,8 @@ function lanesOf(found) {
     const running = each.state === "TRANSITION";
     put(each.noderole, { from: each.since, to: null, letter: running ? "R" : each.state === "TODO" ? "T" : "B", waits: !running, text: running ? "runs" : `${each.state}${each.reason ? `: ${each.reason}` : ""}` });
   }
-  return found.nodes.map((node) => ({ node, bars: bars.get(node).sort((one, other) => one.from - other.from) }));
+  const lanes = found.nodes.map((node) => ({ node, bars: bars.get(node).sort((one, other) => one.from - other.from) }));
+  return lanes.sort((one, other) => !one.bars.length - !other.bars.length);
 }
 
 function now(state) {
@@ -179,7 +180,7 @@ function painted(state, parts) {
   const present = now(state);
   const lanes = state.lanes.map((lane) => ({ node: lane.node, bars: lane.bars.map((bar) => (bar.to === null ? { ...bar, to: present } : bar)) }));
   draw(canvas, sizes, scroller.scrollTop, lanes, state.cursor, state.palette);
-  scroller.dataset.painted = state.lanes.length;
+  if (state.found !== null) scroller.dataset.painted = state.lanes.length;
 }
 
 /** The bars as a table, for screen readers. */

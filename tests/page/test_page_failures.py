@@ -1,0 +1,137 @@
+"""Six planted failures, as a new operator meets them: at most three clicks from the overview to the text that names the cause."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model.records import State
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.testing.zookeeper.server import Server
+from tests.api.served import ServedApi
+from tests.fixtures.chroots import fresh
+from tests.page import tree
+from tests.page.browser import Browser, why_not
+
+pytestmark = [pytest.mark.long, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
+
+FEW_CLICKS = 3
+FEW_SECONDS = 30.0
+UNREACHED = "step-1-0@n0030.example.com"
+SECRET = "step-0-0@n0031.example.com"
+SEALED = "its run cannot be prepared: Vault has no key password at secret/db; write it there, or correct the reference"
+FAILED_NODES = 12
+
+
+@pytest.fixture(scope="module")
+def broken(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApi]:
+    """All failures at the same time, in one tree, and no annealer."""
+    settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}{fresh('broken')}")
+    tree.write(settings, nodes=40, roles=4)
+    with Session(settings) as session:
+        tree.plant(session)
+        for number in range(FAILED_NODES):
+            name = f"step-2-0@n{number + 10:04}.example.com"
+            tree.fail(session, name, "exit code 3", "curl: (22) mirror.example.com: 404 Not Found\n")
+        tree.fail(session, UNREACHED, "connect to 10.9.9.9:22: timed out", "")
+        now = time.time()
+        tree.change(session, SECRET, state=State.TODO, reason=SEALED, since=now, not_before=now + 600.0, attempt=4)
+        for number in range(32, 38):
+            tree.change(session, f"step-3-0@n{number:04}.example.com", state=State.TODO, since=now - 500.0 - number)
+    made = ServedApi(settings, tmp_path_factory.mktemp("api"))
+    made.call("deployment/create", {"name": "shop"})
+    made.call("deployment/pause", {"names": ["shop"], "reason": "the switch of hall 2 is replaced"})
+    yield made
+    made.close()
+
+
+class Walk:
+    """One person at the page, with a count of clicks."""
+
+    def __init__(self, browser: Browser, api: ServedApi) -> None:
+        self.page, self.clicks = browser, 0
+        browser.enter(api.address, api.token)
+        self.began = time.monotonic()
+
+    def click(self, css: str, text: str = "") -> None:
+        self.clicks += 1
+        self.page.click(css, text)
+
+    def ends(self) -> None:
+        seconds = time.monotonic() - self.began
+        print(f"{self.clicks} clicks, {seconds:.1f} s")
+        assert self.clicks <= FEW_CLICKS
+        assert seconds < FEW_SECONDS
+
+
+def unreached_machine(walk: Walk) -> None:
+    walk.page.shows("1 noderole: connect to 10.9.9.9:22: timed out")
+    walk.click(".cause h3 a", "timed out")
+    walk.page.one("h1", UNREACHED)
+    walk.page.shows("connect to 10.9.9.9:22: timed out")
+
+
+def failing_script(walk: Walk) -> None:
+    walk.page.shows(f"{FAILED_NODES} noderoles: exit code 3")
+    walk.click(".cause h3 a", "exit code 3")
+    walk.page.shows("mirror.example.com: 404 Not Found")
+
+
+def paused_deployment(walk: Walk) -> None:
+    walk.page.shows("deployment shop by ann")
+    walk.page.shows("the switch of hall 2 is replaced")
+
+
+def missing_secret(walk: Walk) -> None:
+    walk.click("main td a", SECRET)
+    walk.page.shows("Vault has no key password at secret/db")
+
+
+def dead_annealer(walk: Walk) -> None:
+    walk.page.shows("7 noderoles to do, and no annealer runs")
+    walk.page.shows("systemctl start nodepool-ocb-annealer")
+    walk.click("main td a", "step-3-0@n0037.example.com")
+    walk.page.shows("NO_ANNEALER")
+
+
+def failed_build(walk: Walk) -> None:
+    walk.page.shows("debootstrap: exit code 1")
+    walk.click("main td a", tree.IMAGE)
+    walk.page.shows("E: Couldn't download packages")
+
+
+@pytest.mark.parametrize(
+    "scene", [unreached_machine, failing_script, paused_deployment, missing_secret, dead_annealer, failed_build]
+)
+def test_the_page_leads_to_the_cause_of_a_planted_failure_in_three_clicks(
+    browser: Browser, broken: ServedApi, scene: Callable[[Walk], None]
+) -> None:
+    walk = Walk(browser, broken)
+    scene(walk)
+    walk.ends()
+    assert browser.console() == []
+
+
+@pytest.mark.parametrize("width", [390, 1280, 2560])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_view_is_wider_than_the_window(
+    browser: Browser, broken: ServedApi, width: int, scheme: str, tmp_path: Path
+) -> None:
+    views = (
+        "#/overview", "#/matrix/bench", "#/graph/bench", f"#/graph?around={UNREACHED}", "#/timeline/bench", "#/nodes",
+        f"#/noderole/{UNREACHED}", f"#/image/{tree.IMAGE}", "#/images", "#/history", "#/daemons", "#/pool", "#/runs",
+        "#/rollouts", "#/locks",
+    )  # fmt: skip
+    browser.look(width, 900, scheme)
+    browser.enter(broken.address, broken.token)
+    for number, view in enumerate(views):
+        browser.go(view)
+        browser.one("main .grid[data-painted], main .card")
+        wide = browser.script("return document.documentElement.scrollWidth")
+        browser.driver.save_screenshot(str(tmp_path / f"{number:02}-{width}-{scheme}.png"))
+        assert wide <= width, view
+    browser.look(1280, 900)
