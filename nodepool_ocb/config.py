@@ -138,6 +138,37 @@ class LauncherSettings(ConfigSection, frozen=True, kw_only=True):
     listen: str | None = None  # HOST:PORT of a launcher's pages; None: http.listen
 
 
+class FuelSettings(ConfigSection, frozen=True, kw_only=True):
+    """The names behind the numbers that clients of Fuel send; a number without an entry is a name itself."""
+
+    clusters: Mapping[str, str] = {}  # number → deployment
+    releases: Mapping[str, str] = {}  # number → release with a task list
+
+
+class OidcRole(ConfigSection, frozen=True, kw_only=True):
+    """The rights of holders of a claim value."""
+
+    role: Literal["viewer", "operator", "admin"]
+    deployments: tuple[str, ...] = ()  # with none and no selector: without limits
+    selector: str | None = None  # of nodes and noderoles
+    reveal: bool = False  # secrets in plain text may be read
+
+
+class OidcSettings(ConfigSection, frozen=True, kw_only=True):
+    """Logins of people by OpenID Connect; docs/people.md explains them."""
+
+    issuer: str  # as its documents name it: https://HOST[:PORT][/PATH]
+    client_id: str
+    roles: Mapping[str, OidcRole]  # value of the claim → rights
+    client_secret_file: str | None = None  # None: a public client
+    audience: str | None = None  # of tokens that programs send; None: client_id
+    claim: str = "groups"  # the claim with the values; a dot leads into an object
+    name_claim: str = "preferred_username"  # that the journal names; sub where it is absent
+    scopes: tuple[str, ...] = ("openid", "profile")
+    url: str | None = None  # of the page, as browsers reach it, for the way back; None: that of the request
+    ca: str | None = None  # PEM: the certificates that identify the issuer; None: those of the system
+
+
 class ApiSettings(ConfigSection, frozen=True, kw_only=True):
     """The settings of a server of the API; ``url`` and ``ca`` are those of its clients on this host."""
 
@@ -155,6 +186,9 @@ class ApiSettings(ConfigSection, frozen=True, kw_only=True):
     sweep_seconds: float = 30.0  # between two comparisons of the cache with ZooKeeper
     drain_seconds: float = 20.0  # that requests may still take after SIGTERM
     pages: str | None = None  # HOST:PORT of a server's pages; None: http.listen
+    open_pages: bool = False  # the pages of Nodepool answer without a token
+    fuel: FuelSettings = FuelSettings()
+    oidc: OidcSettings | None = None  # None: tokens alone open the API
 
 
 class SshSettings(ConfigSection, frozen=True, kw_only=True):
@@ -285,6 +319,9 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
     tls, ssh, annealer, builder = settings.zookeeper.tls, settings.ssh, settings.annealer, settings.builder
     launcher = settings.launcher
     vault, webhook, api = settings.secrets.vault, annealer.webhook, settings.api
+    oidc = api.oidc
+    if oidc is not None:
+        oidc = replace(oidc, client_secret_file=absolute(oidc.client_secret_file), ca=absolute(oidc.ca))
     if webhook is not None:
         webhook = replace(webhook, secret_file=absolute(webhook.secret_file))
     if vault is not None:
@@ -304,7 +341,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         ),
         tasks=replace(settings.tasks, sources=tuple(str(absolute(name)) for name in settings.tasks.sources)),
         builder=replace(builder, nodepool=str(absolute(builder.nodepool)), secure=absolute(builder.secure)),
-        api=replace(api, ca=absolute(api.ca), cert=absolute(api.cert), key=absolute(api.key)),
+        api=replace(api, ca=absolute(api.ca), cert=absolute(api.cert), key=absolute(api.key), oidc=oidc),
         launcher=replace(launcher, nodepool=str(absolute(launcher.nodepool)), secure=absolute(launcher.secure)),
     )
 

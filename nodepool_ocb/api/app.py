@@ -12,6 +12,7 @@ from litestar import Litestar, Request, Response, route
 from litestar.exceptions import HTTPException
 
 from nodepool_ocb.api import calls, documents, requests, resources
+from nodepool_ocb.api.foreign import fuel, nodepool
 from nodepool_ocb.api.page import serving
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.api.requests import Desk
@@ -37,7 +38,8 @@ def application(records: ServedRecords) -> Any:
     desk = Desk(records)
     app = Litestar(
         route_handlers=[
-            _operations(desk), _events(desk), *_logs(desk), _openapi(), *_rest(desk), *serving.handlers(desk)
+            _operations(desk), _events(desk), *_logs(desk), _openapi(), *_rest(desk), *serving.handlers(desk),
+            *fuel.handlers(desk), *nodepool.handlers(desk),
         ],
         exception_handlers={
             OcbError: requests.of_error, HTTPException: requests.of_http, Exception: requests.of_bug

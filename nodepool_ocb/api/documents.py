@@ -12,6 +12,7 @@ import msgspec
 
 from nodepool_ocb.api.calls import OPERATIONS
 from nodepool_ocb.api.page.picture import PictureQuery
+from nodepool_ocb.api.foreign import described as foreign
 from nodepool_ocb.api.paging import PageOptions
 from nodepool_ocb.api.requests import LONGEST_DEADLINE_SECONDS, SHORTEST_DEADLINE_SECONDS
 from nodepool_ocb.api.resources import QueryOptions
@@ -88,6 +89,8 @@ def openapi() -> dict[str, Any]:
     found[PICTURE_PATH] = {"get": _picture()}
     for path in (RUN_LOG_PATH, BUILD_LOG_PATH):
         found[path], found[f"{path}/seen"] = {"get": _log(path)}, {"get": _seen(path)}
+    for path, method, item in foreign.described(REFUSALS):
+        found.setdefault(path, {})[method] = item
     return {
         "openapi": "3.1.0",
         "info": {

@@ -15,6 +15,7 @@ from schemathesis.checks import not_a_server_error
 
 from nodepool_ocb.api import documents
 from nodepool_ocb.api.calls import OPERATIONS
+from nodepool_ocb.api.foreign.described import described
 from nodepool_ocb.api.routes import BUILD_LOG_PATH, EVENTS_PATH, ROUTES, RUN_LOG_PATH
 from tests.api.served import ServedApi
 
@@ -30,12 +31,11 @@ def test_the_document_has_each_route_and_each_operation(api: ServedApi) -> None:
     rows = {(path, row.method) for row in ROUTES for path in (row.path, row.one) if path is not None}
     of_logs = {path + more for path in (RUN_LOG_PATH, BUILD_LOG_PATH) for more in ("", "/seen")}
     others = {(path, "GET") for path in (EVENTS_PATH, *of_logs)}
-    assert places == rows | {(f"/v1/operations/{name}", "POST") for name in OPERATIONS} | others
-    described = [each for item in served["paths"].values() for each in item.values()]
-    assert all(
-        each["summary"] and {"200", "401", "403", "404", "503"} <= each["responses"].keys() for each in described
-    )
-    assert len({each["operationId"] for each in described}) == len(described)
+    foreign = {(path, method.upper()) for path, method, _ in described(documents.REFUSALS)}
+    assert places == rows | {(f"/v1/operations/{name}", "POST") for name in OPERATIONS} | others | foreign
+    every = [each for item in served["paths"].values() for each in item.values()]
+    assert all(each["summary"] and {"200", "401", "403", "404", "503"} <= each["responses"].keys() for each in every)
+    assert len({each["operationId"] for each in every}) == len(every)
 
 
 def drawn(api: ServedApi, cases: int) -> None:

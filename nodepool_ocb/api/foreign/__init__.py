@@ -1,0 +1,1 @@
+"""Paths of Fuel and of Nodepool, for their clients as they are: the same addresses, queries and JSON."""
