@@ -32,6 +32,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     token: Token
     address: str
+    claims: Mapping[str, Any] | None = None  # of a person with a login of an issuer
 
     @property
     def limits(self) -> Limits | None:

@@ -20,15 +20,23 @@ MOST_ADDRESSES: Final = 10_000
 
 #: The cookie of a person who is signed in to the page; a browser takes the second name only from a server with TLS.
 COOKIE: Final = "ocb_session"
-SECURE_COOKIE: Final = "__Host-ocb_session"
+SECURE_PREFIX: Final = "__Host-"
+SECURE_COOKIE: Final = f"{SECURE_PREFIX}{COOKIE}"
+FLOW_COOKIE: Final = "ocb_signin"  # of a sign-in that waits for the answer of an issuer
+LONGEST_FLOW: Final = 200
 
-_IN_ADDRESS: Final = re.compile(r"ocb_[0-9a-f]{12}_")
+SIGNED: Final = ""  # in place of an id: the secret is a token that an issuer signed
+
+_IN_ADDRESS: Final = re.compile(r"ocb_[0-9a-f]{12}_|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+")
+_SIGNED: Final = re.compile(r"eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 
 WANTED: Final = "send `Authorization: Bearer TOKEN`; `nodepool-ocb token create` makes one"
 
 
 def bearer(header: str | None) -> tuple[str, str]:
-    """The id and the secret in an Authorization header. Raises Unauthorized; no message repeats the header.
+    """The id and the secret in an Authorization header; ``SIGNED`` and the text of a signed token.
+
+    Raises Unauthorized; no message repeats the header.
 
     >>> bearer("Bearer ocb_00000000002a_" + "A" * 43)[0]
     '00000000002a'
@@ -36,10 +44,15 @@ def bearer(header: str | None) -> tuple[str, str]:
     if header is None:
         raise Unauthorized(f"the request has no token; {WANTED}")
     scheme, _, text = header.partition(" ")
-    found = tokens.split(text.strip()) if scheme.lower() == "bearer" else None
+    found = _credential(text.strip()) if scheme.lower() == "bearer" else None
     if found is None:
         raise Unauthorized(f"the Authorization header has no token of this project; {WANTED}")
     return found
+
+
+def _credential(text: str) -> tuple[str, str] | None:
+    """The id and the secret of a token of ours, or ``SIGNED`` and a text of the form of a signed token."""
+    return tokens.split(text) or ((SIGNED, text) if _SIGNED.fullmatch(text) else None)
 
 
 def parted(text: str) -> tuple[str, str]:
@@ -76,15 +89,28 @@ def cookie(text: str, *, secure: bool) -> str:
 
 
 def of_session(header: str | None) -> tuple[str, str] | None:
-    """The id and the secret in a Cookie header; None without a session.
+    """The id and the secret in a Cookie header, or ``SIGNED`` and a signed token; None without a session.
 
     >>> of_session("theme=dark; ocb_session=ocb_00000000002a_" + "A" * 43)[0], of_session("ocb_session=x"), of_session(None)
     ('00000000002a', None, None)
     """
     for part in (header or "").split(";"):
         name, _, text = part.strip().partition("=")
-        if name in (COOKIE, SECURE_COOKIE) and (found := tokens.split(text)) is not None:
+        if name in (COOKIE, SECURE_COOKIE) and (found := _credential(text)) is not None:
             return found
+    return None
+
+
+def of_flow(header: str | None) -> str | None:
+    """The sign-in in a Cookie header that waits for the answer of an issuer.
+
+    >>> of_flow("a=b; ocb_signin=s.n.v"), of_flow(None)
+    ('s.n.v', None)
+    """
+    for part in (header or "").split(";"):
+        name, _, text = part.strip().partition("=")
+        if name.removeprefix(SECURE_PREFIX) == FLOW_COOKIE and len(text) <= LONGEST_FLOW:
+            return text.strip('"')
     return None
 
 

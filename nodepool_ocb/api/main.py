@@ -14,6 +14,7 @@ from nodepool_ocb.daemon.command import CommandOptions, program
 from nodepool_ocb.daemon.life import live
 from nodepool_ocb.daemon.registration import of_this_process
 from nodepool_ocb.daemon.reloading import Reload, Reloading
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.store import nodepool11
 from nodepool_ocb.store.client.session import Session
@@ -30,6 +31,7 @@ FIXED: Final = (
 
 def run(asked: CommandOptions, settings: config.Settings) -> None:
     """Serve until a signal ends it; raises Unavailable where ZooKeeper cannot be reached at the start, and NoCluster."""
+    check(settings)
     changed = ChangedFiles(_files(settings))
     session = Session(
         settings.zookeeper, on_connected=lambda: daemon.turns.wake.set(), tree=nodepool11.tree(settings.layout)
@@ -42,7 +44,7 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
 
     def prepare(fresh: config.Settings) -> Reload:
         changed.taken(_files(fresh))
-        require_safe(fresh.api)
+        check(fresh)
 
         def apply() -> None:
             daemon.records.settings = fresh
@@ -78,6 +80,12 @@ def _end_within_seconds(settings: config.Settings) -> float:
 def check(settings: config.Settings) -> None:
     """For ``--check``: raises Invalid."""
     require_safe(settings.api)
+    if settings.api.oidc is not None:
+        try:
+            from nodepool_ocb.api.oidc.people import require_usable
+        except ImportError as lacking:
+            raise Invalid(f"api.oidc needs the package {lacking.name}: install nodepool-ocb[oidc]") from lacking
+        require_usable(settings.api.oidc)
 
 
 main = program(

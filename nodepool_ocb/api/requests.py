@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from litestar import Request, Response
@@ -24,6 +24,9 @@ from nodepool_ocb.operations import repeats
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.repeats import CallKey
 from nodepool_ocb.operations.wire.problems import Problem, problem_of
+
+if TYPE_CHECKING:
+    from nodepool_ocb.api.oidc.people import OidcPeople
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +54,7 @@ class Desk:
         self.documents = KeptDocuments()
         self.flights: Flights[Any] = Flights()
         self._failed = logins.FailedLogins()
+        self._people: OidcPeople | None = None
 
     async def run(self, call: Callable[[], T], deadline: float, threads: ThreadPoolExecutor | None = None) -> T:
         """The result of a call on a thread of its own. Raises TimedOut at the deadline (monotonic)."""
@@ -85,6 +89,8 @@ class Desk:
         address = request.client.host if request.client is not None else "unknown"
         try:
             id, secret = credential()
+            if id == logins.SIGNED:
+                return await self._person(secret, address)
             token = self.records.known_token(id, secret)
             if token is None:
                 token = await self.run(lambda: self.records.valid_token(id, secret), self.deadline())
@@ -98,6 +104,39 @@ class Desk:
         if self.records.use_due(id):
             self.threads.submit(self.records.note_use, id)
         return Actor(id=id, token=token, address=address)
+
+    async def _person(self, text: str, address: str) -> Actor:
+        """The holder of a signed token. Raises Unauthorized, Denied, and Unavailable without the issuer's key."""
+        people = self.people()
+        if people is None:
+            raise Unauthorized(f"this server takes no signed tokens; {logins.WANTED}")
+        now = self.records.now()
+        found = await self.run(lambda: people.person(text, now), self.deadline(), people.threads)
+        return Actor(id=found.id, token=found.token, address=address, claims=found.claims)
+
+    def people(self) -> OidcPeople | None:
+        """The logins of the issuer that is configured now; None without one. The library is imported then, not before."""
+        wanted = self.records.settings.api.oidc
+        if wanted is None:
+            return None
+        if self._people is None or self._people.settings != wanted:
+            from nodepool_ocb.api.oidc.people import OidcPeople
+
+            self._people = OidcPeople(wanted)
+        return self._people
+
+    def still_valid(self, actor: Actor) -> bool:
+        """Whether the token of an actor is still valid with the same rights. Raises Unavailable."""
+        if actor.claims is None:
+            return self.records.still_valid(actor.id, actor.token)
+        people = self.people()
+        return people is not None and people.still(actor.token, actor.claims)
+
+    def secure(self, request: Request[Any, Any, Any]) -> bool:
+        """Whether the browser reaches this server by TLS, its own or that of a proxy."""
+        api = self.records.settings.api
+        reached = (request.headers.get("origin") or "", (api.oidc.url if api.oidc is not None else None) or "")
+        return api.cert is not None or any(each.startswith("https://") for each in reached)
 
     def known_hosts(self) -> frozenset[str]:
         """The names by which this server is reached."""

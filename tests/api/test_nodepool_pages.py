@@ -114,7 +114,7 @@ def test_the_pages_need_a_viewer_without_limits(pages: ServedApi) -> None:
         assert pages.ask("GET", path, token=viewer).status_code == 200
         for token in (limited, machine):
             assert problem(pages.ask("GET", path, token=token)) == (403, "denied", "Denied")
-        assert problem(pages.client.get(path))[0] == 401
+    assert problem(pages.client.get(PAGES[0]))[0] == 401
     assert (pages.client.get("/ready").status_code, pages.client.get("/ready").text) == (200, "OK")
 
 

@@ -12,7 +12,7 @@ from litestar import Request, Response, route
 
 from nodepool_ocb.api import hosts, logins
 from nodepool_ocb.api.actor import OF_MACHINES, Actor
-from nodepool_ocb.api.page import files, picture
+from nodepool_ocb.api.page import files, picture, signing_in
 from nodepool_ocb.api.requests import Desk, body_of
 from nodepool_ocb.errors import Denied, Invalid, NotFound, Unauthorized
 
@@ -33,11 +33,13 @@ class PageSession(msgspec.Struct, frozen=True, kw_only=True):
     deployments: tuple[str, ...] = ()
     selector: str | None = None
     expires: float | None = None
+    oidc: bool = False  # whether a person may sign in at an issuer
 
 
 def handlers(desk: Desk) -> list[Any]:
     """All routes of the page."""
-    return [_index(desk), _file(desk), _look(desk), _sign_in(desk), _sign_out(desk), picture.handler(desk)]
+    own = [_index(desk), _file(desk), _look(desk), _sign_in(desk), _sign_out(desk), picture.handler(desk)]
+    return [*own, *signing_in.handlers(desk)]
 
 
 def _index(desk: Desk) -> Any:
@@ -78,11 +80,14 @@ def _look(desk: Desk) -> Any:
         """An ended session is none, and its cookie is removed: a page that begins is not at fault."""
         logins.require_no_token_in(request.url.query)
         if not {"authorization", "cookie"} & {*request.headers}:
-            return _answer(PageSession())
+            return _answer(PageSession(oidc=desk.records.settings.api.oidc is not None))
         try:
             return _described(await desk.actor(request))
         except Unauthorized:
-            return _with_cookie(_answer(PageSession()), logins.cookie("", secure=_secure(desk, request)))
+            return _with_cookie(
+                _answer(PageSession(oidc=desk.records.settings.api.oidc is not None)),
+                logins.cookie("", secure=desk.secure(request)),
+            )
 
     return look
 
@@ -97,7 +102,7 @@ def _sign_in(desk: Desk) -> Any:
             raise Denied(
                 f"token {actor.id} has role {actor.token.role}, which is for machines; sign in with another one"
             )
-        return _described(actor, logins.cookie(text, secure=_secure(desk, request)))
+        return _described(actor, logins.cookie(text, secure=desk.secure(request)))
 
     return sign_in
 
@@ -108,7 +113,7 @@ def _sign_out(desk: Desk) -> Any:
         hosts.require_host(request.headers.get("host"), desk.known_hosts())
         hosts.require_own_page(request.method, request.headers)
         answer = Response(b"{}", media_type="application/json")
-        return _with_cookie(answer, logins.cookie("", secure=_secure(desk, request)))
+        return _with_cookie(answer, logins.cookie("", secure=desk.secure(request)))
 
     return sign_out
 
@@ -141,8 +146,3 @@ def _answer(found: PageSession) -> Response[Any]:
 def _with_cookie(answer: Response[Any], cookie: str) -> Response[Any]:
     answer.headers["Set-Cookie"] = cookie
     return answer
-
-
-def _secure(desk: Desk, request: Request[Any, Any, Any]) -> bool:
-    """Whether the browser reaches this server by TLS, its own or that of a proxy."""
-    return desk.records.settings.api.cert is not None or request.headers.get("origin", "").startswith("https://")

@@ -140,9 +140,7 @@ class EventStream:
             return not ended
         actor = self._actor
         try:
-            valid = await self._desk.run(
-                lambda: self._records.still_valid(actor.id, actor.token), self._desk.deadline()
-            )
+            valid = await self._desk.run(lambda: self._desk.still_valid(actor), self._desk.deadline())
         except Unavailable:
             return False
         self._of_token, self._looked = changes, now

@@ -72,6 +72,17 @@ export async function session() {
   return found.name === null ? null : found;
 }
 
+/** Whether people may also sign in at an issuer of OpenID Connect. */
+export async function offersIssuer() {
+  return (await (await ask("/v1/session", { headers: HEADERS })).json()).oidc;
+}
+
+/** Go to the issuer, which sends the browser back to the server. */
+export async function signInAtIssuer() {
+  const { address } = await (await ask("/v1/session/oidc", { method: "POST", headers: HEADERS })).json();
+  location.assign(address);
+}
+
 export async function signIn(token) {
   const headers = { ...HEADERS, "Content-Type": "application/json" };
   const answer = await ask("/v1/session", { method: "POST", headers, body: JSON.stringify({ token }) });
