@@ -53,7 +53,7 @@ BENCHMARKS: Final = "a world for benchmarks is written as it is after the work, 
 #: File and function (with its class) → why that writes no state of a record, or may.
 EXEMPT: Final[Mapping[tuple[str, str], str]] = {
     (
-        "nodepool_ocb/views/nodepool11.py",
+        "nodepool_ocb/views/foreign/nodepool11.py",
         "",
     ): "the headers of tables",
     (

@@ -25,8 +25,8 @@ from nodepool_ocb.operations.tasks.files import ListFiles
 from nodepool_ocb.operations.tasks.lists import TasksDownload, TasksList
 from nodepool_ocb.operations.tasks.storing import TasksUpload
 from nodepool_ocb.operations.wire.problems import Problem, problem_of
-from nodepool_ocb.views.tasks import entries
-from nodepool_ocb.views.tasks.entries import Entry, ListPart
+from nodepool_ocb.views.foreign import fuel as entries
+from nodepool_ocb.views.foreign.fuel import Entry, ListPart
 
 ROOTS: Final = ("", "/api", "/api/v1")  # before a path: as the specification writes it, and as Fuel's clients send it
 CLUSTER: Final = "/clusters/{of_cluster:str}/deployment_tasks"

@@ -30,8 +30,8 @@ from nodepool_ocb.operations.reads.images import FoundImages, ReadImages
 from nodepool_ocb.operations.reads.pools import ReadPool
 from nodepool_ocb.operations.requests.reading import RequestList
 from nodepool_ocb.telemetry import terminal_escape
-from nodepool_ocb.views import nodepool11 as rows
-from nodepool_ocb.views.nodepool11 import PageTable
+from nodepool_ocb.views.foreign import nodepool11 as rows
+from nodepool_ocb.views.foreign.nodepool11 import PageTable
 
 KEPT_SECONDS: Final = 1.0
 MOST_FIELDS: Final = 100
