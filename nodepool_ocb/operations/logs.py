@@ -9,6 +9,7 @@ import msgspec
 
 from nodepool_ocb.errors import Denied, Invalid
 from nodepool_ocb.images.rules import BuildView
+from nodepool_ocb.model.ranges import is_loopback
 from nodepool_ocb.model.records import Daemon, NodeRole
 
 if TYPE_CHECKING:
@@ -90,5 +91,4 @@ def access(opened: Session, running: Mapping[str, Daemon]) -> LogAccess:
 def reachable(daemon: Daemon) -> bool:
     """True if this host can ask for its pages: those on a loopback address only from the daemon's own host."""
     host = (daemon.pages or "").rpartition(":")[0].strip("[]")
-    loopback = host in ("localhost", "::1") or host.startswith("127.")
-    return not loopback or on_this_host(daemon.host)
+    return not is_loopback(host) or on_this_host(daemon.host)
