@@ -53,7 +53,7 @@ class TasksScene:
 
     def plan(self) -> None:
         self._play.say("Two controllers run at a time, in the order of --nodes; the first one is primary:")
-        self._play.run(f"tasks run --deployment {DEPLOYMENT} --nodes {LISTED} --plan", expect=10)
+        self._play.run(f"tasks run --deployment {DEPLOYMENT} --nodes {LISTED} --dry-run", expect=10)
 
     def run(self) -> None:
         self._play.say("An annealer drives the run, and all of them work on it; how far it is:")
@@ -68,6 +68,6 @@ class TasksScene:
             "A part of the list: the tasks between two tasks, on two nodes. Other tasks keep their place in the order:"
         )
         part = f"--deployment {DEPLOYMENT} --nodes 7,8 --start setup_services --end deploy"
-        self._play.run(f"tasks run {part} --plan", expect=10)
+        self._play.run(f"tasks run {part} --dry-run", expect=10)
         self._play.run(f"tasks run {part} --facts-file none --wait --timeout {PATIENCE_SECONDS:.0f}")
         self._play.run(f"tasks runs {DEPLOYMENT}")

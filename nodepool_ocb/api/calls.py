@@ -19,6 +19,7 @@ from nodepool_ocb.api.performing import AgreementAsked, Answered, OperationOrder
 from nodepool_ocb.api.requests import Desk, body_of, call_key, min_zxid, versions
 from nodepool_ocb.errors import Invalid, NotFound, OcbError
 from nodepool_ocb.operations import registry
+from nodepool_ocb.operations.calls.saving import operation_of
 from nodepool_ocb.operations.reads.versions import ANY
 from nodepool_ocb.operations.wire.codec import decode_operation, encode_answer
 from nodepool_ocb.operations.wire.lines import MEDIA_TYPE, AnswerLine, CallBody, CallEnd, encode_line
@@ -49,13 +50,17 @@ def _order(desk: Desk, request: Request[Any, Any, Any], kind: Any, data: bytes) 
     except (msgspec.DecodeError, RecursionError, UnicodeError) as wrong:
         raise Invalid(f"the body is no call of an operation: {wrong}") from wrong
     wanted = versions(request.headers.get("if-match"))
+    if body.plan is not None and bytes(body.fields) != b"{}":
+        raise Invalid("a plan has the fields of its operation; leave `fields` out")
+    demanded = wanted[0] if wanted and ANY not in wanted and not body.dry_run else None
     return OperationOrder(
-        operation=decode_operation(kind, body.fields),
+        operation=decode_operation(kind, body.fields) if body.plan is None else operation_of(body.plan, kind),
         reason=body.reason,
         dry_run=body.dry_run,
         agreed=body.agreed,
         deadline=desk.deadline(body.deadline_seconds),
-        plan=wanted[0] if wanted and ANY not in wanted and not body.dry_run else None,
+        save=body.save,
+        plan=demanded if body.plan is None else body.plan,
         fresh=True,
         min_zxid=min_zxid(request),
     )
@@ -97,5 +102,7 @@ def _of_answer(order: OperationOrder, found: Answered) -> list[bytes]:
     lines = [AnswerLine(answer=msgspec.Raw(encode_answer(each))) for each in performed.answers]
     if order.operation.writes:
         lines.append(AnswerLine(rows=performed.rows))
+    if found.saved is not None:
+        lines.append(AnswerLine(plan=found.saved))
     lines.append(AnswerLine(done=CallEnd(dry_run=order.dry_run, zxid=found.zxid, plan=found.plan)))
     return [encode_line(each) for each in lines]

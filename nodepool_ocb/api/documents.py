@@ -31,6 +31,7 @@ from nodepool_ocb.api.streams.logs import LogQuery
 from nodepool_ocb.api.streams.wanted import FIELDS
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.wire.problems import Problem
+from nodepool_ocb.operations.plans.saved import SavedPlan
 
 _REF: Final = "#/components/schemas/{name}"
 #: The refusals that each route may give, with their meaning.
@@ -60,7 +61,11 @@ _CALL: Final[Mapping[str, Any]] = {
         "default": False,
         "description": "To the irreversible change that it asks agreement for.",
     },
-    "key": {"type": ["string", "null"]},
+    "save": {"type": "boolean", "default": False, "description": "Answer the dry run with a plan."},
+    "plan": {
+        "anyOf": [{"$ref": _REF.format(name="SavedPlan")}, {"type": "null"}],
+        "description": "It is carried out, or refused if a record has moved; `fields` is left out.",
+    },
     "deadline_seconds": {
         "type": ["number", "null"],
         "minimum": SHORTEST_DEADLINE_SECONDS,
@@ -77,7 +82,7 @@ def openapi_json() -> bytes:
 
 def openapi() -> dict[str, Any]:
     """The document."""
-    _, schemas = msgspec.json.schema_components([*OPERATIONS.values(), Problem], ref_template=_REF)
+    _, schemas = msgspec.json.schema_components([*OPERATIONS.values(), Problem, SavedPlan], ref_template=_REF)
     found: dict[str, dict[str, Any]] = {}
     for row in ROUTES:
         for path in (row.path, row.one):

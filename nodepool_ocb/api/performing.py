@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from nodepool_ocb.api.actor import Actor, require_own_deployment, require_own_token, require_reveal, shows_own_token
 from nodepool_ocb.api.records import ServedRecords
-from nodepool_ocb.errors import NotFound, OcbError, Unavailable, VersionDiffers
-from nodepool_ocb.model.records import Append, Change, Check, Create, Raise
+from nodepool_ocb.errors import NotFound, OcbError, Unavailable
 from nodepool_ocb.model.tokens import TokenRole
 from nodepool_ocb.operations import limits, repeats
+from nodepool_ocb.operations.calls import saving
 from nodepool_ocb.operations.operation import Call, Operation, Performed
 from nodepool_ocb.operations.performer import Condition, Performer
+from nodepool_ocb.operations.plans.saved import PlanDemand, SavedPlan
 from nodepool_ocb.operations.reads.versions import ReadVersions, digest
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.repeats import CallKey
@@ -49,7 +50,8 @@ class OperationOrder(msgspec.Struct, frozen=True, kw_only=True):
     agreed: bool = False
     deadline: float  # monotonic
     conditions: tuple[Condition, ...] = ()
-    plan: str | None = None  # the digest of the dry run that the call carries out
+    save: bool = False  # answer the dry run with a plan
+    plan: PlanDemand | None = None  # that the call carries out: a saved plan, or the digest of a dry run
     key: CallKey | None = None  # of a write that may be repeated
     fresh: bool = False  # a read shows all writes before this call
     min_zxid: int | None = None  # a read shows all writes up to here
@@ -61,6 +63,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     performed: Performed[Any]
     zxid: int
     plan: str | None = None
+    saved: SavedPlan | None = None
 
 
 class HttpCaller:
@@ -91,6 +94,8 @@ class ServedPerformer(Performer):
             verb=order.operation.title(),
             reason=order.reason,
             dry_run=order.dry_run,
+            save=order.save,
+            plan=order.plan,
         )
         caller = HttpCaller(hear, agreed=order.agreed)
         super().__init__(call, caller, lambda: records.settings, order.deadline, order.conditions)
@@ -129,13 +134,15 @@ def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: C
         if key is not None and (found := repeats.repeated(own, key, order.operation, order.deadline)):
             performer.caller.note(REPEATED)
             return Answered(performed=found, zxid=own.last_zxid)
-        _require_plan(records, actor, order, own)
+        if order.save:
+            saving.refuse(order.operation, performer.call)
         if key is not None:
             performed = _once(performer, actor, order, key, own)
         else:
             performed = _within_limits(performer, actor, order.operation, own)
-        plan = plan_digest(performer.changes) if order.dry_run else None
-        return Answered(performed=performed, zxid=own.last_zxid, plan=plan)
+        saved = saving.plan_of(performer) if order.save else None
+        plan = performer.basis.digest if performer.basis is not None and order.dry_run else None
+        return Answered(performed=performed, zxid=own.last_zxid, plan=plan, saved=saved)
 
 
 @contextmanager
@@ -201,24 +208,6 @@ def _unhinted() -> Iterator[None]:
         yield
     except NotFound as unknown:
         raise NotFound(str(unknown).partition("; did you mean")[0]) from unknown
-
-
-def plan_digest(changes: Sequence[Change]) -> str:
-    """The digest of the records that a dry run would change, with the versions that it decided from."""
-    named = [each for each in changes if not isinstance(each, Append | Raise | Check)]
-    return digest((each.path, -1 if isinstance(each, Create) else each.version) for each in named)
-
-
-def _require_plan(records: ServedRecords, actor: Actor, order: OperationOrder, own: Any) -> None:
-    """Raises VersionDiffers unless a dry run now has the plan that the call demands."""
-    if order.plan is None:
-        return
-    dry = ServedPerformer(records, actor, replace(order, dry_run=True, agreed=True, conditions=()), lambda _: None)
-    _within_limits(dry, actor, order.operation, own)
-    if plan_digest(dry.changes) != order.plan:
-        raise VersionDiffers(
-            "the plan of this call has changed since its dry run; make the dry run again, and repeat the request"
-        )
 
 
 def versions_of(records: ServedRecords, actor: Actor, order: OperationOrder, place: str | None) -> str | None:

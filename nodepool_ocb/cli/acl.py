@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from nodepool_ocb.cli.kit import output
-from nodepool_ocb.cli.kit.options import Noun, dry_run_option
+from nodepool_ocb.cli.kit.options import Noun, dry_run_flag
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.errors import Denied
@@ -28,7 +28,7 @@ def command() -> None:
 
 
 @command.command(operation=AclInit)
-@dry_run_option
+@dry_run_flag
 def init(dry_run: bool) -> None:
     """Give every znode its rights, and create those that daemons need and may not create; names the changes.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from nodepool_ocb.cli.kit import output, reporting
-from nodepool_ocb.cli.kit.options import Verb, dry_run_option
+from nodepool_ocb.cli.kit.options import Verb, dry_run_flag
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.operations.cluster.founding import InitCluster
 
@@ -15,7 +15,7 @@ from nodepool_ocb.operations.cluster.founding import InitCluster
 @click.option(
     "--new-key", is_flag=True, help="Give a cluster that exists a new key for logs; the former one stays valid."
 )
-@dry_run_option
+@dry_run_flag
 def command(admin_domain: str | None, new_key: bool, dry_run: bool) -> None:
     """Make a new cluster in ZooKeeper, with its chroot, once.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool_ocb.cli.kit import completion, output, reporting
-from nodepool_ocb.cli.kit.options import Noun, dry_run_option
+from nodepool_ocb.cli.kit.options import Noun, dry_run_flag, dry_run_option
 from nodepool_ocb.cli.kit.performing import me, perform
 from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.cli.kit.times import duration
@@ -38,7 +38,7 @@ def command() -> None:
 @selector_option
 @click.option("--reveal", is_flag=True, help="Let the holder read secrets in plain text.")
 @click.option("--expires", "seconds", metavar="DURATION", type=duration, help="Its end from now on: 12h, 30d.")
-@dry_run_option
+@dry_run_flag
 def create(
     name: str | None,
     role: str | None,

@@ -14,7 +14,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.journal import Entry
-from nodepool_ocb.model.records import Append, Change, Json, Set
+from nodepool_ocb.model.records import Append, Change, Delete, Json, Set
 from nodepool_ocb.operations.operation import Call
 from nodepool_ocb.views import changes as shown
 from nodepool_ocb.views.changes import ChangeRow
@@ -31,6 +31,7 @@ class Journal:
     def __init__(self, call: Call) -> None:
         self.verb = call.verb
         self.writes: Collection[str] | None = None  # the kinds of changes that the verb declares, if it does
+        self.plan: str | None = None  # a remark on the plan that the call carries out
         self._call = call
         self._before: dict[tuple[str, int], Json] = {}
         self._secret: set[str] = set()
@@ -56,10 +57,12 @@ class Journal:
         """Note the places that roles declare as secret: rows and entries conceal their values."""
         self._secret.update(concealing.of_world(world))
 
-    def remember(self, opened: Session, changes: Sequence[Change]) -> None:
-        """Read the values that a transaction of a dry run would replace."""
-        found = opened.get_many([each.path for each in changes if isinstance(each, Set)])
-        self._remember(changes, [znode for znode in found if znode is not None])
+    def remember(self, opened: Session, changes: Sequence[Change]) -> dict[str, Znode]:
+        """Read the records that a transaction of a dry run would replace or delete; by path."""
+        found = opened.get_many([each.path for each in changes if isinstance(each, Set | Delete)])
+        there = [znode for znode in found if znode is not None]
+        self._remember(changes, there)
+        return {znode.path: znode for znode in there}
 
     def named(self, change: str, kind: str, names: Iterable[str]) -> tuple[ChangeRow, ...]:
         """Rows for transactions with changes that have no name of their own."""
@@ -101,7 +104,7 @@ class Journal:
             login=self._call.login,
             host=self._call.host,
             verb=self.verb,
-            reason=self._call.reason,
+            reason="; ".join(filter(None, (self._call.reason, self.plan))) or None,
             part=self._written + 1,
         )
         return noting.entry(bare, found)

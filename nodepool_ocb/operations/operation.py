@@ -23,6 +23,7 @@ import msgspec
 
 from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model.records import Change
+from nodepool_ocb.operations.plans.saved import PlanDemand
 from nodepool_ocb.views.changes import ChangeRow
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     verb: str = ""  # noun and verb of a command without an operation
     reason: str | None = None
     dry_run: bool = False
+    save: bool = False  # the dry run is to be saved as a plan
+    plan: PlanDemand | None = None  # that the call must carry out
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):

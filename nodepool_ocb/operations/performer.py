@@ -13,6 +13,8 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import structure
 from nodepool_ocb.engine.world import Vertex, World
@@ -20,6 +22,8 @@ from nodepool_ocb.errors import OcbError, Stale, TimedOut
 from nodepool_ocb.model.records import Change, Create
 from nodepool_ocb.operations.journal import Journal
 from nodepool_ocb.operations.operation import Call, Lookup, Note, Operation, Performed, Procedure, Situation, Steps
+from nodepool_ocb.operations.planguard import PlanGuard, SilentCaller
+from nodepool_ocb.operations.plans.saved import PlanBasis, PlanDemand, SavedPlan
 from nodepool_ocb.views import noderoles
 from nodepool_ocb.views.noderoles import NoderoleRow
 
@@ -92,7 +96,13 @@ class Performer:
         self.changes: Sequence[
             Change
         ] = ()  # of the operation that was performed last; of a dry run, those that it would write
+        self.operation: Operation[Any] | None = None  # that was performed last
+        self.basis: PlanBasis | None = None  # of its dry run
+        self.plain_secrets: list[str] = []  # places of secrets that came in plain text
+        self.cluster = ""  # its id, once a session is open
         self._transactions = 0  # of the operation under way
+        self._plans = PlanGuard(self.journal)
+        self._tried = False  # the operation was compared with its plan as a whole
 
     # -- reading --
 
@@ -118,7 +128,7 @@ class Performer:
         made.start(timeout_seconds, refused_seconds=REFUSED_SECONDS)
         try:
             if not founding:
-                clusters.current(made)
+                self.cluster = clusters.current(made).id
             yield made
         finally:
             made.close()
@@ -162,6 +172,11 @@ class Performer:
             with self.session(founding=operation.founding) as own:
                 return self.perform(operation, own)
         self.journal.verb, self.journal.writes = operation.title(), operation.writes
+        if self.call.plan is not None:
+            self._begin_plan(operation, opened, self.call.plan)
+        return self._performed(operation, opened)
+
+    def _performed(self, operation: Operation[T], opened: Session) -> Performed[T]:
         self._transactions = 0
         kept: dict[object, Any] = {}
         changes: list[Change] = []
@@ -177,8 +192,13 @@ class Performer:
 
             self._decided(opened, decide, self.call.dry_run, changes, before)
             answers += found
-        self.changes = changes
-        return Performed(answers=tuple(answers), rows=self.journal.rows(changes), dry_run=self.call.dry_run)
+        self.operation, self.changes = operation, changes
+        performed = Performed(answers=tuple(answers), rows=self.journal.rows(changes), dry_run=self.call.dry_run)
+        if self.call.dry_run:
+            self.basis = self._plans.basis(opened.now(), changes, performed)
+            if self.call.plan is not None:
+                self._plans.require(opened, self.call.plan, self.basis)
+        return performed
 
     def _situation(self, opened: Session, changes: Sequence[Change]) -> Situation:
         return Situation(
@@ -194,6 +214,26 @@ class Performer:
         """Raises TimedOut after the deadline."""
         if self.deadline is not None and time.monotonic() >= self.deadline:
             raise TimedOut("the deadline of this call has passed; nothing more is written; see: nodepool-ocb history")
+
+    # -- plans --
+
+    def _begin_plan(self, operation: Operation[Any], opened: Session, plan: PlanDemand) -> None:
+        """Raises NoCluster or Conflict for a plan that is not valid.
+
+        An operation with parts that are decided one after the other is first tried without effect, and compared as a whole.
+        """
+        if isinstance(plan, SavedPlan):
+            plan.require_valid(self.cluster, opened.now())
+            self.journal.plan = plan.remark
+        in_parts = operation.rounds > 1 or any(issubclass(each, Procedure) for each in operation.reads)
+        self._tried = in_parts and not self.call.dry_run
+        if self._tried:
+            call, caller = self.call, self.caller
+            self.call, self.caller = replace(call, dry_run=True), SilentCaller()
+            try:
+                self._performed(operation, opened)
+            finally:
+                self.call, self.caller = call, caller
 
     # -- writing --
 
@@ -238,13 +278,19 @@ class Performer:
         """``changes`` grows by each transaction that is written."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                for transaction in decide():
+                transactions = decide()
+                if self.call.plan is not None and not dry_run:
+                    begun = bool(self._transactions) or self._tried
+                    transactions = self._plans.followed(
+                        opened, self.call.plan, transactions, changes if begun else None
+                    )
+                for transaction in transactions:
                     self.in_time()
                     assert not structure.forgotten(transaction), (
                         "a record that is created or deleted raises the structure"
                     )
                     if dry_run:
-                        self.journal.remember(opened, transaction)
+                        self._plans.remember(opened, transaction)
                     else:
                         self.committed = self._commit(opened, transaction)
                     changes += transaction

@@ -69,13 +69,14 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     headers: Mapping[str, str]
     body: bytes | None = None
+    patience_seconds: float | None = None  # for the connection, and between two lines of the answer
 
 
 @contextmanager
 def sent(address: ApiAddress, request: HttpRequest, ca: str | None = None) -> Iterator[HttpAnswer]:
     """The answer to a request, with its connection open. Raises Unavailable, OutcomeUnknown, or Invalid for ``ca``."""
-    with closing(_connection(address, ca)) as connection:
-        _connect(connection, address)
+    with closing(_connection(address, ca, request.patience_seconds or CONNECT_SECONDS)) as connection:
+        _connect(connection, address, request.patience_seconds or SILENT_SECONDS)
         with _broken(address):
             connection.request(request.method, address.path + request.path, request.body, dict(request.headers))
             response = connection.getresponse()
@@ -83,13 +84,13 @@ def sent(address: ApiAddress, request: HttpRequest, ca: str | None = None) -> It
             yield HttpAnswer(address, response)
 
 
-def _connection(address: ApiAddress, ca: str | None) -> http.client.HTTPConnection:
+def _connection(address: ApiAddress, ca: str | None, seconds: float) -> http.client.HTTPConnection:
     if address.scheme == "https":
-        return http.client.HTTPSConnection(address.host, address.port, timeout=CONNECT_SECONDS, context=_context(ca))
-    return http.client.HTTPConnection(address.host, address.port, timeout=CONNECT_SECONDS)
+        return http.client.HTTPSConnection(address.host, address.port, timeout=seconds, context=_context(ca))
+    return http.client.HTTPConnection(address.host, address.port, timeout=seconds)
 
 
-def _connect(connection: http.client.HTTPConnection, address: ApiAddress) -> None:
+def _connect(connection: http.client.HTTPConnection, address: ApiAddress, silent_seconds: float) -> None:
     """Raises Unavailable."""
     try:
         connection.connect()
@@ -100,12 +101,12 @@ def _connect(connection: http.client.HTTPConnection, address: ApiAddress) -> Non
         ) from wrong
     except OSError as error:
         raise Unavailable(f"{address.url} cannot be reached: {_reason(error)}; is nodepool-ocb-api running?") from error
-    _watch_over(connection.sock)
+    _watch_over(connection.sock, silent_seconds)
 
 
-def _watch_over(sock: socket.socket) -> None:
+def _watch_over(sock: socket.socket, silent_seconds: float) -> None:
     """TCP ends the connection to a host that has gone."""
-    sock.settimeout(SILENT_SECONDS)
+    sock.settimeout(silent_seconds)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBED_SECONDS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBED_SECONDS)

@@ -20,6 +20,7 @@ from nodepool_ocb.errors import Denied, NoCluster, OcbError, OutcomeUnknown, Una
 from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.operation import Call, Operation, Performed
 from nodepool_ocb.operations.performer import Caller
+from nodepool_ocb.operations.plans.saved import SavedPlan
 from nodepool_ocb.operations.wire import codec, lines
 from nodepool_ocb.operations.wire.lines import AnswerLine, CallBody, Question
 from nodepool_ocb.operations.wire.problems import error_of
@@ -59,21 +60,26 @@ class RemotePerformer:
         self._address = address
         self._token = token
         self.cluster = token.cluster  # that the server serves; None before its first answer
+        self.patience_seconds: float | None = None  # of a call that is given up soon, and not repeated
+        self.saved: SavedPlan | None = None  # of the dry run that was performed last
         self._zxid = 0  # the newest state that an answer was of
 
     def perform(self, operation: Operation[T]) -> Performed[T]:
         """Raises the errors of the operation; Unavailable, Denied or NoCluster for the server."""
         said = _Notes(self.caller)
         agreed = False
+        plan = self.call.plan if isinstance(self.call.plan, SavedPlan) else None
         key = uuid.uuid4().hex if operation.writes and not self.call.dry_run else None
         while True:
             said.begin()
             body = CallBody(
-                fields=msgspec.Raw(codec.encode_fields(operation)),
+                fields=msgspec.Raw(codec.encode_fields(operation) if plan is None else b"{}"),
                 reason=self.call.reason,
                 dry_run=self.call.dry_run,
                 agreed=agreed,
-                deadline_seconds=DEADLINE_SECONDS,
+                save=self.call.save,
+                plan=plan,
+                deadline_seconds=self.patience_seconds or DEADLINE_SECONDS,
             )
             found = self._performed(operation, _SentCall(body, key), said)
             if isinstance(found, Performed):
@@ -106,6 +112,8 @@ class RemotePerformer:
         try:
             return self._called(operation, request, said)
         except OutcomeUnknown as lost:
+            if self.patience_seconds is not None:
+                raise
             for pause in PAUSES_SECONDS:
                 time.sleep(pause)
                 said.begin()
@@ -124,6 +132,8 @@ class RemotePerformer:
                 answers.append(codec.decode_answer(kind, bytes(line.answer)))
             elif line.rows is not msgspec.UNSET:
                 rows = line.rows
+            elif line.plan is not msgspec.UNSET:
+                self.saved = line.plan
             elif line.agree is not msgspec.UNSET:
                 return line.agree
             elif line.done is not msgspec.UNSET and answers:
@@ -140,7 +150,13 @@ class RemotePerformer:
             **({"Ocb-Min-Zxid": str(self._zxid)} if self._zxid else {}),
             **({"Idempotency-Key": asked.key} if asked.key else {}),
         }
-        request = HttpRequest(method="POST", path=path, headers=headers, body=msgspec.json.encode(asked.body))
+        request = HttpRequest(
+            method="POST",
+            path=path,
+            headers=headers,
+            body=msgspec.json.encode(asked.body),
+            patience_seconds=self.patience_seconds,
+        )
         with sent(self._address, request, self._token.ca) as answer:
             self._observe(answer)
             if answer.status != 200:

@@ -6,11 +6,14 @@ The values are kept in click's ``meta``, which a command and its groups share: t
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import iter_params_for_processing
 
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PLAN: Final = "--plan"
+#: The parameters that go with it.
+BESIDE_PLAN: Final = frozenset({"plan", "dry_run", "yes", "reason", "output", "config", "zookeeper", "api", "help"})
 FORMATS: Final = ("table", "json", "yaml", "name")
 _META: Final = "nodepool_ocb.cli."
 _SETTINGS: Final = "nodepool_ocb.cli.settings"
@@ -132,10 +138,52 @@ class Verb(click.Command):
         for option in self.params:
             if isinstance(option, click.Option) and option.envvar is None:
                 option.envvar = variable(ctx, option)
+        plan = next((option for option in self.params if option.opts == [PLAN]), None)
+        if plan is not None and not ctx.resilient_parsing and _has_plan(plan, args):
+            return self._parse_plan(ctx, args)
         left = super().parse_args(ctx, args)
         if ctx.params.get("reason") is not None:
             ctx.meta[_META + "reason"] = ctx.params["reason"]
         return left
+
+    def _parse_plan(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words beside ``--plan``: the plan has the arguments of its operation."""
+        given, left, order = self.make_parser(ctx).parse_args(args=list(args))
+        beside = [each for each in self.params if each.name not in BESIDE_PLAN and _is_given(given.get(str(each.name)))]
+        if beside or left:
+            names = ", ".join(
+                [
+                    *(
+                        each.human_readable_name if isinstance(each, click.Argument) else each.opts[0]
+                        for each in beside
+                    ),
+                    *left,
+                ]
+            )
+            ctx.fail(f"{PLAN} takes its arguments from the file; leave out: {names}")
+        allowed = (each for each in self.params if each.name in BESIDE_PLAN)
+        processed = [each for each in allowed if not each.required or _is_given(given.get(str(each.name)))]
+        for each in iter_params_for_processing(order, processed):
+            each.handle_parse_result(ctx, given, [])
+        return []
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """With ``--plan``, the plan in place of the command."""
+        if (file := asked("plan", ctx)) is None:
+            return super().invoke(ctx)
+        carrying = import_module("nodepool_ocb.cli.kit.carrying")  # it performs, and so rests on this module
+        dry_run, yes = (bool(ctx.params.get(name)) for name in ("dry_run", "yes"))
+        return carrying.carry_out(self.operations, file, dry_run=dry_run, yes=yes)
+
+
+def _has_plan(plan: click.Parameter, args: list[str]) -> bool:
+    """Whether the line or its variable names the file of a plan."""
+    return any(each.partition("=")[0] == PLAN for each in args) or bool(os.environ.get(str(plan.envvar)))
+
+
+def _is_given(value: Any) -> bool:
+    """Whether a value stands on the line: the parser has others for parameters that do not."""
+    return isinstance(value, bool | int | str | tuple | list) and bool(value)
 
 
 def variable(ctx: click.Context, option: click.Option) -> str | None:
@@ -194,9 +242,30 @@ def confirm(what: str, yes: bool) -> None:
 
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-dry_run_option = click.option(
+#: Without plans: of verbs that concern this host, or answer with a secret.
+dry_run_flag = click.option(
     "--dry-run", is_flag=True, help="Print the changes and write nothing; exit 10 if there are any."
 )
+
+
+def plan_options(command: F) -> F:
+    """A decorator: ``--save`` and ``--plan``, which stand beside ``--dry-run``."""
+    save = click.option(
+        "--save", metavar="FILE", type=click.Path(), callback=_keep, expose_value=False,
+        help="With --dry-run: write the plan to this new file.",
+    )  # fmt: skip
+    plan = click.option(
+        PLAN, metavar="FILE", type=click.Path(), callback=_keep, expose_value=False,
+        help="Carry out a saved plan, or refuse if a record has moved; with --dry-run show it.",
+    )  # fmt: skip
+    return save(plan(command))
+
+
+def dry_run_option(command: F) -> F:
+    """A decorator: ``--dry-run``, ``--save`` and ``--plan``."""
+    return dry_run_flag(plan_options(command))
+
+
 timeout_option = click.option(
     "--timeout", "timeout_seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer than this."
 )

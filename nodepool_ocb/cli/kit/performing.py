@@ -21,6 +21,7 @@ from nodepool_ocb.operations.operation import Call, Operation, Performed
 from nodepool_ocb.operations.performer import AnyPerformer, Performer
 
 if TYPE_CHECKING:
+    from nodepool_ocb.operations.plans.saved import SavedPlan
     from nodepool_ocb.remote.performer import RemotePerformer
 
 NEEDS_SESSION: Final = "It follows records or logs with a session of its own."
@@ -48,6 +49,13 @@ class Terminal:
                 self.note(each)
         confirm(text, self.yes)
         return not self.yes
+
+
+class Silent(Terminal):
+    """A caller that is told nothing."""
+
+    def note(self, text: str) -> None:
+        """A shell completes a word: nothing is printed."""
 
 
 def me() -> str:
@@ -127,17 +135,54 @@ def distant_server(used: AnyPerformer) -> RemotePerformer:
     return used
 
 
-def perform(operation: Operation[T], *, dry_run: bool = False, yes: bool = False) -> Performed[T]:
+def perform(
+    operation: Operation[T], *, dry_run: bool = False, yes: bool = False, plan: SavedPlan | None = None
+) -> Performed[T]:
     """Perform an operation as this command; raises the errors of the operation and of its session.
 
-    Raises UsageError for a call that leaves open which record it means.
+    ``plan``: that it must carry out. A dry run with ``--save`` is written to its file. Raises UsageError for a call that leaves
+    open which record it means.
     """
     reason = registry.reason_local(type(operation))
     used = performer() if reason is None else direct(reason=reason)
-    used.call = replace(used.call, dry_run=dry_run)
+    file = asked("save") if operation.writes else None
+    used.call = replace(used.call, dry_run=dry_run, save=file is not None, plan=plan)
     used.caller = Terminal(yes=yes)
+    if file is not None:
+        return _saved(used, operation, file)
     with usage():
         return used.perform(operation)
+
+
+def _saved(used: AnyPerformer, operation: Operation[T], file: str) -> Performed[T]:
+    """A dry run, with its plan in a new file."""
+    from nodepool_ocb.cli.kit import output, plans
+    from nodepool_ocb.operations.calls import saving
+
+    if not used.call.dry_run:
+        raise click.UsageError("--save goes with --dry-run: it writes the plan of a dry run")
+    plans.refuse_existing(file)
+    saving.refuse(operation, used.call)
+    with usage():
+        performed = used.perform(operation)
+    plan = saving.plan_of(used) if isinstance(used, Performer) else distant_server(used).saved
+    if plan is None:
+        output.say("no plan is saved")
+    else:
+        plans.write(plan, file)
+        output.say(f"plan saved, valid for a day; to carry it out: nodepool-ocb {operation.title()} --plan {file}")
+    return performed
+
+
+def asked_in_haste(operation: Operation[T], ctx: click.Context, patience_seconds: float) -> T:
+    """The answer of a read, without notes and without patience; raises the errors of the operation and of the way to it."""
+    used = performer(ctx)
+    used.caller = Silent()
+    if isinstance(used, Performer):
+        with used.session(patience_seconds) as opened:
+            return used.ask(operation, opened)
+    distant_server(used).patience_seconds = patience_seconds
+    return used.perform(operation).answer
 
 
 @contextmanager

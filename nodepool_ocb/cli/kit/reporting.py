@@ -12,6 +12,7 @@ from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.operations.operation import Explained, Performed
 from nodepool_ocb.views.changes import ChangeRow, ChangesDocument, DetailedRow
 
+CHANGES: Final = 10  # the exit code of a dry run that found changes
 NOTES: Final = 12  # that are shown in a table
 
 
@@ -63,7 +64,7 @@ def rows(
     if dry_run and len(rows) > NOTES and output.chosen() == "table":
         output.say(f"in all: {_summary(rows)}")
     if dry_run and rows:
-        raise click.exceptions.Exit(10)
+        raise click.exceptions.Exit(CHANGES)
 
 
 def _summary(rows: Sequence[ChangeRow]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from nodepool_ocb.cli.kit import output, reporting, times
-from nodepool_ocb.cli.kit.options import Verb, dry_run_option
+from nodepool_ocb.cli.kit.options import Verb, dry_run_flag
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.requests.options import wanted_options
 from nodepool_ocb.errors import OcbError
@@ -57,7 +57,7 @@ class LeaseRunVerb(Verb):
     metavar="FILE",
     help="A private key that the nodes know, in place of a new key for this lease.",
 )
-@dry_run_option
+@dry_run_flag
 @click.argument("command", metavar="-- COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     labels: Sequence[str],

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from nodepool_ocb.cli.kit import output, reporting
-from nodepool_ocb.cli.kit.options import Verb, dry_run_option
+from nodepool_ocb.cli.kit.options import Verb, dry_run_flag
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.operations.deployments.pausing import RestoredCluster
 
 
 @click.command(cls=Verb, operation=RestoredCluster)
 @click.option("--reason", default="ZooKeeper was restored from an older copy", show_default=True, help="Why.")
-@dry_run_option
+@dry_run_flag
 def command(reason: str, dry_run: bool) -> None:
     """Say that ZooKeeper was restored from an older copy; before any daemon is started.
 

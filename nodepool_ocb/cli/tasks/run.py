@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from nodepool_ocb.cli.kit import output
-from nodepool_ocb.cli.kit.options import Verb, timeout_option
+from nodepool_ocb.cli.kit.options import Verb, plan_options, timeout_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.cli.tasks import options, waiting
 from nodepool_ocb.cli.tasks.plan import show
@@ -20,17 +20,14 @@ from nodepool_ocb.views.tasks import runs as shown
 @options.run_options
 @options.facts_file_option
 @click.option(
-    "--plan",
-    "--dry-run",
-    "only_plan",
-    is_flag=True,
-    help="Show the tasks that would run, and begin nothing; exit 10 if there are any.",
+    "--dry-run", is_flag=True, help="Show the tasks that would run, and begin nothing; exit 10 if there are any."
 )
-@click.option("--all", "everything", is_flag=True, help="With --plan: groups, stages and barriers, too.")
+@plan_options
+@click.option("--all", "everything", is_flag=True, help="With --dry-run: groups, stages and barriers, too.")
 @click.option("--wait", is_flag=True, help="Wait until it is over; then print how it ended.")
 @timeout_option
 def run(
-    deployment: str, facts_file: str | None, only_plan: bool, everything: bool, wait: bool, timeout_seconds: float | None,
+    deployment: str, facts_file: str | None, dry_run: bool, everything: bool, wait: bool, timeout_seconds: float | None,
     **given: Any,
 ) -> None:  # fmt: skip
     """Run the task list of a deployment on its nodes, or a part of it.
@@ -39,7 +36,7 @@ def run(
     """
     choice = options.choice(**given)
     operation = TasksRun(deployment=deployment, choice=choice, facts_file=facts_file, everything=everything)
-    begun = perform(operation, dry_run=only_plan).answer
+    begun = perform(operation, dry_run=dry_run).answer
     if begun.plan is not None:
         show(begun.plan)
         raise click.exceptions.Exit(10 if begun.plan.document.runs else 0)

@@ -37,6 +37,7 @@ class SealValue(Lookup[dict[str, Json]], frozen=True):
         from nodepool_ocb.secrecy.errors import Sealed
         from nodepool_ocb.secrecy.opening import SHORT, Secrets, hideable, resealed, unhidden
 
+        reader.performer.plain_secrets.append(self.place)
         if not hideable(self.value):
             raise Invalid(f"{self.place} is secret: {SHORT}; give a longer one")
         if count := unhidden(self.value):

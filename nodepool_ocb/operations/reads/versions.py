@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.errors import VersionDiffers
 from nodepool_ocb.operations.operation import Lookup
+from nodepool_ocb.operations.plans import moved
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Condition, Reader
@@ -51,7 +52,8 @@ def unchanged(branches: Sequence[str], wanted: Sequence[str]) -> Condition:
         found = ReadVersions(tuple(branches)).answer(reader)
         if found is None or (ANY not in wanted and found not in wanted):
             raise VersionDiffers(
-                f"{', '.join(branches)} has another version than the request demands; read it again, and repeat the request"
+                f"{moved.newest_changes(reader.session, branches)}; the request demands another version:"
+                " read it again, and repeat the request"
             )
 
     return condition
@@ -62,6 +64,10 @@ def absent(branches: Sequence[str]) -> Condition:
 
     def condition(reader: Reader) -> None:
         if ReadVersions(tuple(branches)).answer(reader) is not None:
-            raise VersionDiffers(f"{', '.join(branches)} exists already, and the request demands that it does not")
+            names = ", ".join(str(moved.name_of(each)) for each in branches)
+            raise VersionDiffers(
+                f"{names} exists already, and the request demands that it does not;"
+                f" {moved.newest_changes(reader.session, branches)}"
+            )
 
     return condition

@@ -9,17 +9,20 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.operations.plans.saved import SavedPlan
 from nodepool_ocb.operations.wire.problems import Problem
 from nodepool_ocb.views.changes import ChangeRow
 
 
-class CallBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CallBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The request to perform an operation."""
 
     fields: msgspec.Raw = msgspec.Raw(b"{}")
     reason: str | None = None
     dry_run: bool = False
     agreed: bool = False  # to the irreversible change that it asks agreement for
+    save: bool = False  # answer the dry run with a plan
+    plan: SavedPlan | None = None  # that is carried out: its fields count, and there are no others
     deadline_seconds: float | None = None
 
 
@@ -45,6 +48,7 @@ class AnswerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     agree: Question | msgspec.UnsetType = msgspec.UNSET
     answer: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # of one round
     rows: tuple[ChangeRow, ...] | msgspec.UnsetType = msgspec.UNSET
+    plan: SavedPlan | msgspec.UnsetType = msgspec.UNSET
     error: Problem | msgspec.UnsetType = msgspec.UNSET
     done: CallEnd | msgspec.UnsetType = msgspec.UNSET
 

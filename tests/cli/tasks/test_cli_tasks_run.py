@@ -65,7 +65,7 @@ def states(history: Json) -> dict[str, str]:
 
 
 def test_a_run_goes_through_the_list_in_its_order_and_keeps_its_history(ocb: Ocb, ask: Ask, place: Path) -> None:
-    planned = ocb(*run("--nodes", "2,1", "--plan"))
+    planned = ocb(*run("--nodes", "2,1", "--dry-run"))
     assert (planned.exit_code, place.joinpath("order").exists()) == (10, False)
     answer = ocb(*run("--nodes", "2,1", "--wait", "--timeout", "120"))
     assert answer.exit_code == 0, answer.output
@@ -93,7 +93,7 @@ def test_what_failed_is_told_and_a_retry_goes_on_with_it(ocb: Ocb, ask: Ask, pla
     assert (failed["site@n2.example.com"], failed["deploy"]) == ("failed", "not run")
     place.joinpath("broken-2").unlink()
     place.joinpath("order").unlink()
-    plan = ask(*run("--retry", "--plan"), exit_code=10)
+    plan = ask(*run("--retry", "--dry-run"), exit_code=10)
     assert {(row["task"], len(row["nodes"])) for row in plan["runs"]} == {("site", 1), ("report", 2)}
     assert ocb(*run("--retry", "--wait", "--timeout", "120")).exit_code == 0
     assert place.joinpath("order").read_text().split() == ["2", "report", "report"]
@@ -114,7 +114,7 @@ def test_a_retry_writes_facts_where_they_were_and_does_everything_on_a_node_that
         *("--address", before["addresses"][0], "--user", before["user"]),
     )
     assert made.exit_code == 0, made.output
-    plan = ask("tasks", "run", "--deployment", "lab", "--retry", "--plan", exit_code=10)
+    plan = ask("tasks", "run", "--deployment", "lab", "--retry", "--dry-run", exit_code=10)
     assert ("site", "n1.example.com") in {(row["task"], node) for row in plan["runs"] for node in row["nodes"]}
     assert ocb("tasks", "run", "--deployment", "lab", "--retry").exit_code == 0
     assert "facts@n2.example.com" not in states(ask("tasks", "history", "lab")), "the first run had no file"
@@ -188,7 +188,7 @@ def test_a_run_that_is_to_change_nothing_changes_nothing_and_does_not_count(ocb:
     assert ocb(*run("--wait", "--timeout", "120")).exit_code == 6
     assert ocb(*run("--noop", "--wait", "--timeout", "120")).exit_code == 0
     assert [row["noop"] for row in ask("tasks", "runs", "lab")] == [True, False, True]
-    assert ocb(*run("--retry", "--plan")).exit_code == 10
+    assert ocb(*run("--retry", "--dry-run")).exit_code == 10
 
 
 def test_on_an_event_a_node_that_is_done_runs_what_names_the_event(
@@ -200,12 +200,12 @@ def test_on_an_event_a_node_that_is_done_runs_what_names_the_event(
     (tmp_path / "tasks.yaml").write_text(text)
     assert ocb("tasks", "upload", str(tmp_path / "tasks.yaml"), "--deployment", "lab").exit_code == 0
     assert ocb(*run("--nodes", "1", "--wait", "--timeout", "120")).exit_code == 0
-    plan = ask(*run("--event", "deploy_changes", "--plan"), exit_code=10)
+    plan = ask(*run("--event", "deploy_changes", "--dry-run"), exit_code=10)
     assert {(row["task"], *row["nodes"]) for row in plan["runs"]} == {
         ("site", "n2.example.com"),
         ("report", "n1.example.com", "n2.example.com"),
     }
-    other = ask(*run("--event", "other", "--plan"), exit_code=10)
+    other = ask(*run("--event", "other", "--dry-run"), exit_code=10)
     assert {node for row in other["runs"] for node in row["nodes"]} == {"n2.example.com"}
 
 
@@ -215,7 +215,7 @@ def test_a_node_that_was_deleted_and_made_again_has_done_nothing(ocb: Ocb, ask: 
 
     def planned(*more: str) -> set[tuple[str, str]]:
         return {
-            (row["task"], node) for row in ask(*run("--plan", *more), exit_code=10)["runs"] for node in row["nodes"]
+            (row["task"], node) for row in ask(*run("--dry-run", *more), exit_code=10)["runs"] for node in row["nodes"]
         }
 
     assert ("site", "n1.example.com") not in planned("--retry") | planned("--event", "other")
@@ -240,7 +240,7 @@ def test_conditions_compare_with_the_facts_of_the_last_good_run_on_the_node(
     assert place.joinpath("order").read_text().split().count("report") == 2
 
     def reported(*more: str) -> bool:
-        return "report" in {row["task"] for row in ask(*run("--plan", *more), exit_code=10)["runs"]}
+        return "report" in {row["task"] for row in ask(*run("--dry-run", *more), exit_code=10)["runs"]}
 
     assert (reported(), reported("--force")) == (False, True)
     assert ocb(*upload, str(tmp_path / "faster.json")).exit_code == 0

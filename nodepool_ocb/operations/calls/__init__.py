@@ -1,0 +1,1 @@
+"""Calls: saved plans of operations, and the work that goes on after a call."""
