@@ -29,9 +29,10 @@ from nodepool_ocb.api.routes import (
 from nodepool_ocb.api.streams.events import MEDIA_TYPE
 from nodepool_ocb.api.streams.logs import LogQuery
 from nodepool_ocb.api.streams.wanted import FIELDS
+from nodepool_ocb.operations.calls.longwork import begins
 from nodepool_ocb.operations.operation import Operation
-from nodepool_ocb.operations.wire.problems import Problem
 from nodepool_ocb.operations.plans.saved import SavedPlan
+from nodepool_ocb.operations.wire.problems import Problem
 
 _REF: Final = "#/components/schemas/{name}"
 #: The refusals that each route may give, with their meaning.
@@ -205,7 +206,7 @@ def _described(row: Route, path: str) -> dict[str, Any]:
         "responses": _responses({"application/json": {"schema": _answer(kind)}}, row),
     }
     options = {each.name for each in msgspec.structs.fields(QueryOptions)} - {each.name for each in rest} - {*taken}
-    wanted = options if kind.writes else {"deadline_seconds"}
+    wanted = options - (set() if begins(kind) else {"wait"}) if kind.writes else {"deadline_seconds"}
     described["parameters"] += _query(each for each in msgspec.structs.fields(QueryOptions) if each.name in wanted)
     if row.key:
         described["parameters"] += _query(msgspec.structs.fields(PageOptions))
@@ -266,12 +267,23 @@ def _answer(kind: type[Operation[Any]]) -> dict[str, Any]:
     }
     if kind.writes:
         properties |= {"dry_run": {"type": "boolean"}, "rows": {"type": "array", "items": {"type": "object"}}}
+    if begins(kind):
+        properties |= {
+            "outcome": {"type": "string", "description": "With `wait`: the end of the work."},
+            "document": {"description": "With `wait`: the final document."},
+            "error": {"$ref": _REF.format(name="Problem")},
+        }
     return {"type": "object", "properties": properties, "required": ["notes"]}
 
 
 def _responses(content: dict[str, Any], row: Route | None = None) -> dict[str, Any]:
     state = {name: {"schema": {"type": "string"}} for name in ("Ocb-Cluster", "Ocb-Zxid", "Ocb-Age")}
     made: dict[str, Any] = {"200": {"description": "Performed.", "headers": state, "content": content}}
+    if row is not None and begins(OPERATIONS[row.operation]):
+        place = {"Location": {"schema": {"type": "string"}, "description": "The object that shows the work."}}
+        made["202"] = {
+            "description": "Performed; the work that it began goes on.", "headers": state | place, "content": content
+        }  # fmt: skip
     if row is not None and row.records is not None and row.method == "GET":
         made["304"] = {"description": "The document has the version that the client knows."}
     return made | {str(status): {"$ref": f"#/components/responses/{status}"} for status in REFUSALS}

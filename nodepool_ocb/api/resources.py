@@ -11,7 +11,9 @@ from litestar import Request, Response
 from litestar.datastructures import MultiDict
 from msgspec.structs import FieldInfo, replace
 
+from nodepool_ocb.api import longwork
 from nodepool_ocb.api.actor import Actor, require_right
+from nodepool_ocb.api.longwork import LONGEST_WAIT_SECONDS
 from nodepool_ocb.api.paging import PageOptions, chosen, page
 from nodepool_ocb.api.performing import AgreementAsked, OperationOrder, perform, version_for, versions_of
 from nodepool_ocb.api.requests import (
@@ -28,15 +30,16 @@ from nodepool_ocb.api.routes import WORLD, Route, filled, parameters
 from nodepool_ocb.api.versions import branch, conditions
 from nodepool_ocb.errors import Invalid, VersionLacking
 from nodepool_ocb.model.secrecy import hidden
+from nodepool_ocb.operations.calls.longwork import WorkEnd, begins, begun
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.reads.versions import ANY
 from nodepool_ocb.operations.tokens.reading import TokenShow
-from nodepool_ocb.operations.wire.problems import Problem
+from nodepool_ocb.operations.wire.problems import Problem, problem_of
 from nodepool_ocb.views.keptrows import EncodedRows
 from nodepool_ocb.views.view import View, is_flat, public
 
 #: The parts of a query that are no fields.
-OPTIONS: Final = ("dry_run", "agreed", "reason", "deadline_seconds")
+OPTIONS: Final = ("dry_run", "agreed", "reason", "deadline_seconds", "wait")
 PAGES: Final = tuple(each.name for each in msgspec.structs.fields(PageOptions))
 
 
@@ -49,6 +52,9 @@ class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
     deadline_seconds: (
         Annotated[float, msgspec.Meta(ge=SHORTEST_DEADLINE_SECONDS, le=LONGEST_DEADLINE_SECONDS)] | None
     ) = None
+    wait: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WAIT_SECONDS)] | None = (
+        None  # seconds, for the end of long work
+    )
 
 
 class AskedResource(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +65,7 @@ class AskedResource(msgspec.Struct, frozen=True, kw_only=True):
     order: OperationOrder
     place: str | None  # the branch of the one object, if the version is of that
     page: PageOptions
+    wait_seconds: float = 0.0  # for the end of the work that it begins
 
 
 async def answer(
@@ -80,7 +87,9 @@ async def answer(
         key=call_key(request, actor, operation, options.reason),
     )
     place = branch(route.records, named[route.records]) if route.records in named else None
-    asked = AskedResource(route=route, actor=actor, order=order, place=place, page=pages)
+    asked = AskedResource(
+        route=route, actor=actor, order=order, place=place, page=pages, wait_seconds=options.wait or 0.0
+    )
     return await (_write if kind.writes else _read)(desk, request, asked)
 
 
@@ -169,9 +178,23 @@ async def _write(desk: Desk, request: Request[Any, Any, Any], asked: AskedResour
         detail = f"this will {question.question.text}; nothing was written; repeat the request with agreed=true if it is meant"
         return problem(Problem(code="agreement-needed", status=409, detail=detail, error="Conflict"))
     headers = {"Ocb-Zxid": str(found.zxid), **({} if found.plan is None else {"ETag": f'"{found.plan}"'})}
-    more = {"dry_run": order.dry_run, "rows": [public(row) for row in found.performed.rows]}
+    more: dict[str, Any] = {"dry_run": order.dry_run, "rows": [public(row) for row in found.performed.rows]}
+    status, work = 200, begun(order.operation, found.performed)
+    if work is not None:
+        headers["Location"] = longwork.location(work.shown)
+        end = None
+        if asked.wait_seconds:
+            end = await longwork.awaited(desk, asked.actor, work, asked.wait_seconds, found.zxid)
+        status = 202 if end is None else 200
+        more |= {} if end is None else _end(end)
     content = _encoded([shown(each) for each in found.performed.answers], notes, more)
-    return Response(content, status_code=200, media_type="application/json", headers=headers)
+    return Response(content, status_code=status, media_type="application/json", headers=headers)
+
+
+def _end(end: WorkEnd) -> dict[str, Any]:
+    """The end of awaited work: ``document`` is the final one, and ``error`` the reason of a bad end."""
+    error = {} if end.error is None else {"error": msgspec.to_builtins(problem_of(end.error))}
+    return {"outcome": end.outcome, "document": shown(end.document), **error}
 
 
 def _conditioned(
@@ -230,6 +253,8 @@ async def _asked(
     """The options and the operation. Raises Invalid for an unknown or wrong field."""
     query = MultiDict(request.query_params.multi_items())
     options = _options(query, OPTIONS, kind)
+    if "wait" in options and not begins(kind):
+        raise Invalid(f"{kind.title()}: it begins no work that goes on after it, so it takes no `wait`")
     pages = _options(query, PAGES, kind) if route.key else {}
     given = filled(route, kind, named)
     if request.method == "GET":
