@@ -42,7 +42,9 @@ _NAMES: Final = {"deployment": "names"}
 ROUTES: Final = (
     # the cluster
     Route("status", "GET", "/v1/status"),
+    Route("status/watch-look", "GET", "/v1/status/watch-look"),
     Route("history", "GET", "/v1/history"),
+    Route("completion", "POST", "/v1/completion"),
     Route("events", "GET", "/v1/events/choice"),
     Route("pause", "POST", "/v1/pause"),
     Route("resume", "POST", "/v1/resume"),

@@ -6,13 +6,14 @@ import click
 
 from nodepool_ocb.cli.kit import completion, output
 from nodepool_ocb.cli.kit.options import Verb
-from nodepool_ocb.cli.kit.performing import direct, perform
+from nodepool_ocb.cli.kit.performing import perform, performer
 from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.operations.cluster.status import StatusOverview
+from nodepool_ocb.operations.cluster.watching import StatusWatchLook
 from nodepool_ocb.views import sections
 
 
-@click.command(cls=Verb, operation=StatusOverview)
+@click.command(cls=Verb, operation=(StatusOverview, StatusWatchLook))
 @click.option(
     "--watch", is_flag=True, help="The states of all noderoles, node by node, as they change; Ctrl-C ends it."
 )
@@ -35,9 +36,15 @@ def command(watch: bool, deployment: str | None, selector: str | None) -> None:
 
 def _watch(deployment: str | None, selector: str | None) -> None:
     from nodepool_ocb.cli.pictures import matrix
-    from nodepool_ocb.operations.scope import Scope
+    from nodepool_ocb.operations.performer import Performer
 
-    matrix.watch(Scope(direct(), deployment, selector))
+    used = performer()
+    if isinstance(used, Performer):
+        from nodepool_ocb.operations.scope import Scope
+
+        matrix.watch(Scope(used, deployment, selector))
+    else:
+        matrix.watch(matrix.Polled(used, StatusWatchLook(deployment=deployment, selector=selector)))
 
 
 def _overview() -> None:

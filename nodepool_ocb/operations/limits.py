@@ -25,6 +25,7 @@ from nodepool_ocb.operations.operation import Operation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.selection import ResolveNoderoles, ResolveNodes
 from nodepool_ocb.views.grid import NoderoleGrid
+from nodepool_ocb.views.pictures.matrix import SeenMatrix
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Condition, Reader
@@ -111,6 +112,7 @@ NAMED: Final[Mapping[str, Mapping[str, ObjectKind]]] = {
     "NoderoleUnbind": _NODEROLES,
     "NoderoleUnset": _NODEROLES,
     "NoderoleWait": _NODEROLES,
+    "StatusWatchLook": {"deployment": ObjectKind.DEPLOYMENTS},
     "NoderoleWaitLook": {
         "noderoles": ObjectKind.NODEROLES,
         "nodes": ObjectKind.NODES,
@@ -125,6 +127,7 @@ LISTS: Final = {
     "NodeList": ObjectKind.NODES,
     "NoderoleList": ObjectKind.NODEROLES,
     "NoderoleListStates": ObjectKind.NODEROLES,
+    "StatusWatchLook": ObjectKind.NODEROLES,
 }
 
 
@@ -184,7 +187,7 @@ def kept(answer: T, shown: frozenset[str] | None) -> T:
     if shown is None:
         return answer
     found: Any = answer
-    if isinstance(answer, NoderoleGrid):
+    if isinstance(answer, NoderoleGrid | SeenMatrix):
         found = answer.within(shown)
     elif isinstance(answer, msgspec.Struct):
         lists = {name: getattr(answer, name) for name in answer.__struct_fields__}

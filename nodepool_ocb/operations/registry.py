@@ -29,6 +29,7 @@ FORMS: Final[Mapping[str, str]] = {
     "NoderoleListStates": "noderole/list-states",
     "NoderoleWaitLook": "noderole/wait-look",
     "RolloutWaitLook": "rollout/wait-look",
+    "StatusWatchLook": "status/watch-look",
     "TasksWaitLook": "tasks/wait-look",
     "UploadDeleteRecords": "upload/delete-records",
     "UploadLeaksDelete": "upload/leaks-delete",

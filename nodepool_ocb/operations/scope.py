@@ -17,7 +17,7 @@ class Scope:
 
     def __init__(self, performer: Performer, deployment: str | None, selector: str | None) -> None:
         """Raises NotFound for a name that does not exist, and Invalid for a wrong selector."""
-        self._performer = performer
+        self.performer = performer
         self._deployment = deployment
         self._expression = None if selector is None else selection.parse(selector)
         self._meant: set[str] = set()
@@ -55,6 +55,6 @@ class Scope:
         if self._expression is None:
             return set()
         facts = selection.SelectionFacts(
-            self.now, lambda found: self._performer.read(outdated.find(world, found)).vertices
+            self.now, lambda found: self.performer.read(outdated.find(world, found)).vertices
         )
         return {vertex.name for vertex in selection.noderoles(world, self._expression, facts)}

@@ -147,7 +147,6 @@ def test_a_command_takes_one_way_to_the_records() -> None:
     [
         ("acl check", "this does not work with --api. It compares rights"),
         ("init", "this does not work with --api. It makes the cluster"),
-        ("status --watch", "this does not work with --api. It follows records"),
         ("lease run --label small -- true", "this does not work with --api. It runs a command"),
     ],
 )

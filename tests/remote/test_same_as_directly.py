@@ -19,6 +19,8 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model.executions import Key
 from nodepool_ocb.operations import registry
+from nodepool_ocb.operations.cluster.watching import StatusWatchLook
+from nodepool_ocb.operations.completion.offering import CompletionNames
 from nodepool_ocb.operations.daemons.listing import DaemonList
 from nodepool_ocb.operations.history.reading import EventsChoose
 from nodepool_ocb.operations.images.logs import ImageLog
@@ -144,6 +146,9 @@ def test_most_verbs_succeed_on_the_trees(trees: Trees) -> None:
 
 #: Operations that a look of a wait performs, or that show the server itself.
 LOOKS: Final[Sequence[Operation[Any]]] = (
+    CompletionNames(kind="noderoles", incomplete="base@"),
+    CompletionNames(kind="tasks", typed={"deployment": "lab"}),
+    CompletionNames(kind="colours"),
     DaemonList(),
     EventsChoose(names=(N1,), since=1.0),
     ImageBuildLook(image="jammy", request=1),
@@ -154,6 +159,7 @@ LOOKS: Final[Sequence[Operation[Any]]] = (
     NoderoleLog(noderole=f"base@{N1}"),
     NoderoleWaitLook(nodes=(N1,), known=("gone@" + N1,)),
     RolloutWaitLook(key=Key("lab", "0000000001")),
+    StatusWatchLook(deployment="lab"),
     TasksWaitLook(key=Key("lab", "0000000001")),
     TokenList(),
 )

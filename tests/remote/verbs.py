@@ -166,6 +166,7 @@ LINES: Final[Mapping[str, str]] = {
 
 #: Operations that a command line shows in another way on two trees, with the reason.
 APART: Final[Mapping[str, str]] = {
+    "CompletionNames": "a shell asks for it",
     "DaemonList": "a server of the API registers itself",
     "EventsChoose": "events are followed with a session",
     "ImageBuildLook": "a wait for a build ends with a builder",
@@ -176,6 +177,7 @@ APART: Final[Mapping[str, str]] = {
     "NoderoleLog": "logs are followed with a session",
     "RolloutWaitLook": "a rollout needs an annealer",
     "StatusOverview": "a server of the API registers itself",
+    "StatusWatchLook": "a watch has no end",
     "TasksWaitLook": "a run of tasks needs an annealer",
     "TokenCreate": "the tree of the server has a token",
     "TokenList": "the tree of the server has a token",

@@ -1,4 +1,4 @@
-"""The completion of words: none if ZooKeeper does not answer in two seconds.
+"""The completion of words: none if ZooKeeper, or the server of ``--api``, does not answer in two seconds.
 
 Each is a ``shell_complete`` of click: of the names that exist, those with the typed beginning. A name that ends with
 ``=``, ``/`` or ``@`` goes on. ``operations.completion`` reads the names.
@@ -20,13 +20,14 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 def _names(kind: str) -> Complete:
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-        from nodepool_ocb.cli.kit.performing import direct
-        from nodepool_ocb.operations.completion.names import ReadNames
+        from nodepool_ocb.cli.kit.performing import asked_in_haste
+        from nodepool_ocb.operations.completion.offering import PARAMETERS, CompletionNames
 
         try:
-            used = direct(ctx)
-            with used.session(PATIENCE_SECONDS) as opened:
-                found = used.read(iter(ReadNames(kind, ctx.params, incomplete)), opened)
+            typed = {name: ctx.params[name] for name in PARAMETERS if ctx.params.get(name)}
+            found = asked_in_haste(
+                CompletionNames(kind=kind, typed=typed, incomplete=incomplete), ctx, PATIENCE_SECONDS
+            )
         except Exception:  # of any kind: a shell in the middle of a line has no use for it
             return []
         return _offered(found, incomplete)
@@ -64,23 +65,7 @@ leases = _names("leases")
 pools = _names("pools")
 pool_labels = _names("pool_labels")
 pool_providers = _names("pool_providers")
-
-
-def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The tasks of the list that ``--release`` or ``--deployment`` names; of names with commas the last goes on."""
-    from nodepool_ocb.cli.kit.performing import direct
-    from nodepool_ocb.operations.tasks import lists
-
-    before = incomplete.rpartition(",")
-    try:
-        owner = lists.owner(ctx.params.get("release"), ctx.params.get("deployment"))
-        used = direct(ctx)
-        with used.session(PATIENCE_SECONDS) as opened:
-            listed = used.read(lists.loaded(owner), opened).tasks.tasks
-            found = {f"{before[0]}{before[1]}{each.id}" for each in listed}
-    except Exception:  # as above
-        return []
-    return _offered(found, incomplete)
+tasks = _names("tasks")
 
 
 def node_fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:

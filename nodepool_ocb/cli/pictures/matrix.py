@@ -9,18 +9,19 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import click
 
 from nodepool_ocb.cli.kit import output, terminal
 from nodepool_ocb.cli.kit.live import Screen, lively
-from nodepool_ocb.cli.kit.performing import direct
 from nodepool_ocb.model.records import Deployment, DeploymentRole, Role, State
-from nodepool_ocb.operations import following
+from nodepool_ocb.operations import following, polling
+from nodepool_ocb.operations.cluster.watching import StatusWatchLook
+from nodepool_ocb.operations.performer import AnyPerformer
 from nodepool_ocb.operations.scope import Scope
 from nodepool_ocb.views.pictures import layout
-from nodepool_ocb.views.pictures.matrix import Matrix, Moved
+from nodepool_ocb.views.pictures.matrix import Matrix, Moved, ShownMatrix
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -31,7 +32,18 @@ TICK_SECONDS: Final = 1.0  # the terminal may have another size
 MOST_FAILED: Final = 10  # that are named at once
 
 
-def watch(scope: Scope) -> None:
+class Polled(NamedTuple):
+    """The noderoles as a server of the API sees them, asked again and again."""
+
+    used: AnyPerformer
+    look: StatusWatchLook
+
+
+#: The noderoles to show: those that a session follows, or those of a server.
+Source: TypeAlias = Scope | Polled
+
+
+def watch(scope: Source) -> None:
     """Show them until an interrupt."""
     match output.chosen():
         case "json":
@@ -44,11 +56,16 @@ def watch(scope: Scope) -> None:
             raise click.UsageError(f"--watch and -o {other} contradict each other; -o json gives an object a line")
 
 
-def followed(scope: Scope, tick_seconds: float | None = None) -> Iterator[tuple[Matrix, list[Moved]]]:
+def followed(scope: Source, tick_seconds: float | None = None) -> Iterator[tuple[Matrix, list[Moved]]]:
     """The matrix at the start, after every change and at every tick, with the noderoles that moved."""
+    if isinstance(scope, Polled):
+        shown = ShownMatrix()
+        for seen in polling.polled(scope.used, lambda: scope.look):
+            yield shown, shown.see(seen)
+        return
     matrix = Matrix(scope.has)
     first = True
-    for world, touched in following.worlds(direct(), None, tick_seconds):
+    for world, touched in following.worlds(scope.performer, None, tick_seconds):
         begun = time.monotonic()
         whole = first or touched.has(Deployment, DeploymentRole, Role)
         moved = scope.look(world) if touched or first else set()
@@ -59,7 +76,7 @@ def followed(scope: Scope, tick_seconds: float | None = None) -> Iterator[tuple[
         time.sleep(max(DRAWN_SECONDS, SHARE * (time.monotonic() - begun)))
 
 
-def _objects(scope: Scope) -> None:
+def _objects(scope: Source) -> None:
     first = True
     for matrix, moved in followed(scope):
         if moved or first:
@@ -67,7 +84,7 @@ def _objects(scope: Scope) -> None:
         first = False
 
 
-def _sentences(scope: Scope) -> None:
+def _sentences(scope: Source) -> None:
     last = ""
     for matrix, moved in followed(scope):
         failed = [each for each in moved if each.state is State.ERROR]
@@ -81,7 +98,7 @@ def _sentences(scope: Scope) -> None:
         last = now
 
 
-def _drawn(scope: Scope) -> None:
+def _drawn(scope: Source) -> None:
     shown: tuple[layout.Line, ...] = ()
     try:
         with Screen(sys.stdout) as screen:

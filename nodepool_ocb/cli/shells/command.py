@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from nodepool_ocb.cli.kit.options import Verb
+from nodepool_ocb.operations.completion.offering import CompletionNames
 from nodepool_ocb.views.view import View
 
 
@@ -15,7 +16,7 @@ class Script(View, frozen=True):
     script: str
 
 
-@click.command(cls=Verb, local="It prints a script for the shell of this host.")
+@click.command(cls=Verb, operation=CompletionNames)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
     """Print the completion script of a shell.

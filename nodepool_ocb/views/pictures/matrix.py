@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import msgspec
 
 from nodepool_ocb.engine import maintenance
 from nodepool_ocb.engine.world import NodeView, Vertex, World
@@ -38,6 +40,30 @@ class Moment(View, frozen=True, kw_only=True):
     changed: tuple[Moved, ...]
 
 
+class SeenNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node at one look: the states of its noderoles, by role, with the reasons that are recorded; its remarks."""
+
+    states: Mapping[str, State]
+    reasons: Mapping[str, str] = {}
+    note: str = ""
+
+
+class SeenMatrix(msgspec.Struct, frozen=True):
+    """The nodes at one look, by name."""
+
+    nodes: Mapping[str, SeenNode]
+
+    def within(self, shown: Collection[str]) -> SeenMatrix:
+        """The same with those noderoles alone that are named, ``ROLE@FQDN``."""
+        found = {}
+        for name, node in self.nodes.items():
+            states = {role: state for role, state in node.states.items() if f"{role}@{name}" in shown}
+            if states:
+                reasons = {role: reason for role, reason in node.reasons.items() if role in states}
+                found[name] = SeenNode(states=states, reasons=reasons, note=node.note)
+        return SeenMatrix(found)
+
+
 class Matrix:
     """The noderoles that are ``wanted``; a node that has none of them is not in it."""
 
@@ -55,19 +81,35 @@ class Matrix:
         self._world = world
         return [moved for name in sorted(names) for moved in self._node(name, world.nodes.get(name))]
 
+    @property
+    def seen(self) -> SeenMatrix:
+        """The matrix as a value, which ``Shown.see`` shows elsewhere."""
+        found = {}
+        for name, states in self.nodes.items():
+            vertices = self._world.nodes[name].noderoles
+            reasons = {role: reason for role in states if (reason := vertices[role].record.reason)}
+            found[name] = SeenNode(states=states, reasons=reasons, note=self.note(name))
+        return SeenMatrix(found)
+
     def _node(self, name: str, view: NodeView | None) -> list[Moved]:
-        before = self.nodes.pop(name, {})
         wanted = {role: each for role, each in view.noderoles.items() if self._wanted(each)} if view else {}
         now = {role: vertex.record.state for role, vertex in sorted(wanted.items())}
+        reasons = {role: vertex.record.reason for role, vertex in wanted.items()}
+        return self._put(name, now, reasons)
+
+    def _put(self, name: str, now: dict[str, State], reasons: Mapping[str, str | None]) -> list[Moved]:
+        before = self.nodes.pop(name, {})
         if before:
             self._worst[worst(before)].discard(name)
         if now:
             self.nodes[name] = now
             self._worst[worst(now)].add(name)
         moved = sorted(role for role in before.keys() | now.keys() if before.get(role) != now.get(role))
-        return [self._moved(name, role, before.get(role), now.get(role), wanted.get(role)) for role in moved]
+        for role in moved:
+            self._count(role, before.get(role), now.get(role))
+        return [Moved(noderole=f"{role}@{name}", state=now.get(role), reason=reasons.get(role)) for role in moved]
 
-    def _moved(self, node: str, role: str, before: State | None, now: State | None, vertex: Vertex | None) -> Moved:
+    def _count(self, role: str, before: State | None, now: State | None) -> None:
         of_role = self.roles.setdefault(role, Counter())
         for state, step in ((before, -1), (now, 1)):
             if state is not None:
@@ -75,7 +117,6 @@ class Matrix:
                 self.counts[state] += step
         if not any(of_role.values()):
             del self.roles[role]
-        return Moved(noderole=f"{role}@{node}", state=now, reason=vertex.record.reason if vertex else None)
 
     # -- looking --
 
@@ -116,6 +157,29 @@ class Matrix:
         """The matrix as a line of JSON has it."""
         counts = {state: self.counts[state] for state in WORST}
         return Moment(nodes=len(self.nodes), roles=len(self.roles), noderoles=counts, changed=tuple(changed))
+
+
+class ShownMatrix(Matrix):
+    """A matrix that was seen elsewhere: by a server of the API."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = SeenMatrix({})
+
+    def see(self, seen: SeenMatrix) -> list[Moved]:
+        """Take a look; gives the noderoles that moved since the one before."""
+        before, self._last = self._last, seen
+        changed = sorted(
+            name for name in {*before.nodes, *seen.nodes} if before.nodes.get(name) != seen.nodes.get(name)
+        )
+        return [moved for name in changed for moved in self._one(name, seen.nodes.get(name))]
+
+    def _one(self, name: str, node: SeenNode | None) -> list[Moved]:
+        return self._put(name, dict(node.states), node.reasons) if node else self._put(name, {}, {})
+
+    def note(self, node: str) -> str:
+        """The remarks of the newest look."""
+        return self._last.nodes[node].note if node in self._last.nodes else ""
 
 
 def worst(states: Mapping[str, State]) -> State:
