@@ -171,15 +171,7 @@ class Feeder:
 
     def _place(self, world: World, name: str) -> str | None:
         """The deployment of an object by its name; None for one that is not known."""
-        name = name.removesuffix(" (user)")
-        _, in_, deployment = name.partition(" in ")
-        if in_ or "/" in name:
-            return deployment or name.partition("/")[0]
-        if (vertex := world.vertex(name)) is not None:
-            return vertex.record.deployment
-        if (view := world.nodes.get(name)) is not None and view.record is not None:
-            return view.record.deployment
-        return name if name in world.deployments else self._gone.get(name)
+        return entries.place(world, name) or self._gone.get(name.removesuffix(" (user)"))
 
     def _again(self) -> None:
         if self._seen.waiting or self._news != self._read:

@@ -197,7 +197,7 @@ def _within_limits(performer: ServedPerformer, actor: Actor, operation: Operatio
         found = performer.read(limits.narrowed(operation, wanted), opened)
         performer.conditions = (*performer.conditions, limits.within(found.operation, wanted))
         performed = performer.perform(found.operation, opened)
-    answers = tuple(limits.kept(answer, found.shown) for answer in performed.answers)
+    answers = tuple(found.keep(answer) for answer in performed.answers)
     return replace(performed, answers=answers)
 
 

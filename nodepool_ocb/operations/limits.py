@@ -9,7 +9,7 @@ An operation without a row there shows or moves more than one caller's part of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -21,6 +21,7 @@ from nodepool_ocb.engine import selection
 from nodepool_ocb.engine.selection import SelectionFacts
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Denied, NotFound
+from nodepool_ocb.operations import deploymentlimits
 from nodepool_ocb.operations.operation import Operation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.selection import ResolveNoderoles, ResolveNodes
@@ -132,24 +133,29 @@ LISTS: Final = {
 
 
 class Narrowed(msgspec.Struct, Generic[T], frozen=True):
-    """``operation`` names objects within the limits; of a list the rows with a name in ``shown`` may be shown, None: all."""
+    """``operation`` names objects within the limits; ``keep`` gives the part of its answer that may be shown."""
 
     operation: Operation[T]
-    shown: frozenset[str] | None
+    keep: Callable[[T], T]
 
 
 def narrowed(operation: Operation[T], limits: Limits) -> Steps[Narrowed[T]]:
     """The operation within the limits; the objects that a selector means are named instead of it.
 
-    Raises Denied for an operation without a row in ``NAMED``, NotFound for a name outside the limits or of no object, and
-    Invalid for a wrong selector.
+    Raises Denied for an operation without a row in ``NAMED`` or in ``deploymentlimits``. Raises NotFound for a name outside the
+    limits or of no object, and Invalid for a wrong selector.
     """
-    named = NAMED.get(type(operation).__name__)
+    name = type(operation).__name__
+    if name in deploymentlimits.NARROWED and limits.deployments and limits.selector is None:
+        world = yield from ReadWorld()
+        inner = yield from deploymentlimits.narrowed(operation, world, frozenset(limits.deployments))
+        return Narrowed(inner.operation, inner.keep)
+    named = NAMED.get(name)
     if named is None:
         raise Denied(
             f"{operation.title()} concerns the whole cluster, and this token has limits; use one without limits"
         )
-    world: World = yield from ReadWorld()
+    world = yield from ReadWorld()
     inside = _Inside(world, limits)
     changes: dict[str, Any] = {}
     for field, kind in named.items():
@@ -163,8 +169,11 @@ def narrowed(operation: Operation[T], limits: Limits) -> Steps[Narrowed[T]]:
             changes |= {"selector": None, "noderoles": tuple(name for name in meant if name in found)}
         elif given is not None:
             inside.require(kind, given)
-    listed = LISTS.get(type(operation).__name__)
-    return Narrowed(replace(operation, **changes), inside.of(listed) if listed is not None else None)
+    listed = LISTS.get(name)
+    counted = bool(getattr(operation, "roles_only", False))  # the numbers are those of the noderoles within
+    changes |= {"roles_only": False} if counted else {}
+    shown = inside.of(listed) if listed is not None else None
+    return Narrowed(replace(operation, **changes), lambda answer: kept(answer, shown, counted=counted))
 
 
 def within(operation: Operation[Any], limits: Limits) -> Condition:
@@ -182,13 +191,14 @@ def names_within(world: World, limits: Limits) -> frozenset[str]:
     return inside.of(ObjectKind.NODES) | inside.of(ObjectKind.NODEROLES)
 
 
-def kept(answer: T, shown: frozenset[str] | None) -> T:
-    """The answer of a list with the rows that may be shown; a struct has its rows in fields."""
+def kept(answer: T, shown: frozenset[str] | None, *, counted: bool = False) -> T:
+    """The answer of a list with the rows that may be shown; a struct has its rows in fields. ``counted``: only numbers."""
     if shown is None:
         return answer
     found: Any = answer
     if isinstance(answer, NoderoleGrid | SeenMatrix):
         found = answer.within(shown)
+        found = found.numbers() if counted else found
     elif isinstance(answer, msgspec.Struct):
         lists = {name: getattr(answer, name) for name in answer.__struct_fields__}
         found = type(answer)(**{name: rows and _rows(rows, shown) for name, rows in lists.items()})

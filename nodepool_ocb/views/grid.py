@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodepool_ocb.engine import maintenance
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.model.records import State
@@ -60,6 +62,10 @@ class NoderoleGrid(View, frozen=True, kw_only=True):
     def lines(self) -> list[GridLine]:
         """The nodes for a table."""
         return [GridLine(*each) for each in zip(self.nodes, self.racks, self.marks, self.states, strict=True)]
+
+    def numbers(self) -> NoderoleGrid:
+        """The roles with their numbers, without any node."""
+        return replace(self, nodes=(), racks=(), marks=(), states=())
 
     def within(self, shown: Collection[str]) -> NoderoleGrid:
         """The same with those noderoles alone that are named; a role or a node without any is left out."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from nodepool_ocb.catalogue import files
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.barclamps.importing import BarclampImport
+from nodepool_ocb.operations.rollouts.starting import RolloutStart
 from nodepool_ocb.operations.tokens.reading import TokenShow
 from nodepool_ocb.operations.tokens.revoking import TokenRevoke
+from nodepool_ocb.rollout import reading
 from tests.api.served import ServedApi, problem
 
 N1, N2 = "n1.example.com", "n2.example.com"
@@ -82,7 +84,9 @@ def test_limits_by_deployments_show_and_move_only_their_objects(cluster: ServedA
         assert [row["noderole"] for row in noderoles] == [f"base@{N1}"]
     states = cluster.ask("GET", "/v1/noderole-states", token=token).json()["answer"]
     assert (states["nodes"], states["states"]) == ([N1], ["P"])
-    assert cluster.ask("GET", "/v1/noderole-states?roles_only=true", token=token).json()["answer"]["roles"] == []
+    counted = cluster.ask("GET", "/v1/noderole-states?roles_only=true", token=token).json()["answer"]
+    assert counted["nodes"] == []
+    assert [(each["role"], each["noderoles"]) for each in counted["roles"]] == [("base", {"PROPOSED": 1})]
     outdated = cluster.ask("GET", "/v1/noderoles?outdated=true", token=token).json()["answer"]
     assert (outdated["rows"], outdated["outdated"]) == ([], [])
     assert cluster.ask("GET", f"/v1/nodes/{N1}", token=token).status_code == 200
@@ -115,8 +119,63 @@ def test_an_object_outside_the_limits_and_an_absent_one_answer_alike(
                 assert answer.status_code == 404, (path, answer.text)
                 found.append(answer.text.replace(name, "NAME"))
             assert found[0] == found[1]
-    for path in ("/v1/status", "/v1/history", "/v1/tokens", "/v1/graph", "/v1/records", "/v1/images"):
+    whole = ("/v1/rollouts", "/v1/history") if "selector" in limits else ()  # a selector means parts of deployments
+    for path in ("/v1/status", "/v1/tokens", "/v1/graph", "/v1/records", "/v1/images", "/v1/requests", *whole):
         assert problem(cluster.ask("GET", path, token=token)) == (403, "denied", "Denied")
+
+
+STRATEGY: Final = """
+schema: shipyard/DeploymentStrategy/v1
+metadata: {name: all}
+data:
+  groups:
+    - {name: every, critical: true, depends_on: [], selectors: [{}], success_criteria: {percent_successful_nodes: 50}}
+"""
+
+
+@pytest.fixture(scope="module")
+def rolled(cluster: ServedApi) -> ServedApi:
+    """Each deployment has a rollout, and an entry of each is in the journal; one entry is about both."""
+    for name in ("lab", "web"):
+        cluster.call("deployment/commit", {"name": name, "alone": True})
+        cluster.direct.perform(RolloutStart(strategy=reading.load(STRATEGY, called="site.yaml"), deployment=name))
+        cluster.call("node/hold", {"nodes": [N1 if name == "lab" else N2], "reason": f"of {name}"}, reason=f"of {name}")
+    cluster.call("node/release", {"nodes": [N1, N2]}, reason="of both")
+    return cluster
+
+
+def test_limits_by_deployments_open_the_rollouts_and_the_journal_of_these_deployments(rolled: ServedApi) -> None:
+    token = rolled.direct.token(role="viewer", deployments=("lab",))
+    rows = rolled.ask("GET", "/v1/rollouts", token=token).json()["answer"]
+    assert [row["rollout"] for row in rows] == ["lab/0000000000"]
+    for query in ("", "?rollout=lab", "?rollout=0&deployment=lab", "?rollout=lab/0", "?rollout=0"):
+        shown = rolled.ask("GET", f"/v1/rollouts/show{query}", token=token).json()["answer"]
+        assert shown["key"][0] == "lab", query
+    assert rolled.ask("GET", "/v1/task-runs", token=token).json()["answer"] == []
+    found = rolled.ask("GET", "/v1/history?limit=50", token=token).json()["answer"]["rows"]
+    reasons = [row["reason"] for row in found if str(row["reason"]).startswith("of ")]
+    assert reasons == ["of lab"]
+    assert len(rolled.ask("GET", "/v1/history?limit=1", token=token).json()["answer"]["rows"]) == 1
+    assert {"of web", "of both"} <= {row["reason"] for row in rolled.ask("GET", "/v1/history").json()["answer"]["rows"]}
+    chosen = rolled.ask("GET", f"/v1/events/choice?selector=tag:web&names={N1}", token=token).json()["answer"]
+    assert (chosen["meant"], chosen["names"]) == ([], [N1])
+
+
+def test_a_rollout_and_an_entry_outside_the_limits_answer_as_absent_ones(rolled: ServedApi) -> None:
+    token = rolled.direct.token(role="viewer", deployments=("lab",))
+    for path, outside, absent in (
+        ("/v1/rollouts/show?rollout={}", "web", "none"),
+        ("/v1/rollouts/show?rollout={}/0", "web", "none"),
+        ("/v1/rollouts/show?rollout=0&deployment={}", "web", "none"),
+        ("/v1/rollouts/awaited?rollout={}", "web", "none"),
+        ("/v1/task-runs?deployment={}", "web", "none"),
+        ("/v1/history?names={}", N2, "n9.example.com"),
+        ("/v1/history?names={}", "web/0000000000", "none/0000000000"),
+        ("/v1/events/choice?names={}", "web", "none"),
+    ):
+        answers = [rolled.ask("GET", path.format(name), token=token) for name in (outside, absent)]
+        assert [each.status_code for each in answers] == [404, 404], path
+        assert answers[0].text.replace(outside, "NAME") == answers[1].text.replace(absent, "NAME"), path
 
 
 def test_a_move_out_of_the_limits_or_into_others_is_refused(cluster: ServedApi) -> None:

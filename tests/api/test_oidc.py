@@ -98,6 +98,10 @@ def test_a_signed_token_opens_the_rights_of_its_claim_and_the_journal_names_its_
     assert problem(known.ask("PUT", "/v1/deployments/x", {}, watcher))[0] == 403
 
 
+def test_no_token_bears_the_name_of_a_person_of_the_issuer(known: ServedApi) -> None:
+    assert problem(known.ask("POST", "/v1/tokens", {"name": "oidc:ann"}))[0] == 422
+
+
 def test_a_claim_value_with_limits_limits_and_the_greatest_role_counts(known: ServedApi, issuer: Issuer) -> None:
     def shown(*groups: str) -> list[str]:
         token = issuer.token(aud="ocb-api", groups=[*groups])

@@ -19,10 +19,6 @@ from nodepool_ocb.views.history.recordchanges import RecordChange
 from nodepool_ocb.views.view import public, whole
 
 ENTRY: Final = "entry"  # the word for entries among the kinds of a filter
-#: The kinds of objects in entries that belong to a deployment.
-PLACED: Final = frozenset(
-    {"node", "noderole", "attributes", "deployment", "deployment role", "rollout", "run of tasks"}
-)
 
 
 class ShownChange(msgspec.Struct, frozen=True):
@@ -102,7 +98,7 @@ def entry_item(row: EntryRow, zxid: int, made: int, place: Callable[[str], str |
     """An entry with its JSON, made at a time; ``place`` gives the deployment of an object by its name."""
     record = row.record
     known = bool(record.changes) and not (record.more or record.left_out)
-    places = {place(each.name) if each.kind in PLACED else None for each in record.changes} if known else {None}
+    places = {place(each.name) if each.kind in entries.PLACED else None for each in record.changes} if known else {None}
     found = None if None in places else frozenset(each for each in places if each is not None)
     return EntryItem(row.number, row.pool is True, zxid, made, record, msgspec.json.encode(public(row)), found)
 

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from nodepool_ocb.config import OidcRole, OidcSettings
 from nodepool_ocb.errors import Denied
-from nodepool_ocb.model.tokens import Token, TokenRole
+from nodepool_ocb.model.tokens import ISSUED, Token, TokenRole
 from nodepool_ocb.telemetry import terminal_escape
 
-PREFIX: Final = "oidc:"  # of names in the journal
 ID_PREFIX: Final = "oidc-"  # of the ids of such actors; an id of a token is hexadecimal
 LONGEST_NAME: Final = 100
 MOST_VALUES: Final = 1_000
@@ -80,7 +79,7 @@ def name(settings: OidcSettings, claims: Mapping[str, Any]) -> str:
     word = "".join(_escaped(each) if _ODD.match(each) or terminal_escape.odd(each) else each for each in cut)
     if len(word) > LONGEST_NAME or cut != text:
         word = f"{word[: LONGEST_NAME - 13]}~{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    return PREFIX + word
+    return ISSUED + word
 
 
 def _escaped(letter: str) -> str:

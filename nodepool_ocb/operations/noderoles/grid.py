@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.names import deployment_of
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
@@ -35,4 +33,4 @@ class NoderoleListStates(Operation[NoderoleGrid], frozen=True, kw_only=True):
             if self.deployment in (None, each.record.deployment) and (meant is None or each.name in meant)
         )
         made = grid.grid(world, wanted, situation.now)
-        return replace(made, nodes=(), racks=(), marks=(), states=()) if self.roles_only else made
+        return made.numbers() if self.roles_only else made

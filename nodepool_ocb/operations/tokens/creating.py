@@ -66,6 +66,10 @@ class TokenCreate(Operation[TokenCreated], frozen=True, kw_only=True):
             raise Invalid(
                 f"{self.name[:100]!r} is no name of a token: write one word of at most {tokens.LONGEST_NAME} characters"
             )
+        if self.name.startswith(tokens.ISSUED):
+            raise Invalid(
+                f"names that begin with {tokens.ISSUED} are those of people with a login of an issuer; take another"
+            )
         if self.selector is not None:
             selection.parse(self.selector)
         if self.seconds is not None and self.seconds <= 0:

@@ -8,6 +8,7 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.journal import DAEMON_VERBS, Effect, Entry, FieldChange
 from nodepool_ocb.views import differences
 from nodepool_ocb.views.differences import OF_ATTRIBUTES, FieldRow
@@ -16,6 +17,23 @@ from nodepool_ocb.views.view import View
 LISTED = 3  # subjects in a line
 OF_IMAGES = ("build request", "pause")  # kinds of records without a name of their own: they have that of their image
 PERHAPS = "(perhaps)"
+
+
+#: The kinds of records that belong to a deployment.
+PLACED = frozenset({"node", "noderole", "attributes", "deployment", "deployment role", "rollout", "run of tasks"})
+
+
+def place(world: World, name: str) -> str | None:
+    """The deployment of an object by its name, as entries name it; None for one that does not exist."""
+    name = name.removesuffix(" (user)")
+    _, in_, deployment = name.partition(" in ")
+    if in_ or "/" in name:
+        return deployment or name.partition("/")[0]
+    if (vertex := world.vertex(name)) is not None:
+        return vertex.record.deployment
+    if (view := world.nodes.get(name)) is not None and view.record is not None:
+        return view.record.deployment
+    return name if name in world.deployments else None
 
 
 class EntryRow(View, frozen=True, kw_only=True):

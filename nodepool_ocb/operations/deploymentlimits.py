@@ -1,0 +1,135 @@
+"""Reads of whole deployments, for a caller with limits by deployments: rollouts, runs of task lists, and the journal.
+
+A deployment outside the limits and an absent one answer alike. An entry of the journal is shown if all that it changed, by name,
+is in these deployments. An object that is gone has no deployment any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Ambiguous, NotFound
+from nodepool_ocb.operations.names import unknown
+from nodepool_ocb.operations.operation import Operation, Steps
+from nodepool_ocb.operations.reads.rollouts import ReadRolloutDeployments
+from nodepool_ocb.views.history.entries import PLACED, EntryFilter, EntryRow, place
+
+
+def _all(answer: Any) -> Any:
+    return answer
+
+
+class NarrowedRead(msgspec.Struct, frozen=True):
+    """A narrowed operation, and the function that keeps the part of its answer that may be shown."""
+
+    operation: Operation[Any]
+    keep: Callable[[Any], Any] = _all
+
+
+class Territory(msgspec.Struct, frozen=True):
+    """The deployments within the limits, and the world. ``rollouts``: those of the deployments that have rollouts."""
+
+    deployments: frozenset[str]
+    world: World
+    rollouts: tuple[str, ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Whether an object is within."""
+        return place(self.world, name) in self.deployments
+
+
+def narrowed(operation: Operation[Any], world: World, deployments: frozenset[str]) -> Steps[NarrowedRead]:
+    """The operation within the deployments.
+
+    Raises NotFound for a deployment or an object outside or absent, and Ambiguous if several deployments may be meant.
+    """
+    narrow = NARROWED[type(operation).__name__]
+    known = (yield from ReadRolloutDeployments()) if narrow is _rollout else []
+    return narrow(operation, Territory(deployments, world, tuple(each for each in known if each in deployments)))
+
+
+def _listed(key: str) -> Callable[[Any, Territory], NarrowedRead]:
+    """Of a list with rows of DEPLOYMENT/ID."""
+
+    def narrow(operation: Any, within: Territory) -> NarrowedRead:
+        named = getattr(operation, "deployment", None)
+        if named is not None and named not in within.deployments:
+            raise unknown("deployment", named, within.deployments)
+        return NarrowedRead(
+            operation, lambda rows: [row for row in rows if getattr(row, key).partition("/")[0] in within.deployments]
+        )
+
+    return narrow
+
+
+def _rollout(operation: Any, within: Territory) -> NarrowedRead:
+    """One rollout, as ``rollouts.finding`` finds it, among those of the deployments."""
+    known = within.rollouts
+    first, slash, _ = (operation.rollout or "").partition("/")
+    bare = bool(first) and not slash and (operation.deployment is not None or first.isdecimal()) and first not in known
+    wanted = operation.deployment if bare or not first else first
+    if wanted is None and len(known) > 1:
+        raise Ambiguous(f"several deployments have rollouts: {', '.join(known)}; name one of them")
+    if wanted is None and not known:
+        raise NotFound("there is no rollout; to start one: nodepool-ocb rollout start")
+    wanted = wanted or known[0]
+    if wanted not in known:
+        raise unknown("rollout of deployment", wanted, known)
+    return NarrowedRead(replace(operation, deployment=wanted))
+
+
+def _look(operation: Any, within: Territory) -> NarrowedRead:
+    if operation.key.deployment not in within.deployments:
+        raise unknown("rollout", str(operation.key), ())
+    return NarrowedRead(operation)
+
+
+def _history(operation: Any, within: Territory) -> NarrowedRead:
+    _require_names(operation.names, within)
+
+    def keep(found: Any) -> Any:
+        rows = [row for row in found.rows if _is_within(row, within)]
+        return replace(found, rows=rows if operation.limit is None else rows[max(0, len(rows) - operation.limit) :])
+
+    return NarrowedRead(replace(operation, limit=None), keep)
+
+
+def _events(operation: Any, within: Territory) -> NarrowedRead:
+    """The choice names no object outside; the stream itself leaves their events out."""
+    _require_names(operation.names, within)
+
+    def keep(found: EntryFilter) -> EntryFilter:
+        return found if found.meant is None else replace(found, meant=frozenset(filter(within.has, found.meant)))
+
+    return NarrowedRead(operation, keep)
+
+
+def _require_names(names: tuple[str, ...], within: Territory) -> None:
+    """Raises NotFound in the words for a name that is nowhere."""
+    for name in names:
+        if not within.has(name):
+            raise NotFound(f"neither the cluster nor the journal has the name {name}")
+
+
+def _is_within(row: EntryRow, within: Territory) -> bool:
+    record = row.record
+    if not record.changes or record.more or record.left_out:
+        return False
+    return all(each.kind in PLACED and within.has(each.name) for each in record.changes)
+
+
+#: The operations, by class; each with the function that narrows it.
+NARROWED: Final[dict[str, Callable[[Any, Territory], NarrowedRead]]] = {
+    "EventsChoose": _events,
+    "HistoryRead": _history,
+    "RolloutList": _listed("rollout"),
+    "RolloutShow": _rollout,
+    "RolloutWait": _rollout,
+    "RolloutWaitLook": _look,
+    "TasksRuns": _listed("run"),
+}
