@@ -10,15 +10,19 @@ from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import pytest
 import yaml
 
+from nodepool_ocb.engine import selection
 from tests.docs.pages import ROOT
 
 RULES: Final = ROOT / "etc/prometheus/nodepool-ocb.rules.yml"
 TESTS: Final = ROOT / "etc/prometheus/nodepool-ocb.rules.test.yml"
 DASHBOARD: Final = ROOT / "etc/grafana/nodepool-ocb.json"
+STATIC: Final = ROOT / "nodepool_ocb/api/page/static"
+FILTERED: Final = ("matrix", "nodes")  # the views with a selector in their address
 PROMTOOL_SECONDS: Final = 60
 _METRIC: Final = re.compile(r"\bnodepool_ocb_\w+")
 _COMMAND: Final = re.compile(r"`nodepool-ocb ([a-z]+)(?: ([a-z]+))?")
@@ -75,10 +79,36 @@ def test_each_alert_has_its_reason_in_the_page_and_each_reason_has_an_alert() ->
 @pytest.mark.parametrize("rule", alerts(), ids=lambda rule: rule["alert"])
 def test_each_alert_has_a_severity_and_names_commands_that_exist(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
-    assert {*rule["annotations"]} == {"summary", "action"}
+    assert {*rule["annotations"]} == {"summary", "action", "page"}
     page = (ROOT / "docs/commands.md").read_text()
     for noun, verb in _COMMAND.findall(rule["annotations"]["action"]):
         assert f"Usage: nodepool-ocb {noun} {verb}".strip() in page
+
+
+def links() -> Iterator[tuple[str, str]]:
+    """The links to the page, each with the text that stands for the address of a server."""
+    yield from ((rule["annotations"]["page"], "{{ $externalLabels.nodepool_ocb_page }}") for rule in alerts())
+    yield from ((link["url"], "${page}") for panel in panels() for link in panel["links"])
+
+
+@pytest.mark.parametrize(("link", "server"), [*links()])
+def test_each_alert_and_each_panel_leads_to_a_view_of_the_page_with_a_filter_that_it_reads(
+    link: str, server: str
+) -> None:
+    assert link.startswith(f"{server}/#/")
+    place, _, query = link.removeprefix(f"{server}/#/").partition("?")
+    view = place.partition("/")[0]
+    assert re.search(rf"^  {view}: {{ show: ", (STATIC / "main.js").read_text(), re.MULTILINE)
+    for name, value in parse_qsl(query, strict_parsing=True) if query else ():
+        assert (name, view in FILTERED) == ("l", True)
+        selection.parse(value)
+    assert (view in FILTERED) or not query
+
+
+def test_each_panel_has_a_link_and_the_dashboard_asks_for_the_address() -> None:
+    assert all(len(panel["links"]) == 1 for panel in panels())
+    variables = json.loads(DASHBOARD.read_text())["templating"]["list"]
+    assert "page" in {each["name"] for each in variables if each["type"] == "textbox"}
 
 
 def test_the_panels_of_the_dashboard_have_their_own_places() -> None:
