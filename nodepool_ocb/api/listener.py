@@ -1,8 +1,6 @@
 """uvicorn on a thread of its own: the socket, TLS with a certificate that can be replaced, and the bounds of connections.
 
-A client must send the head of its first request in ``HEAD_SECONDS``, and take a part of an answer in ``STUCK_SECONDS``. More
-connections than ``api.connections`` are closed at once, so idle clients leave room for others. A new certificate counts for
-new connections.
+The bounds of connections are in ``accepting`` and ``protocol``. A new certificate counts for new connections.
 """
 
 from __future__ import annotations
@@ -15,23 +13,20 @@ import threading
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from nodepool_ocb.api.accepting import ListeningLoop, OpenConnections
+from nodepool_ocb.api.protocol import HEAD_BYTES, BoundedProtocol
 from nodepool_ocb.config import ApiSettings
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.http.server import host_and_port
 from nodepool_ocb.model.ranges import is_loopback
-from nodepool_ocb.telemetry import metrics
 
 log = logging.getLogger(__name__)
 
-HEAD_SECONDS: Final = 10.0
 KEEP_ALIVE_SECONDS: Final = 5
-BACKLOG: Final = 512
-HEAD_BYTES: Final = 64 * 1024
+BACKLOG: Final = 2048
 START_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 3.0
-STUCK_SECONDS: Final = 30.0  # that a client may take nothing of an answer
 
 
 class Listener:
@@ -73,7 +68,9 @@ class Listener:
 
     def _serve(self) -> None:
         try:
-            asyncio.run(self._server.serve(sockets=[self._socket]))
+            connections = OpenConnections(self._settings.connections)
+            with asyncio.Runner(loop_factory=lambda: ListeningLoop(connections)) as runner:
+                runner.run(self._server.serve(sockets=[self._socket]))
         except Exception as error:
             log.exception("the HTTP server ended")
             self._failed = f"the HTTP server ended: {error}; restart this daemon"
@@ -139,7 +136,7 @@ def _bound(listen: str, settings: ApiSettings) -> socket.socket:
 def _config(app: Any, settings: ApiSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=_protocol(settings.connections),
+        http=BoundedProtocol,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -154,70 +151,3 @@ def _config(app: Any, settings: ApiSettings) -> uvicorn.Config:
         h11_max_incomplete_event_size=HEAD_BYTES,
         backlog=BACKLOG,
     )
-
-
-def _protocol(most: int) -> type[H11Protocol]:
-    """uvicorn's protocol with bounds: of the connections, and of the time for a head."""
-
-    class BoundedProtocol(H11Protocol):
-        _refused = False
-        _late: asyncio.TimerHandle | None = None
-        _stuck: asyncio.TimerHandle | None = None
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._stuck = self.loop.call_later(STUCK_SECONDS, self.transport.abort)
-
-        def resume_writing(self) -> None:
-            self._go_on()
-            super().resume_writing()
-
-        def _go_on(self) -> None:
-            if self._stuck is not None:
-                self._stuck.cancel()
-                self._stuck = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            if len(self.connections) >= most:
-                self._refused = True
-                metrics.API_REFUSED_CONNECTIONS.inc()
-                transport.abort()
-                return
-            super().connection_made(transport)
-            metrics.API_CONNECTIONS.set(len(self.connections))
-            self._await_head()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._forget()
-            self._go_on()
-            if not self._refused:
-                super().connection_lost(exc)
-                metrics.API_CONNECTIONS.set(len(self.connections))
-
-        def data_received(self, data: bytes) -> None:
-            if self._refused:
-                return
-            super().data_received(data)
-            if self._between_requests():
-                self._await_head()
-            else:
-                self._forget()
-
-        def _between_requests(self) -> bool:
-            return self.cycle is None or self.cycle.response_complete
-
-        def _await_head(self) -> None:
-            if self._late is None:
-                self._late = self.loop.call_later(HEAD_SECONDS, self._end)
-
-        def _forget(self) -> None:
-            if self._late is not None:
-                self._late.cancel()
-                self._late = None
-
-        def _end(self) -> None:
-            self._late = None
-            if self._between_requests() and not self.transport.is_closing():
-                self.transport.close()
-
-    return BoundedProtocol

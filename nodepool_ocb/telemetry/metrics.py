@@ -85,7 +85,8 @@ API_REQUESTS: Final = Counter("nodepool_ocb_api_requests", "Requests that this s
 API_SECONDS: Final = Histogram("nodepool_ocb_api_seconds", "How long the answer of a request took.", buckets=_FAST)
 API_CONNECTIONS: Final = Gauge("nodepool_ocb_api_connections", "Open connections to this server of the API.")
 API_REFUSED_CONNECTIONS: Final = Counter(
-    "nodepool_ocb_api_refused_connections", "Connections that were closed at once, for there were too many."
+    "nodepool_ocb_api_refused_connections",
+    "Connections that were closed, or for which an idle one was closed, for there were too many.",
 )
 
 REQUESTS: Final = Gauge("nodepool_ocb_requests", "Requests for nodes, as this launcher's cache has them.", ["state"])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
@@ -113,6 +114,8 @@ def test_a_renewed_certificate_is_served_without_a_restart_and_a_faulty_one_is_n
     api = ServedApi(zk_settings, tmp_path / "api", cert=str(cert), key=str(key))
     assert api.ask("GET", "/v1/deployments").status_code == 200
     before = served_certificate(api)
+    plain = httpx.get(api.address.replace("https", "http"))
+    assert (plain.status_code, "https" in plain.text) == (400, True)
     cert.write_text("no certificate")
     until(lambda: "refused" in api.daemon.said)
     assert served_certificate(api) == before
