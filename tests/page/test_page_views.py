@@ -100,3 +100,27 @@ def test_a_failed_noderole_leads_to_its_graph_and_its_timeline(page: Browser) ->
     )
     assert hrefs[0].startswith("#/graph?around=")
     assert hrefs[1].startswith("#/timeline/bench?l=n0001")
+
+
+@pytest.mark.long
+def test_a_log_goes_on_after_a_restart_of_the_server_without_a_gap(page: Browser, served: ServedTree) -> None:
+    page.go(f"#/noderole/{GOING}")
+    page.one("pre.log")
+    served.logged.write(b"\nbefore the restart\n")
+    page.shows("before the restart")
+    served.daemon.kill()
+    served.logged.write(b"during the restart\n")
+    page.shows("the server does not answer")
+    served.daemon.start()
+    served.logged.write(b"after the restart\n")
+    page.shows("after the restart")
+    shown = str(page.script("return document.querySelector('pre.log').textContent"))
+    assert shown.endswith("\nbefore the restart\nduring the restart\nafter the restart\n")
+
+
+@pytest.mark.long
+def test_a_key_soon_after_the_page_was_loaded_does_not_leave_the_view(browser: Browser, served: ServedTree) -> None:
+    browser.enter(served.address, served.operator, "#/matrix/bench?l=n0005")
+    browser.press("l")
+    browser.one(".about a", "step-1-0@n0005.example.com")
+    assert "#/matrix/bench" in browser.driver.current_url

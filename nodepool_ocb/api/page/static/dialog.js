@@ -108,7 +108,7 @@ function objects(state) {
 /** A destructive action on several objects asks for their number. */
 function askForCount(state) {
   const { action, parts, rows } = state;
-  if (!(action.count || action.danger) || rows.length < 2) return;
+  if (!(action.count || action.danger) || action.one || rows.length < 2) return; // one object may be several records
   show(parts.counted, el("label", { for: "count" }, `Type ${objects(state)} to confirm the number of records: `), parts.count);
   parts.counted.hidden = false;
 }
