@@ -15,7 +15,7 @@ from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.served import ServedApi
 from tests.fixtures.chroots import fresh
 from tests.page import tree
-from tests.page.browser import Browser, why_not
+from tests.page.browser import Browser, Keys, why_not
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
 
@@ -79,6 +79,10 @@ def failing_script(walk: Walk) -> None:
     walk.page.shows(f"{FAILED_NODES} noderoles: exit code 3")
     walk.click(".cause h3 a", "exit code 3")
     walk.page.shows("mirror.example.com: 404 Not Found")
+    walk.page.go("#/overview")
+    walk.click(".cause [data-action=retry]")  # the first cause
+    walk.page.shows(f"This makes {FAILED_NODES} changes")
+    walk.page.press(Keys.ESCAPE)
 
 
 def paused_deployment(walk: Walk) -> None:

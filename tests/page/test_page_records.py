@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from nodepool_ocb.testing.processes import DaemonProcess
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.served import ServedApi
 from tests.fixtures.chroots import fresh
+from tests.page import axe
 from tests.page.browser import Browser, why_not
 from tests.remote.verbs import FILES
 
@@ -147,3 +149,25 @@ def test_a_daemon_is_paused_by_its_host_and_resumed(browser: Browser, living: Li
     browser.shows("daemon resume")
     browser.shows("booted")
     assert browser.console() == []
+
+
+@pytest.mark.skipif(shutil.which(axe.PROGRAM) is None, reason="npm is not installed")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault_on_the_views_of_one_object(
+    browser: Browser, living: LivingCluster, tmp_path: Path, scheme: str
+) -> None:
+    browser.look(1280, 900, scheme)
+    browser.enter(living.api.address, living.api.token)
+    (row,) = living.api.direct.perform(RolloutList())
+    views = (
+        f"#/rollout/{row.rollout}",
+        "#/request/100-0000000000",
+        "#/timeline/lab",
+        "#/graph/lab",
+        "#/pool",
+        "#/daemons",
+    )
+    runs = living.api.ask("GET", "/v1/task-runs").json()["answer"]
+    views += tuple(f"#/run/{each['run']}" for each in runs)
+    assert axe.serious(browser, axe.text(tmp_path), views) == {}
+    browser.look(1280, 900)

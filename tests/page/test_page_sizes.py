@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,7 @@ from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.served import ServedApi
 from tests.fixtures.chroots import fresh
-from tests.page import tree
+from tests.page import axe, tree
 from tests.page.browser import Browser, sign_in, why_not
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
@@ -99,15 +97,7 @@ def test_a_large_matrix_is_interactive_in_seconds_and_shows_a_change_within_one(
         api.close()
 
 
-def axe(folder: Path) -> str:
-    """The text of axe-core."""
-    subprocess.run(["npm", "pack", "axe-core@4", "--silent"], cwd=folder, check=True, timeout=120, capture_output=True)
-    (archive,) = folder.glob("axe-core-*.tgz")
-    shutil.unpack_archive(archive, folder)
-    return (folder / "package/axe.min.js").read_text()
-
-
-@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+@pytest.mark.skipif(shutil.which(axe.PROGRAM) is None, reason="npm is not installed")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_fault_on_any_view(
     browser: Browser, zookeeper: Server, tmp_path: Path, scheme: str
@@ -119,18 +109,8 @@ def test_axe_finds_no_serious_fault_on_any_view(
     api = ServedApi(settings, tmp_path / "api")
     api.call("request/create", {"labels": ["small"]})
     try:
-        script = axe(tmp_path)
         browser.look(1280, 900, scheme)
         sign_in(browser, api.address, api.token)
-        found: dict[str, Any] = {}
-        for view in VIEWS:
-            browser.go(view)
-            browser.one("main table, main .grid, main .card")
-            browser.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": script})  # past the page's own policy
-            run = "const done = arguments[0]; axe.run().then(found => done(found.violations))"
-            for fault in browser.driver.execute_async_script(run):
-                if fault["impact"] in ("serious", "critical"):
-                    found[f"{view} {fault['id']}"] = [each["html"] for each in fault["nodes"]][:3]
-        assert found == {}
+        assert axe.serious(browser, axe.text(tmp_path), VIEWS) == {}
     finally:
         api.close()

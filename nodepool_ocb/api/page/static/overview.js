@@ -82,8 +82,14 @@ function cause(row) {
       link(`Matrix of ${name}`, to("matrix", name, { l: filter })),
       " ",
     ]),
-    row.noderoles <= row.examples.length ? buttons(["retry"], { noderoles: row.examples }) : null,
+    row.noderoles <= row.examples.length ? buttons(["retry"], { noderoles: row.examples }) : more(row),
   );
+}
+
+/** Of a cause with many noderoles: the retry of all that failed of its roles and deployments, which may have other causes, too. */
+function more(row) {
+  const selector = `failed role:${row.roles.join(",")} deployment:${row.deployments.join(",")}`;
+  return [el("span", { class: "quiet" }, ` all failed of ${counted(row.roles.length, "role")}: `), buttons(["retry"], { selector })];
 }
 
 // -- the state of the whole --
