@@ -50,7 +50,15 @@ class Direct:
 class ServedApi:
     """One server; ``token`` is an admin's. Close it with ``close``."""
 
-    def __init__(self, zookeeper: ZooKeeperSettings, folder: Path, *, ahead_seconds: float = 0.0, **api: Any) -> None:
+    def __init__(
+        self,
+        zookeeper: ZooKeeperSettings,
+        folder: Path,
+        *,
+        ahead_seconds: float = 0.0,
+        layout: str = "native",
+        **api: Any,
+    ) -> None:
         self.settings = zookeeper
         self.direct = Direct(zookeeper)
         with Session(zookeeper) as session:
@@ -58,7 +66,7 @@ class ServedApi:
         self.token = self.direct.token()
         port = free_port()
         section = {"listen": f"127.0.0.1:{port}", "drain_seconds": 2.0, **api}
-        self.daemon = DaemonProcess(zookeeper, folder, {"api": section}, launcher=API)
+        self.daemon = DaemonProcess(zookeeper, folder, {"api": section, "layout": layout}, launcher=API)
         self.address = f"{'https' if 'cert' in api else 'http'}://127.0.0.1:{port}"
         self.client = httpx.Client(base_url=self.address, timeout=60.0, verify=False)
         self.daemon.environment |= skewed(ahead_seconds) if ahead_seconds else {}

@@ -144,6 +144,8 @@ def test_a_login_of_fuels_client_takes_a_token_as_password(fuel: ServedApi) -> N
     access = fuel.client.post("/keystone/v2.0/tokens", json=login).json()["access"]
     assert access["token"]["id"] == fuel.token
     assert access["user"]["name"] == "ann"
+    again = {"auth": {"tenantName": "admin", "token": {"id": fuel.token}}}
+    assert fuel.client.post("/keystone/v2.0/tokens", json=again).json()["access"]["token"]["id"] == fuel.token
     login["auth"]["passwordCredentials"] = {"username": "ann", "password": "admin"}
     refused = fuel.client.post("/keystone/v2.0/tokens", json=login)
     assert refused.status_code == 401

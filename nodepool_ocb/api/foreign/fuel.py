@@ -45,8 +45,18 @@ class _Credentials(msgspec.Struct, frozen=True):
     password: str
 
 
+class _Known(msgspec.Struct, frozen=True):
+    id: str
+
+
 class _Auth(msgspec.Struct, frozen=True, rename={"credentials": "passwordCredentials"}):
-    credentials: _Credentials
+    credentials: _Credentials | None = None
+    token: _Known | None = None  # a client that has logged in before sends this instead
+
+    @property
+    def text(self) -> str:
+        """Our token; empty without one."""
+        return self.credentials.password if self.credentials else self.token.id if self.token else ""
 
 
 class _Login(msgspec.Struct, frozen=True):
@@ -108,7 +118,7 @@ class FuelPaths:
     async def log_in(self, request: Request[Any, Any, Any]) -> Response[Any]:
         """Keystone's answer to a login with a password, which is one of our tokens."""
         try:
-            text = msgspec.json.decode(await body_of(request), type=_Login).auth.credentials.password.strip()
+            text = msgspec.json.decode(await body_of(request), type=_Login).auth.text.strip()
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             raise Invalid("the body must be a login of Keystone v2.0 with a password, which is a token") from None
         actor = await self.desk.actor_of(request, lambda: logins.parted(text))
