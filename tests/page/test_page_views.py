@@ -121,6 +121,7 @@ def test_a_log_goes_on_after_a_restart_of_the_server_without_a_gap(page: Browser
 @pytest.mark.long
 def test_a_key_soon_after_the_page_was_loaded_does_not_leave_the_view(browser: Browser, served: ServedTree) -> None:
     browser.enter(served.address, served.operator, "#/matrix/bench?l=n0005")
+    browser.one(".grid[data-painted='1']")
     browser.press("l")
     browser.one(".about a", "step-1-0@n0005.example.com")
     assert "#/matrix/bench" in browser.driver.current_url

@@ -13,6 +13,7 @@ import { table } from "./table.js";
 const SVG = "http://www.w3.org/2000/svg";
 const SHAPES = { path: ["d"], polygon: ["points"], text: ["x", "y", "text-anchor", "font-size"] };
 const REST_MS = 2000; // between two drawings, while records change
+const SHARE = 5; // so many times as long as the newest one took, at least
 const MOST_STEPS = 8;
 
 /** Show it in `place`. */
@@ -23,7 +24,8 @@ export function graph(place, { name, query }) {
     around: query.get("around") ?? "",
     steps: Number(query.get("steps")) || 2,
     before: null,
-    drawn: -Infinity,
+    drawn: -Infinity, // when, and how long it took
+    took: 0,
     timer: null,
   };
   const parts = { fault: el("p", { class: "fault", role: "alert" }), about: el("p", { class: "quiet" }), picture: el("div", { class: "graph" }), rows: el("div", { class: "stack" }) };
@@ -43,7 +45,7 @@ function later(state, load) {
   state.timer = setTimeout(() => {
     state.timer = null;
     load();
-  }, Math.max(0, state.drawn + REST_MS - performance.now()));
+  }, Math.max(0, state.drawn + Math.max(REST_MS, SHARE * state.took) - performance.now()));
 }
 
 function controls(state, load) {
@@ -83,10 +85,12 @@ async function deployments(choose, chosen) {
 
 async function loaded(state, parts) {
   const { deployment, selector, around, steps } = state;
+  const began = performance.now();
   try {
     const found = (await get("/v1/graph/picture", { deployment, selector, around, steps: around ? steps : "" })).answer;
     parts.fault.textContent = "";
     state.drawn = performance.now();
+    state.took = state.drawn - began;
     if (found === state.before) return;
     state.before = found;
     shown(state, parts, found);

@@ -29,12 +29,18 @@ export function liveLog(place, path, fallback = "") {
 async function run(state, fallback) {
   let pause = FIRST_MS;
   while (!state.signal.aborted) {
+    if (document.hidden) {
+      await rest(FIRST_MS, state.signal); // a browser has few connections to one server
+      continue;
+    }
     try {
+      const began = performance.now();
       const part = await span(state.path, { offset: state.at, wait: state.at < 0 ? 0 : WAIT_SECONDS }, state.signal);
       pause = FIRST_MS;
       taken(state, part);
       if (part.ended && state.at >= part.size) return tell(state, `The whole log has ${bytes(state.at)}; it has ended.`);
       tell(state, `Follows: ${bytes(state.at)}.`);
+      if (!part.data.byteLength && performance.now() - began < FIRST_MS) await rest(FIRST_MS, state.signal); // it does not wait
     } catch (error) {
       if (state.signal.aborted) return;
       if (!(error instanceof Refused)) throw error;

@@ -245,6 +245,7 @@ function pressed(event, state, parts, paint) {
   if (typing(event) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.target instanceof HTMLElement && event.target.closest("a, button, summary") && !MOVES[event.key]) return;
   const { rows, roles } = state.data;
+  if (!rows.length) return;
   if (MOVES[event.key]) {
     const [down, right] = MOVES[event.key];
     state.cursor.row = Math.max(0, Math.min(rows.length - 1, state.cursor.row + down));

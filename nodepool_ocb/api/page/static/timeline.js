@@ -13,6 +13,7 @@ import { route, setQuery, to } from "./router.js";
 import { draw, height, layout, under } from "./timecanvas.js";
 
 const REST_MS = 2000; // between two reads, while records change
+const SHARE = 5; // so many times as long as the newest one took, at least
 const RANGES = [300, 900, 3600, 14400, 86400, 604800];
 const LEAST_SECONDS = 5;
 const MOST_ROWS = 400; // of the table for screen readers
@@ -30,6 +31,7 @@ export function timeline(place, { name, query }) {
     cursor: { lane: 0, bar: 0 },
     palette: colours(),
     last: -Infinity,
+    took: 0,
     timer: null,
   };
   const parts = frame(state);
@@ -109,15 +111,17 @@ function later(state, load) {
   state.timer = setTimeout(() => {
     state.timer = null;
     load();
-  }, Math.max(0, state.last + REST_MS - performance.now()));
+  }, Math.max(0, state.last + Math.max(REST_MS, SHARE * state.took) - performance.now()));
 }
 
 async function loaded(state, parts) {
   if (!state.deployment) return;
   const selector = `deployment:${state.deployment}${state.selector ? ` (${state.selector})` : ""}`;
+  const began = performance.now();
   try {
     const found = (await get("/v1/noderole-runs", { selector })).answer;
     state.last = performance.now();
+    state.took = state.last - began;
     parts.fault.textContent = "";
     taken(state, parts, found);
   } catch (error) {
