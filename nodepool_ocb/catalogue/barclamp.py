@@ -61,7 +61,7 @@ def imported(read: Iterable[BarclampFile], known: Mapping[str, Role] | None = No
     """The barclamps of files that were read; otherwise as ``load``."""
     reader = _BarclampReader(known or {})
     for each in read:
-        reader.read(each)
+        reader.read(files.checked(each))
     reader.compare()
     return Imported(dict(sorted(reader.changed().items())), tuple(reader.warnings), tuple(reader.problems))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.catalogue import costs, scripts
 from nodepool_ocb.documents import document as documents
@@ -52,15 +53,25 @@ def _files(sources: Iterable[Path | str]) -> list[Path]:
 
 
 def _read(path: Path) -> BarclampFile:
-    from nodepool_ocb.documents.schema import faults  # jsonschema takes long to import
-
     try:
         document, broken = documents.load_what_can_be_read(path)
     except Invalid as wrong:
         return BarclampFile(None, wrong.problems)
-    keys = {fault.key for fault in broken}
-    found = (*broken, *(each for each in faults(document, costs.SCHEMA) if each.key not in keys))
-    return BarclampFile(document, (), found, dict(_scripts(document, _refused(found), path.parent)))
+    file = checked(BarclampFile(document, (), tuple(broken)))
+    return replace(file, scripts=dict(_scripts(document, file.refused, path.parent)))
+
+
+def checked(file: BarclampFile) -> BarclampFile:
+    """The file with all faults by the schema. A client may send a document without the faults that it has."""
+    from nodepool_ocb.documents.schema import faults  # jsonschema takes long to import
+
+    if file.document is None:
+        return file
+    keys = {fault.key for fault in file.faults}
+    return replace(
+        file,
+        faults=(*file.faults, *(each for each in faults(file.document, costs.SCHEMA) if each.key not in keys)),
+    )
 
 
 def _refused(faults: Iterable[Fault]) -> set[Key]:

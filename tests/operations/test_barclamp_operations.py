@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.catalogue.files import BarclampFile
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.documents.document import Document
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.barclamps import importing
 from nodepool_ocb.operations.barclamps.importing import BarclampImport
 from nodepool_ocb.store.client.session import Session
@@ -76,3 +79,13 @@ def test_a_lost_answer_in_the_middle_of_an_import_loses_and_repeats_nothing(
         done = calm(replace(zk_settings, hosts=proxy.hosts + chroot)).perform(operation)
     assert (len(met) > 2, sorted(row.name for row in done.rows)) == (True, names)
     assert {*names} <= load_world(world).roles.keys()
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [], None, {"barclamp": []}, {"barclamp": {"name": "b"}, "roles": [1]}])
+def test_a_document_that_a_client_sends_without_its_faults_is_judged_again(
+    world: Session, zk_settings: ZooKeeperSettings, value: Json
+) -> None:
+    sent = BarclampFile(Document("sent.yml", value, ()))
+    answer = calm(zk_settings).perform(BarclampImport(files=(sent,))).answer
+    assert (answer.roles, any("sent.yml" in each for each in answer.problems)) == ((), True)
+    assert "b" not in load_world(world).roles
