@@ -153,3 +153,14 @@ def test_what_of_a_secret_is_too_short_to_be_hidden_is_said_once(ocb: Ocb, tmp_p
     answer = ocb("noderole", "set", DB, f"password=@{tmp_path / 'codes'}")
     assert answer.exit_code == 0, answer.output
     assert answer.stderr.count("warning: db/password has 2 lines or parts of less than 4 characters") == 1
+
+
+def test_a_plan_holds_a_reference_and_no_secret_in_plain_text(key: Path, ocb: Ocb, tmp_path: Path) -> None:
+    assert key.exists()
+    plan = tmp_path / "plan.yaml"
+    refused = ocb("noderole", "set", DB, f'db/password="{SECRET}"', "--dry-run", "--save", str(plan))
+    assert (refused.exit_code, "db/password is secret, and a plan would hold it" in refused.stderr) == (1, True)
+    assert not plan.exists()
+    saved = ocb("noderole", "set", DB, "db/password=secret:file:/etc/shop.key", "--dry-run", "--save", str(plan))
+    assert (saved.exit_code, SECRET in plan.read_text()) == (10, False), saved.output
+    assert ocb("noderole", "set", "--plan", str(plan)).exit_code == 0

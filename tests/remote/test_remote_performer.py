@@ -135,6 +135,16 @@ def test_a_write_whose_answers_are_all_lost_is_of_unknown_outcome(
     assert len({headers["idempotency-key"] for _, headers, _ in server.asked}) == 1
 
 
+def test_a_call_in_haste_is_not_sent_again(server: ScriptedServer) -> None:
+    server.answers = [Prepared(body=answered([]).body, cut=5), answered([])]
+    hasty = performer(server.url)
+    hasty.patience_seconds = 5.0
+    with pytest.raises(OutcomeUnknown, match="broke off"):
+        hasty.perform(DaemonList())
+    ((_, _, body),) = server.asked
+    assert body.deadline_seconds == 5.0
+
+
 def test_a_server_that_restarts_answers_the_request_that_is_sent_again(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

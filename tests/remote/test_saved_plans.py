@@ -40,12 +40,6 @@ WITHOUT_PLANS: Final = {
     "token create": "its answer is a secret",
 }
 
-SHOP: Final = """\
-barclamp: {name: shop, version: 1}
-roles:
-  - {name: shop, jig: noop, attribs: [{name: key, map: shop/key, secret: true}]}
-"""
-
 
 class Person:
     """A person on the way that the test takes: with a token at the server, or directly under a login name."""
@@ -263,17 +257,6 @@ def test_a_plan_of_many_nodes_is_compared_as_a_whole_before_the_first_is_made(di
     assert desk.bob.run(f"node show {desk.tag}-1.example.com").exit_code == 3
 
 
-def test_a_secret_in_plain_text_is_in_no_plan(desk: Desk, tmp_path: Path) -> None:
-    (tmp_path / "shop.yaml").write_text(SHOP)
-    desk.ann.run(f"barclamp import {tmp_path}/shop.yaml")
-    assert desk.ann.run(f"node bind {desk.node} shop").exit_code == 0
-    refused = desk.ann.run(f"noderole set shop@{desk.node} shop/key=hunter22 --dry-run --save {desk.file}")
-    assert refused.exit_code == 1, refused.output
-    assert not desk.file.exists()
-    desk.plan(f"noderole set shop@{desk.node} shop/key=secret:file:/etc/key")
-    assert desk.bob.run(f"noderole set --plan {desk.file}").exit_code == 0
-
-
 def test_save_and_plan_are_refused_beside_other_words(direct_desk: Desk) -> None:
     desk = direct_desk
     assert desk.ann.run(f"node set {desk.node} rack=r7 --save {desk.file}").exit_code == 2
@@ -305,6 +288,13 @@ def test_an_http_client_saves_a_plan_and_carries_it_out(api: ServedApi) -> None:
     assert (plan["by"], plan["host"], plan["rows"][0]["name"]) == ("ann", "127.0.0.1", "curled.example.com")
     bob = api.direct.token(name="bob", role="operator")
     assert problem(api.ask("POST", "/v1/operations/node/hold", {"plan": plan}, bob))[0] == 422
+    idle = next(
+        line["plan"]
+        for line in api.call("node/unavailable", {"nodes": fields["nodes"]}, dry_run=True, save=True)
+        if "plan" in line
+    )
+    other = api.ask("POST", "/v1/operations/node/available", {"plan": idle}, bob)
+    assert (problem(other)[0], "this is a plan of node/unavailable" in other.text) == (422, True)
     both = api.ask("POST", "/v1/operations/node/set", {"plan": plan, "fields": fields}, bob)
     assert problem(both)[0] == 422
     assert problem(api.ask("POST", "/v1/operations/node/set", {"plan": plan | {"by": "eve"}}, bob))[0] == 422
