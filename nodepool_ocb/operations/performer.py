@@ -281,9 +281,7 @@ class Performer:
                 transactions = decide()
                 if self.call.plan is not None and not dry_run:
                     begun = bool(self._transactions) or self._tried
-                    transactions = self._plans.followed(
-                        opened, self.call.plan, transactions, changes if begun else None
-                    )
+                    transactions = self._plans.followed(opened, self.call.plan, transactions, begun=begun)
                 for transaction in transactions:
                     self.in_time()
                     assert not structure.forgotten(transaction), (

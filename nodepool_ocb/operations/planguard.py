@@ -41,23 +41,18 @@ class PlanGuard:
         return PlanBasis(at=now, rows=performed.rows, records=records, answers=answers)
 
     def followed(
-        self,
-        opened: Session,
-        plan: PlanDemand,
-        transactions: Iterable[Sequence[Change]],
-        written: Sequence[Change] | None,
+        self, opened: Session, plan: PlanDemand, transactions: Iterable[Sequence[Change]], *, begun: bool
     ) -> Sequence[Sequence[Change]]:
         """The transactions of an attempt, if they are those of the plan; raises VersionDiffers.
 
-        ``written``: the changes of this call so far; the attempt must go on with the plan. None: it must have the whole plan.
+        ``begun``: parts of the plan are written or compared; the attempt must go on with it. Else it must have the whole plan.
         """
         decided = [*transactions]
-        own = {change.path for change in written or ()}
-        left = [change for transaction in decided for change in transaction if change.path not in own]
+        left = [change for transaction in decided for change in transaction]
         self.remember(opened, left)
         rows, records = self._journal.rows(left), saved.versions(left, self._there)
         found = PlanBasis(at=opened.now(), rows=rows, records=records)
-        if written is None:
+        if not begun:
             self.require(opened, plan, found)
         elif not comparing.is_part(plan, found):
             raise _other(opened, plan, found, "the changes before this stay")

@@ -58,9 +58,12 @@ def test_a_change_after_the_decision_ends_the_call_without_a_write(
 def test_a_change_of_another_record_does_not_end_the_call(world: Session, zk_settings: ZooKeeperSettings) -> None:
     operation = NodeSet(nodes=(N1,), assignments=("rack=r7",))
     plan = planned(zk_settings, operation)
+    created = planned(zk_settings, NodeCreate(name="n8.example.com", node=Node()))
     with faster_writer(lambda: calm(zk_settings).perform(NodeCreate(name="n9.example.com", node=Node()))):
         calm(zk_settings, plan=plan).perform(operation)
+    calm(zk_settings, plan=created).perform(NodeCreate(name="n8.example.com", node=Node()))
     assert rack(world, N1) == "r7"
+    assert {"n8.example.com", "n9.example.com"} <= load_world(world).nodes.keys()
 
 
 def test_a_plan_of_several_transactions_goes_on_after_its_first_and_with_nothing_else(
