@@ -42,6 +42,7 @@ class OpenConnections:
         """Note a new connection, which waits."""
         self._open.add(connection)
         self.waits(connection)
+        metrics.API_CONNECTIONS.set(len(self._open))
 
     def waits(self, connection: socket.socket) -> None:
         """It may be cut, since no request of it is under way."""

@@ -40,7 +40,7 @@ def flood(api: ServedApi, idle: int, dripping: int, most: int, rounds: int) -> N
         took = [asked(api) for _ in range(rounds)]
         print(f"{idle} idle: {sorted(took)[rounds // 2]:.3f} s median, {max(took):.3f} s at most")
         assert max(took) < LATE_SECONDS
-        assert api.daemon.metric("nodepool_ocb_api_connections") <= most
+        assert most // 2 < api.daemon.metric("nodepool_ocb_api_connections") <= most
         assert api.daemon.resident_bytes <= before + MORE_BYTES
     assert asked(api) < LATE_SECONDS
     assert not stream.ended

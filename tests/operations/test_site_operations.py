@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -30,6 +31,25 @@ TABLE = f"fqdn,rack\n{N2},r2\n{N3},r3\n"
 
 def wanted(text: str) -> DesiredState:
     return sites.wanted(documents.load_all(text, "site.yaml"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"roles": {"": {"name": "", "place": {"file": "f", "line": 1}, "record": {"schema": 1, "barclamp": "b", "jig": "noop"}}}},
+        {"deployments": {"Lab": {"name": "Lab", "place": {"file": "f", "line": 1}}}},
+        {"deployments": {"lab": {"name": "web", "place": {"file": "f", "line": 1}}}},
+        {"deployments": {"lab": {"name": "lab", "place": {"file": "f", "line": 1}, "roles": {"a/b": None}}}},
+        {"nodes": {"n1..x": {"fqdn": "n1..x", "place": {"file": "f", "line": 1}}}},
+    ],
+)  # fmt: skip
+def test_a_wanted_state_with_a_name_that_no_record_may_have_writes_nothing(
+    world: Session, zk_settings: ZooKeeperSettings, wrong: Any
+) -> None:
+    before = tags(world)
+    with pytest.raises(Invalid, match="is no name here"):
+        calm(zk_settings).perform(ApplySite(wanted=msgspec.convert(wrong, DesiredState)))
+    assert tags(world) == before
 
 
 def tags(session: Session) -> dict[str, Any]:

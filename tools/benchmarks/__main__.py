@@ -26,8 +26,8 @@ from benchmarks import (
 )
 from benchmarks.figure import Figure, Plan
 from benchmarks.pools import enrolling, handing_out, queueing, resting
+from benchmarks.serving import crowding, listing
 from benchmarks.serving import idling as resting_api
-from benchmarks.serving import listing
 
 Benchmark: TypeAlias = Callable[[Plan], Iterator[Figure]]
 F = TypeVar("F", bound=Callable[..., object])
@@ -49,7 +49,7 @@ LAUNCHER: Final[Mapping[str, Benchmark]] = {
     "rest": resting.measure,
     "enrol": enrolling.measure,
 }
-API: Final[Mapping[str, Benchmark]] = {"list": listing.measure, "rest": resting_api.measure}
+API: Final[Mapping[str, Benchmark]] = {"list": listing.measure, "rest": resting_api.measure, "events": crowding.measure}
 TASKS: Final[Mapping[str, Benchmark]] = {"plans": planning.measure}
 CLI: Final[Mapping[str, Benchmark]] = {"help": starting.measure_help, "reads": starting.measure_reads}
 

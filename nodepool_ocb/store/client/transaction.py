@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kazoo.exceptions import InvalidACLError, NoAuthError, NoChildrenForEphemeralsError, NotEmptyError
+from kazoo.exceptions import (
+    BadArgumentsError,
+    InvalidACLError,
+    NoAuthError,
+    NoChildrenForEphemeralsError,
+    NotEmptyError,
+)
 
-from nodepool_ocb.errors import Denied, OcbError, Stale, TooLarge, Unavailable
+from nodepool_ocb.errors import Denied, Invalid, OcbError, Stale, TooLarge, Unavailable
 from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.limits import BLOB_BYTES, ENTRY_BYTES, RECORD_BYTES, TRANSACTION_BYTES, TRANSACTION_CHANGES
 from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Raise, Record, Set
@@ -110,6 +116,8 @@ def failure(code: int, path: str, right: str) -> OcbError:
         return Denied(
             f"ZooKeeper does not take the rights that {path} would get; check zookeeper.acl and zookeeper.username"
         )
+    if code == BadArgumentsError.code:
+        return Invalid(f"ZooKeeper takes no znode {path!r}; correct the name")
     return Unavailable(f"ZooKeeper refused {path} with error {code}; its log has the reason")
 
 

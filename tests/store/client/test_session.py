@@ -223,3 +223,10 @@ def test_plain_text_to_another_machine_is_refused(hosts: str) -> None:
 @pytest.mark.parametrize("hosts", ["127.0.0.1:2181,localhost:2182/x", "[::1]:2181", "127.9.9.9"])
 def test_plain_text_within_a_machine_is_not(hosts: str) -> None:
     Session(ZooKeeperSettings(hosts=hosts))
+
+
+@pytest.mark.parametrize("path", ["/ocb/roles/", "/ocb/roles/a\x07", "/ocb/roles/.."])
+def test_a_path_that_no_znode_may_have_is_the_fault_of_the_request(zk_session: Session, path: str) -> None:
+    with pytest.raises(Invalid, match="ZooKeeper takes no znode"):
+        zk_session.commit([Create(path)])
+    assert zk_session.get(path) is None
