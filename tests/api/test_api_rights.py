@@ -176,6 +176,10 @@ def test_a_rollout_and_an_entry_outside_the_limits_answer_as_absent_ones(rolled:
         answers = [rolled.ask("GET", path.format(name), token=token) for name in (outside, absent)]
         assert [each.status_code for each in answers] == [404, 404], path
         assert answers[0].text.replace(outside, "NAME") == answers[1].text.replace(absent, "NAME"), path
+    looks: list[Json] = [{"key": [name, "0000000000"]} for name in ("web", "none")]
+    answers = [rolled.ask("POST", "/v1/rollouts/wait-look", each, token) for each in looks]
+    assert [each.status_code for each in answers] == [404, 404]
+    assert answers[0].text.replace("web", "NAME") == answers[1].text.replace("none", "NAME")
 
 
 def test_a_move_out_of_the_limits_or_into_others_is_refused(cluster: ServedApi) -> None:

@@ -130,6 +130,8 @@ def test_a_viewer_reads_lists_and_writes_none(fuel: ServedApi) -> None:
     assert refused.status_code == 403
     assert "needs role operator" in refused.json()["message"]
     assert ids(ask(fuel, "GET", "/releases/2/deployment_tasks"))
+    machine = fuel.direct.token(role="join")
+    assert ask(fuel, "GET", "/releases/2/deployment_tasks", token=machine).status_code == 403
 
 
 def test_the_header_of_fuels_client_opens_no_other_path(fuel: ServedApi) -> None:

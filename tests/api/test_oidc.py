@@ -12,7 +12,6 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from nodepool_ocb.api.oidc.issuer import PAUSE_SECONDS
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.issuer import CLIENT, Issuer
@@ -185,14 +184,8 @@ def test_a_new_key_is_found_and_a_known_one_serves_while_the_issuer_is_away(know
     try:
         assert known.ask("GET", "/v1/nodes", token=token).status_code == 200
         assert known.ask("GET", "/v1/nodes").status_code == 200, "tokens of ours need no issuer"
-        fetched = sum(issuer.fetches.values())
     finally:
         issuer.start()
-    began = time.monotonic()
-    for _ in range(12):
-        assert ask(known, "/v1/nodes", issuer.token(aud="ocb-api", kid="invented")).status_code in (401, 503)
-    attempts = (time.monotonic() - began) / PAUSE_SECONDS + 2
-    assert sum(issuer.fetches.values()) - fetched <= 2 * attempts, "invented keys cost the issuer nothing"
 
 
 # -- the page --

@@ -62,6 +62,15 @@ def test_a_key_that_the_issuer_withdrew_is_forgotten(provider: Provider, monkeyp
     await_that(refused, 20.0, "the former key is gone")
 
 
+def test_tokens_with_invented_keys_cost_the_issuer_nothing(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuers, "PAUSE_SECONDS", 600.0)
+    issuer, token = ours(provider), provider.token(kid="invented")
+    for _ in range(20):
+        with pytest.raises(Unauthorized, match="no such key"):
+            issuer.claims(token, CLIENT, time.time())
+    assert sum(provider.fetches.values()) == 2, "its document and its keys, one time"
+
+
 def test_a_document_of_another_issuer_is_refused(provider: Provider) -> None:
     issuer = Issuer(OidcSettings(issuer=f"http://localhost:{provider.port}", client_id=CLIENT, roles={}))
     with pytest.raises(Unavailable, match="names another issuer"):
