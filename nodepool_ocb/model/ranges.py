@@ -21,7 +21,8 @@ RETRIES: Final = 1000  # the most of a role
 BACKOFF_SECONDS: Final = 900.0  # the longest between two attempts
 PORT: Final = 65535  # the last one
 
-Moment = Annotated[float, Meta(ge=0, le=1e11)]  # seconds since the epoch
+LATEST: Final = 1e11  # seconds since the epoch
+Moment = Annotated[float, Meta(ge=0, le=LATEST)]  # seconds since the epoch
 Count = Annotated[int, Meta(ge=0, le=10**15)]  # of numbers that only rise: epochs, generations, and znodes' own numbers
 Times = Annotated[int, Meta(ge=0, le=10**9)]  # how often something was tried, how many there are
 Number = Annotated[int, Meta(ge=-1, le=10**10 - 1)]  # of a rollout, in ten digits; -1 is before the first

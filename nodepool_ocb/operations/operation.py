@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from nodepool_ocb.errors import Conflict, Stale
+from nodepool_ocb.errors import Conflict, Invalid, Stale
+from nodepool_ocb.model.ranges import LATEST
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.plans.saved import PlanDemand
 from nodepool_ocb.views.changes import ChangeRow
@@ -74,8 +75,14 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
         return self.call.login
 
     def end(self, until: float | None, seconds: float | None) -> float | None:
-        """The end of a pause: this time, or so many seconds from now by ZooKeeper's clock; None: until a person ends it."""
-        return until if seconds is None else self.now + seconds
+        """The end of a pause: this time, or so many seconds from now by ZooKeeper's clock; None: until a person ends it.
+
+        Raises Invalid for a number that is no time.
+        """
+        found = until if seconds is None else self.now + seconds
+        if found is not None and not 0 <= found <= LATEST:
+            raise Invalid(f"an end at {found:g} seconds since the epoch is no time; give a time in the future")
+        return found
 
 
 class Note(msgspec.Struct, frozen=True):

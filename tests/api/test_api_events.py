@@ -119,6 +119,7 @@ def test_a_stream_is_filtered_by_kind_deployment_and_node(
 def test_a_wrong_query_is_refused_before_the_stream_begins(api: ServedApi, path: str, status: int) -> None:
     assert problem(api.ask("GET", path))[0] == status
     assert problem(api.client.get("/v1/events"))[0] == 401
+    assert problem(api.ask("GET", "/v1/events", token=api.direct.token(role="join")))[0] == 403
 
 
 @pytest.mark.parametrize(

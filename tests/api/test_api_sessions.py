@@ -88,6 +88,17 @@ def test_another_site_cannot_sign_a_browser_in_or_out(api: ServedApi) -> None:
     assert problem(out)[0] == 403
 
 
+def test_a_form_of_another_page_makes_no_session_and_a_foreign_name_ends_none(api: ServedApi) -> None:
+    bare = httpx.post(
+        f"{api.address}/v1/session", json={"token": api.token}, timeout=60.0
+    )  # as a form of a page sends it
+    assert problem(bare)[0] == 403
+    assert "set-cookie" not in bare.headers
+    foreign = httpx.delete(f"{api.address}/v1/session", headers={**OWN, "Host": "rebound.example.com"})
+    assert problem(foreign)[0] == 422
+    assert "set-cookie" not in foreign.headers
+
+
 def test_signing_out_removes_the_cookie(api: ServedApi) -> None:
     answer = httpx.delete(f"{api.address}/v1/session", headers=OWN)
     assert answer.headers["set-cookie"] == "ocb_session=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"

@@ -364,3 +364,11 @@ def test_the_error_of_a_performer_that_gives_up_has_the_path_of_the_conflict(mon
 
 def test_an_agreement_covers_nothing_unless_it_says_so() -> None:
     assert Agreement("delete node n").covers == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("until", "seconds"), [(None, -1.7e308), (None, 1e12), (-1.0, None), (1e12, None), (float("nan"), None)]
+)
+def test_an_end_that_is_no_time_is_refused(until: float | None, seconds: float | None) -> None:
+    with pytest.raises(Invalid, match="is no time"):
+        situation().end(until, seconds)
