@@ -84,12 +84,14 @@ class Raw:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/"
         self._content = content
+        self.requests = 0
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
         with suppress(OSError):
             while True:
                 connection, _ = self._socket.accept()
+                self.requests += 1
                 with closing(connection), suppress(OSError):
                     connection.recv(65536)
                     connection.sendall(self._content)
@@ -123,6 +125,19 @@ def test_an_answer_of_another_form_or_size_is_refused_in_time(
     finally:
         server.close()
     assert time.monotonic() - began < 20
+
+
+def test_an_issuer_that_fails_is_left_alone_for_a_while(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuers, "PAUSE_SECONDS", 600.0)
+    server = Raw(b"HTTP/1.1 500 Fault\r\nContent-Length: 0\r\n\r\n")
+    issuer = Issuer(OidcSettings(issuer=server.url, client_id=CLIENT, roles={}))
+    try:
+        for _ in range(5):
+            with pytest.raises(Unavailable, match="status 500"):
+                issuer.claims(provider.token(), CLIENT, time.time())
+    finally:
+        server.close()
+    assert server.requests == 1
 
 
 @pytest.mark.parametrize(
