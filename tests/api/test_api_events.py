@@ -8,15 +8,21 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from nodepool_ocb.api.streams.resuming import RESTORED
 from nodepool_ocb.catalogue import files
 from nodepool_ocb.cli.main import cli
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.journal import Entry
+from nodepool_ocb.model.records import Append
 from nodepool_ocb.operations.barclamps.importing import BarclampImport
+from nodepool_ocb.operations.deployments.pausing import RestoredCluster
 from nodepool_ocb.operations.history.reading import HistoryRead
 from nodepool_ocb.operations.operation import Call
 from nodepool_ocb.operations.tokens.revoking import TokenRevoke
 from nodepool_ocb.remote.events import events
 from nodepool_ocb.remote.performer import logged_in
 from nodepool_ocb.remote.tokens import VARIABLE
+from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.views.history.entries import EntryFilter, EntryRow
 from nodepool_ocb.views.history.happenings import StateEvent
 from tests.api.events import EventClient
@@ -161,6 +167,14 @@ def test_a_token_that_is_revoked_or_ends_ends_its_streams(api: ServedApi, follow
     assert [each.of("end")[0]["reason"] for each in streams] == ["the token is revoked, or has ended"] * 3
     assert not other.ended
     assert problem(api.ask("GET", "/v1/events", token=revoked))[0] == 401
+
+
+def test_after_the_command_restored_each_client_has_to_list_again(api: ServedApi, follow: Follow, until: Until) -> None:
+    stream = follow("/v1/events?kind=node")
+    entry = Entry(at=1.0, login="ann", host="desk", verb=RestoredCluster.noun)
+    with Session(api.settings) as session:
+        session.commit([Append(paths.JOURNAL_ENTRIES, entry)])
+    until(lambda: [each["reason"] for each in stream.of("reset")] == [RESTORED])
 
 
 def test_the_command_line_shows_the_same_events_over_http_and_directly(
