@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
+from nodepool_ocb.api.asking import QueryOptions
 from nodepool_ocb.api.calls import OPERATIONS
 from nodepool_ocb.api.foreign import described as foreign
 from nodepool_ocb.api.page.picture import PictureQuery
 from nodepool_ocb.api.paging import PageOptions
 from nodepool_ocb.api.requests import LONGEST_DEADLINE_SECONDS, SHORTEST_DEADLINE_SECONDS
-from nodepool_ocb.api.resources import QueryOptions
 from nodepool_ocb.api.routes import (
     BUILD_LOG_PATH,
     EVENTS_PATH,

@@ -3,58 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Annotated, Any, Final, get_origin
+from typing import Any
 
 import msgspec
 from litestar import Request, Response
-from litestar.datastructures import MultiDict
-from msgspec.structs import FieldInfo, replace
+from msgspec.structs import replace
 
 from nodepool_ocb.api import longwork
 from nodepool_ocb.api.actor import Actor, require_right
-from nodepool_ocb.api.longwork import LONGEST_WAIT_SECONDS
+from nodepool_ocb.api.asking import asked_of
 from nodepool_ocb.api.paging import PageOptions, chosen, page
 from nodepool_ocb.api.performing import AgreementAsked, OperationOrder, perform, version_for, versions_of
 from nodepool_ocb.api.requests import (
-    LONGEST_DEADLINE_SECONDS,
-    SHORTEST_DEADLINE_SECONDS,
     Desk,
-    body_of,
     call_key,
     min_zxid,
     problem,
     versions,
 )
-from nodepool_ocb.api.routes import WORLD, Route, filled, parameters
+from nodepool_ocb.api.routes import WORLD, Route, parameters
 from nodepool_ocb.api.versions import branch, conditions
-from nodepool_ocb.errors import Invalid, VersionLacking
+from nodepool_ocb.errors import VersionLacking
 from nodepool_ocb.model.secrecy import hidden
-from nodepool_ocb.operations.calls.longwork import WorkEnd, begins, begun
+from nodepool_ocb.operations.calls.longwork import WorkEnd, begun
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.reads.versions import ANY
 from nodepool_ocb.operations.tokens.reading import TokenShow
 from nodepool_ocb.operations.wire.problems import Problem, problem_of
 from nodepool_ocb.views.keptrows import EncodedRows
 from nodepool_ocb.views.view import View, is_flat, public
-
-#: The parts of a query that are no fields.
-OPTIONS: Final = ("dry_run", "agreed", "reason", "deadline_seconds", "wait")
-PAGES: Final = tuple(each.name for each in msgspec.structs.fields(PageOptions))
-
-
-class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How an operation is to be performed."""
-
-    dry_run: bool = False
-    agreed: bool = False  # to the irreversible change that it asks agreement for
-    reason: str | None = None  # for the journal
-    deadline_seconds: (
-        Annotated[float, msgspec.Meta(ge=SHORTEST_DEADLINE_SECONDS, le=LONGEST_DEADLINE_SECONDS)] | None
-    ) = None
-    wait: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WAIT_SECONDS)] | None = (
-        None  # seconds, for the end of long work
-    )
 
 
 class AskedResource(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +53,7 @@ async def answer(
     require_right(actor, kind)
     # Litestar reserves some names of parameters, so its own have a prefix
     named = {name: str(request.path_params[f"of_{name}"]) for name in parameters(path)}
-    options, pages, operation = await _asked(request, route, kind, named)
+    options, pages, operation = await asked_of(request, route, kind, named)
     order = OperationOrder(
         operation=operation,
         reason=options.reason,
@@ -242,74 +219,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(each) for each in value]
     return msgspec.to_builtins(value)
-
-
-# -- fields --
-
-
-async def _asked(
-    request: Request[Any, Any, Any], route: Route, kind: type[Operation[Any]], named: Mapping[str, str]
-) -> tuple[QueryOptions, PageOptions, Operation[Any]]:
-    """The options and the operation. Raises Invalid for an unknown or wrong field."""
-    query = MultiDict(request.query_params.multi_items())
-    options = _options(query, OPTIONS, kind)
-    if "wait" in options and not begins(kind):
-        raise Invalid(f"{kind.title()}: it begins no work that goes on after it, so it takes no `wait`")
-    pages = _options(query, PAGES, kind) if route.key else {}
-    given = filled(route, kind, named)
-    if request.method == "GET":
-        rest = MultiDict((name, value) for name, value in query.multi_items() if name not in {*options, *pages})
-        given |= _of_query(kind, rest, given)
-    else:
-        given |= _of_body(kind, await body_of(request), given)
-    try:
-        return (
-            msgspec.convert(options, QueryOptions, strict=False),
-            msgspec.convert(pages, PageOptions, strict=False),
-            msgspec.convert(given, kind, strict=request.method != "GET"),
-        )
-    except (msgspec.ValidationError, RecursionError) as wrong:
-        raise Invalid(f"{kind.title()}: {wrong}") from wrong
-
-
-def _options(query: MultiDict[str], names: Sequence[str], kind: type[Operation[Any]]) -> dict[str, str]:
-    """The parts of a query with these names, unless the operation has a field of the name."""
-    return {name: query.getall(name)[-1] for name in names if name in query and name not in kind.__struct_fields__}
-
-
-@cache
-def _fields_of(kind: type[Operation[Any]]) -> Mapping[str, FieldInfo]:
-    """The fields by name; to look at them takes longer than the rest of a small request."""
-    return {each.name: each for each in msgspec.structs.fields(kind)}
-
-
-def _of_query(kind: type[Operation[Any]], query: MultiDict[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    fields = _fields_of(kind)
-    found: dict[str, Any] = {}
-    for name in query:
-        if name not in fields or name in given:
-            raise _unknown(kind, name, given)
-        values, origin = query.getall(name), get_origin(fields[name].type)
-        if origin is tuple:
-            found[name] = values
-        elif isinstance(origin, type) and issubclass(origin, Mapping):
-            found[name] = dict(each.partition("=")[::2] for each in values)
-        else:
-            found[name] = values[-1]
-    return found
-
-
-def _of_body(kind: type[Operation[Any]], data: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any]) if data else {}
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as wrong:
-        raise Invalid(f"the body is no JSON object: {wrong}") from wrong
-    for name in found:
-        if name not in kind.__struct_fields__ or name in given:
-            raise _unknown(kind, name, given)
-    return found
-
-
-def _unknown(kind: type[Operation[Any]], name: str, given: Mapping[str, Any]) -> Invalid:
-    known = ", ".join(each for each in kind.__struct_fields__ if each not in given) or "none"
-    return Invalid(f"{kind.title()}: there is no field {name[:100]!r} here; the fields are: {known}")

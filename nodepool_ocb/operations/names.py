@@ -29,6 +29,16 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> NotFound:
     return NotFound(f"{kind} {name} does not exist{near or f'; see: nodepool-ocb {kind.split()[0]} list'}")
 
 
+def near(word: str, words: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the word that was meant, or all of them.
+
+    >>> near("dry-run", ["dry_run", "reason"]), near("x", ["dry_run", "reason"])
+    ('; did you mean `dry_run`?', '; it may have: dry_run, reason')
+    """
+    words = list(words)
+    return did_you_mean(word, words) or f"; it may have: {', '.join(words)}"
+
+
 def role_of(world: World, name: str) -> Stored[Role]:
     unreadable.refuse(world, [paths.role(name)])
     if name not in world.roles:

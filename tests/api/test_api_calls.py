@@ -88,7 +88,7 @@ def test_a_body_that_is_no_json_or_too_large_is_refused(api: ServedApi) -> None:
 
 def test_a_write_by_selector_is_carried_out_only_by_the_plan_of_its_dry_run(api: ServedApi) -> None:
     for name in ("p1.example.com", "p2.example.com"):
-        api.call("node/create", {"name": name, "node": {"schema": 1, "tags": ["plan"]}})
+        api.call("node/create", {"name": name, "node": {"tags": ["plan"]}})
     fields = {"selector": "tag:plan", "reason": "a test"}
     plan = api.call("node/hold", fields, dry_run=True)[-1]["done"]["plan"]
     api.call("node/set", {"nodes": ["p1.example.com"], "assignments": ["rack=r1"]})

@@ -148,7 +148,7 @@ def test_a_stream_of_the_time_before_a_restored_zookeeper_is_reset_also_after_it
             server.start()
 
         def create(number: int) -> None:
-            served.call("node/create", {"name": f"c{number}.example.com", "node": {"schema": 1}})
+            served.call("node/create", {"name": f"c{number}.example.com", "node": {}})
 
         def stopped(action: Callable[[], Any]) -> None:
             served.daemon.terminate()

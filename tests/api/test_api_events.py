@@ -49,7 +49,7 @@ def follow(api: ServedApi) -> Iterator[Follow]:
 
 
 def node(api: ServedApi, name: str, **fields: Any) -> None:
-    api.call("node/create", {"name": name, "node": {"schema": 1, **fields}})
+    api.call("node/create", {"name": name, "node": fields})
 
 
 def test_a_write_comes_as_its_entry_and_as_the_records_of_its_transaction(

@@ -54,7 +54,7 @@ def node(api: ServedApi, request: pytest.FixtureRequest) -> str:
     deployment = f"d{abs(hash(request.node.name)) % 10**9}"
     name = f"{deployment}.example.com"
     api.call("deployment/create", {"name": deployment})
-    api.call("node/create", {"name": name, "node": {"schema": 1, "deployment": deployment}})
+    api.call("node/create", {"name": name, "node": {"deployment": deployment}})
     bound = api.ask("POST", f"/v1/nodes/{name}/bind", {"roles": ["plain"]}, If_Match="*")
     assert bound.status_code == 200, bound.text
     return name

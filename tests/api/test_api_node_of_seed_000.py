@@ -85,12 +85,12 @@ def states(curl: Curl, node: str) -> dict[str, str]:
 
 def test_a_node_is_created_step_by_step(curl: Curl) -> None:
     # 1. An API request comes in with the requested name of the new node, and a flag that says whether it is an admin node.
-    wanted = {"name": NODE, "node": {"schema": 1, "admin": False, "available": False}}
+    wanted = {"name": NODE, "node": {"admin": False, "available": False}}
     assert curl("POST", "/v1/nodes", wanted).status == 200
 
     # 2. The name is checked: it is a valid FQDN in the administrative DNS domain, and it is unique; else the request fails.
     for name, status in ((NODE, 409), ("n1.example.org", 422), ("n2", 422), ("n_1.example.com", 422), ("", 422)):
-        refused = curl("POST", "/v1/nodes", {"name": name, "node": {"schema": 1}})
+        refused = curl("POST", "/v1/nodes", {"name": name, "node": {}})
         assert (refused.status, curl("GET", f"/v1/nodes/{name}").status == 200) == (status, name in (NODE, "")), name
     # The new node is not alive or available, and has no roles bound to it.
     found = curl("GET", f"/v1/nodes/{NODE}").body["answer"]
@@ -130,7 +130,7 @@ def test_a_node_is_created_step_by_step(curl: Curl) -> None:
 
 
 def test_the_initial_admin_node_follows_the_same_process(curl: Curl) -> None:
-    assert curl("POST", "/v1/nodes", {"name": ADMIN, "node": {"schema": 1, "admin": True}}).status == 200
+    assert curl("POST", "/v1/nodes", {"name": ADMIN, "node": {"admin": True}}).status == 200
     assert states(curl, ADMIN) == {f"crowbar-admin-node@{ADMIN}": "PROPOSED"}
     assert curl("POST", f"/v1/nodes/{ADMIN}/commit", {}, curl("GET", f"/v1/nodes/{ADMIN}").etag).status == 202
     assert states(curl, ADMIN) == {f"crowbar-admin-node@{ADMIN}": "TODO"}

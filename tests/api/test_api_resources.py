@@ -18,7 +18,7 @@ N1: Final = "n1.example.com"
 @pytest.fixture(scope="module")
 def cluster(api: ServedApi) -> ServedApi:
     api.call("deployment/create", {"name": "lab"})
-    api.call("node/create", {"name": N1, "node": {"schema": 1, "deployment": "lab"}})
+    api.call("node/create", {"name": N1, "node": {"deployment": "lab"}})
     return api
 
 
@@ -54,6 +54,38 @@ def test_a_get_answers_with_the_document_of_the_command_line(cluster: ServedApi)
     assert (document["answer"]["name"], document["answer"]["deployment"]) == (N1, "lab")
     listed = cluster.ask("GET", "/v1/nodes?deployment=lab&selector=name:n1*").json()["answer"]
     assert [row["name"] for row in listed] == [N1]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("dry-run=true", "the query has no part 'dry-run'; did you mean `dry_run`?"),
+        ("agreed=true&x=1", "the query has no part 'x'; it may have: dry_run, agreed, reason, deadline_seconds, wait"),
+        ("assignments=rack=r9", "the field assignments stands in the body of a set, not in the query"),
+    ],
+)
+def test_a_write_with_an_unknown_part_of_its_query_is_refused(cluster: ServedApi, query: str, said: str) -> None:
+    answer = cluster.ask("PATCH", f"/v1/nodes/{N1}?{query}", {"assignments": ["rack=r1"]}, If_Match="*")
+    assert problem(answer) == (422, "invalid", "Invalid")
+    assert answer.json()["detail"] == f"node set: {said}"
+    assert cluster.ask("GET", f"/v1/nodes/{N1}").json()["answer"]["rack"] is None
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({"adress": "192.0.2.1"}, "adress"),
+        ({"hold": {"by": "root", "since": 1}}, "hold"),
+        ({"alive": True}, "alive"),
+        ({"epoch_base": 7}, "epoch_base"),
+        ({"host_keys": ["none"]}, "is no host key"),
+        ({"tags": ['["web"']}, "can be no tag"),
+    ],
+)
+def test_a_new_node_has_the_fields_that_its_creator_may_choose(cluster: ServedApi, node: Json, said: str) -> None:
+    answer = cluster.ask("POST", "/v1/nodes", {"name": "odd.example.com", "node": node})
+    assert (answer.status_code, said in answer.json()["detail"]) == (422, True)
+    assert cluster.ask("GET", "/v1/nodes/odd.example.com").status_code == 404
 
 
 def test_a_write_answers_with_rows_and_a_dry_run_writes_nothing(cluster: ServedApi) -> None:
@@ -138,7 +170,7 @@ def test_a_write_by_selector_needs_the_version_of_its_plan(cluster: ServedApi) -
 def test_a_list_is_made_again_after_a_change_and_for_other_limits(cluster: ServedApi) -> None:
     """The server keeps the bytes of lists by request and version."""
     cluster.call("deployment/create", {"name": "other"})
-    cluster.call("node/create", {"name": "o1.example.com", "node": {"schema": 1, "deployment": "other"}})
+    cluster.call("node/create", {"name": "o1.example.com", "node": {"deployment": "other"}})
     limited = cluster.direct.token(name="kim", role="viewer", deployments=("other",))
 
     def names(token: str | None = None) -> list[str]:
@@ -151,7 +183,7 @@ def test_a_list_is_made_again_after_a_change_and_for_other_limits(cluster: Serve
     assert names() == whole
     assert names(limited) == ["o1.example.com"]
     assert names() == whole
-    made = cluster.ask("POST", "/v1/nodes", {"name": "o2.example.com", "node": {"schema": 1, "deployment": "other"}})
+    made = cluster.ask("POST", "/v1/nodes", {"name": "o2.example.com", "node": {"deployment": "other"}})
     zxid = made.headers["ocb-zxid"]
     assert "o2.example.com" in names()
     assert names(limited) == ["o1.example.com", "o2.example.com"]

@@ -26,7 +26,7 @@ def cluster(api: ServedApi, tmp_path_factory: pytest.TempPathFactory) -> ServedA
     api.direct.perform(BarclampImport(files=files.read([role])))
     for deployment, node in (("lab", N1), ("web", N2)):
         api.call("deployment/create", {"name": deployment})
-        api.call("node/create", {"name": node, "node": {"schema": 1, "deployment": deployment, "tags": [deployment]}})
+        api.call("node/create", {"name": node, "node": {"deployment": deployment, "tags": [deployment]}})
         api.call("node/bind", {"nodes": [node], "roles": ["base"]})
     return api
 
@@ -64,7 +64,7 @@ def test_a_role_opens_its_operations_and_no_other(
 ) -> None:
     token = cluster.direct.token(role=role)
     bodies: dict[str, Json] = {
-        "/v1/nodes": {"name": f"{role}.example.com", "node": {"schema": 1}},
+        "/v1/nodes": {"name": f"{role}.example.com", "node": {}},
         "/v1/tokens": {"name": "x"},
     }
     for words in opened + refused:
@@ -200,7 +200,7 @@ def test_a_token_of_a_machine_reports_about_its_node_alone(cluster: ServedApi) -
 def test_a_token_that_joins_creates_nodes_in_its_deployments_alone(cluster: ServedApi) -> None:
     token = cluster.direct.token(role="join", deployments=("lab",))
     for deployment, status in (("lab", 200), ("web", 403)):
-        node: Json = {"name": f"j-{deployment}.example.com", "node": {"schema": 1, "deployment": deployment}}
+        node: Json = {"name": f"j-{deployment}.example.com", "node": {"deployment": deployment}}
         assert cluster.ask("POST", "/v1/nodes", node, token).status_code == status
 
 

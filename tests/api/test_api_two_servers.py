@@ -23,10 +23,10 @@ from nodepool_ocb.config import Settings, ZooKeeperSettings
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import keyed, paths
 from nodepool_ocb.model.keyed import KeyedCall
-from nodepool_ocb.model.records import Create, Node, Set
+from nodepool_ocb.model.records import Create, Set
 from nodepool_ocb.operations import repeats
 from nodepool_ocb.operations.history.reading import HistoryRead
-from nodepool_ocb.operations.nodes.creating import NodeCreate
+from nodepool_ocb.operations.nodes.creating import NewNode, NodeCreate
 from nodepool_ocb.operations.nodes.reading import NodeShow
 from nodepool_ocb.operations.operation import Call
 from nodepool_ocb.operations.performer import Performer
@@ -43,7 +43,7 @@ from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.served import ServedApi, problem
 from tests.fixtures.chroots import fresh
 
-RECORD: Final = {"schema": 1, "deployment": "lab"}
+RECORD: Final = {"deployment": "lab"}
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +193,7 @@ def test_the_error_that_a_call_ended_with_is_the_outcome_of_its_repetition(pair:
         record = KeyedCall(operation="node/create", digest="0" * 64)
         session.commit([Create(paths.call("f" * 32), record)])
         call_key = repeats.CallKey("f" * 32, "0" * 64)
-        operation = NodeCreate(name="b1.example.com", node=Node(deployment="lab"))
+        operation = NodeCreate(name="b1.example.com", node=NewNode(deployment="lab"))
         repeats.end(session, call_key, operation, Conflict("node b1.example.com exists"))
         with pytest.raises(Conflict, match="exists"):
             repeats.repeated(session, call_key, operation, 0.0)
@@ -201,7 +201,7 @@ def test_the_error_that_a_call_ended_with_is_the_outcome_of_its_repetition(pair:
 
 def test_a_call_that_another_one_overtakes_does_not_try_again(pair: list[ServedApi]) -> None:
     """The mark came after the look for it and before the first transaction."""
-    operation = NodeCreate(name="b2.example.com", node=Node(deployment="lab"))
+    operation = NodeCreate(name="b2.example.com", node=NewNode(deployment="lab"))
     call_key = repeats.CallKey("e" * 32, "0" * 64)
     direct = pair[0].direct
     performer = Performer(Call(login="ann", host="desk"), direct, lambda: Settings(zookeeper=direct.settings))
@@ -246,7 +246,7 @@ def test_a_command_whose_answer_is_lost_is_carried_out_one_time_and_gets_its_row
 
         healing = threading.Thread(target=heal)
         healing.start()
-        performed = used.perform(NodeCreate(name="d1.example.com", node=Node(deployment="lab")))
+        performed = used.perform(NodeCreate(name="d1.example.com", node=NewNode(deployment="lab")))
         healing.join(30.0)
         assert lost.is_set()
     assert [row.name for row in performed.rows] == ["d1.example.com"]
@@ -293,7 +293,7 @@ class People:
 
 @pytest.fixture(scope="module")
 def people(pair: list[ServedApi]) -> Iterator[People]:
-    pair[0].call("node/create", {"name": NODE, "node": {"schema": 1}})
+    pair[0].call("node/create", {"name": NODE, "node": {}})
     made = People(pair)
     yield made
     made.close()

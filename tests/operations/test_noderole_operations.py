@@ -11,7 +11,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import deployments
 from nodepool_ocb.errors import Conflict, NotFound, Stale
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Deployment, Node, NodeRole, Set, State
+from nodepool_ocb.model.records import Change, Deployment, NodeRole, Set, State
 from nodepool_ocb.operations.deployments.changing import DeploymentCommit, DeploymentCreate, DeploymentPropose
 from nodepool_ocb.operations.deployments.configuring import DeploymentSet
 from nodepool_ocb.operations.deployments.deleting import DeploymentDelete
@@ -22,7 +22,7 @@ from nodepool_ocb.operations.noderoles.destroying import NoderoleUnbind
 from nodepool_ocb.operations.noderoles.reading import NoderoleList, NoderoleShow
 from nodepool_ocb.operations.noderoles.setting import NoderoleSet
 from nodepool_ocb.operations.nodes.binding import NodeBind
-from nodepool_ocb.operations.nodes.creating import NodeCreate
+from nodepool_ocb.operations.nodes.creating import NewNode, NodeCreate
 from nodepool_ocb.store.client.session import Session, Stats
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -62,7 +62,7 @@ def test_an_unbind_goes_on_without_a_noderole_that_another_person_unbound(
 
 @pytest.mark.usefixtures("world")
 def test_an_unbind_takes_away_no_more_than_was_agreed_to(zk_settings: ZooKeeperSettings) -> None:
-    calm(zk_settings).perform(NodeCreate(name=N2, node=Node(deployment="lab")))
+    calm(zk_settings).perform(NodeCreate(name=N2, node=NewNode(deployment="lab")))
 
     def other() -> None:
         calm(zk_settings).perform(NodeBind(nodes=(N2,), roles=("top",), parents=(MIDDLE,)))
@@ -101,7 +101,7 @@ def test_a_retry_goes_on_behind_its_first_transaction_and_waits_for_the_noderole
 def test_a_retry_of_all_failed_waits_for_those_that_an_attempt_before_moved(
     world: Session, zk_settings: ZooKeeperSettings
 ) -> None:
-    calm(zk_settings).perform(NodeCreate(name=N2, node=Node(deployment="lab")))
+    calm(zk_settings).perform(NodeCreate(name=N2, node=NewNode(deployment="lab")))
     calm(zk_settings).perform(NodeBind(nodes=(N2,), roles=("base",)))
     calm(zk_settings).perform(DeploymentCommit(name="lab"))
     for name in (BASE, f"base@{N2}"):

@@ -20,7 +20,7 @@ from nodepool_ocb.operations import performer as performing
 from nodepool_ocb.operations.nodes.binding import NodeBind
 from nodepool_ocb.operations.nodes.changing import NodeDead, NodeSet, NodeUnavailable
 from nodepool_ocb.operations.nodes.committing import NodeCommit
-from nodepool_ocb.operations.nodes.creating import NodeCreate
+from nodepool_ocb.operations.nodes.creating import NewNode, NodeCreate
 from nodepool_ocb.operations.nodes.deleting import NodeDelete
 from nodepool_ocb.operations.operation import Call, Explained, Lookup, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.performer import Performer, Reader
@@ -82,7 +82,7 @@ def test_the_configuration_is_read_one_time_in_a_call(world: Session, zk_setting
 
 def test_a_selector_is_resolved_one_time_in_a_call(world: Session, zk_settings: ZooKeeperSettings) -> None:
     def other() -> None:
-        calm(zk_settings).perform(NodeCreate(name=N2, node=Node(tags=("web",), available=True)))
+        calm(zk_settings).perform(NodeCreate(name=N2, node=NewNode(tags=("web",), available=True)))
         calm(zk_settings).perform(NodeSet(nodes=(N1,), assignments=("rack=r1",)))
 
     mine = InterruptedPerformer(zk_settings, other)
@@ -99,14 +99,14 @@ def test_a_node_that_a_selector_meant_may_be_gone_after_a_conflict_and_a_named_o
     named = InterruptedPerformer(zk_settings, other)
     with pytest.raises(NotFound, match=N1):
         named.perform(NodeSet(nodes=(N1,), assignments=("rack=r1",)))
-    calm(zk_settings).perform(NodeCreate(name=N1, node=Node(tags=("web",))))
+    calm(zk_settings).perform(NodeCreate(name=N1, node=NewNode(tags=("web",))))
     meant = InterruptedPerformer(zk_settings, other)
     assert meant.perform(NodeSet(selector="tag:web", assignments=("rack=r1",))).rows == ()
     assert N1 not in load_world(world).nodes
 
 
 def test_two_nodes_of_one_template_get_two_numbers(world: Session, zk_settings: ZooKeeperSettings) -> None:
-    operation = NodeCreate(name="web-{}.example.com", node=Node(), count=2)
+    operation = NodeCreate(name="web-{}.example.com", node=NewNode(), count=2)
     mine = InterruptedPerformer(zk_settings, lambda: calm(zk_settings).perform(operation))
     done = mine.perform(operation)
     assert [row.name for row in done.rows] == ["web-3.example.com", "web-4.example.com"]
@@ -166,7 +166,7 @@ def test_an_operation_knows_how_many_transactions_its_attempts_before_have_writt
 
 @pytest.mark.usefixtures("world")
 def test_agreement_is_asked_for_one_time_and_covers_no_more_than_it_named(zk_settings: ZooKeeperSettings) -> None:
-    calm(zk_settings).perform(NodeCreate(name=N2, node=Node(deployment="lab")))
+    calm(zk_settings).perform(NodeCreate(name=N2, node=NewNode(deployment="lab")))
 
     def changed() -> None:
         calm(zk_settings).perform(NodeSet(nodes=(N1,), assignments=("rack=r1",)))
@@ -184,7 +184,7 @@ def test_agreement_is_asked_for_one_time_and_covers_no_more_than_it_named(zk_set
 
 @pytest.mark.usefixtures("world")
 def test_a_refused_agreement_changes_nothing(zk_session: Session, zk_settings: ZooKeeperSettings) -> None:
-    calm(zk_settings).perform(NodeCreate(name=N2, node=Node()))
+    calm(zk_settings).perform(NodeCreate(name=N2, node=NewNode()))
     before = node(zk_session, N1)
     mine = calm(zk_settings)
     mine.heard.agrees = False
@@ -202,7 +202,7 @@ def test_a_transaction_with_a_lost_answer_is_written_and_noted_one_time(
     before = len(entries(world))
     with lost_answer(zookeeper) as (proxy, met):
         mine = calm(replace(zk_settings, hosts=proxy.hosts + chroot))
-        done = mine.perform(NodeCreate(name=N2, node=Node()))
+        done = mine.perform(NodeCreate(name=N2, node=NewNode()))
     assert (len(met), [row.name for row in done.rows if row.kind == "node"]) == (1, [N2])
     assert [each.subjects[0] for each in entries(world)[before:]] == [N2]
 
@@ -246,7 +246,7 @@ def test_a_call_that_ends_between_two_nodes_that_it_creates_advises_no_repetitio
     monkeypatch.setattr(NodeCreate, "decide", decide)
     mine = calm(zk_settings)
     with pytest.raises(Unavailable):
-        mine.perform(NodeCreate(name="web{}.example.com", node=Node(), count=2))
+        mine.perform(NodeCreate(name="web{}.example.com", node=NewNode(), count=2))
     assert mine.heard.notes == []
     assert "web1.example.com" in load_world(world).nodes
 

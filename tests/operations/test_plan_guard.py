@@ -9,10 +9,9 @@ import pytest
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import VersionDiffers
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Node
 from nodepool_ocb.operations.calls import saving
 from nodepool_ocb.operations.nodes.changing import NodeSet
-from nodepool_ocb.operations.nodes.creating import NodeCreate
+from nodepool_ocb.operations.nodes.creating import NewNode, NodeCreate
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.plans.saved import SavedPlan
 from nodepool_ocb.store.client.session import Session
@@ -58,10 +57,10 @@ def test_a_change_after_the_decision_ends_the_call_without_a_write(
 def test_a_change_of_another_record_does_not_end_the_call(world: Session, zk_settings: ZooKeeperSettings) -> None:
     operation = NodeSet(nodes=(N1,), assignments=("rack=r7",))
     plan = planned(zk_settings, operation)
-    created = planned(zk_settings, NodeCreate(name="n8.example.com", node=Node()))
-    with faster_writer(lambda: calm(zk_settings).perform(NodeCreate(name="n9.example.com", node=Node()))):
+    created = planned(zk_settings, NodeCreate(name="n8.example.com", node=NewNode()))
+    with faster_writer(lambda: calm(zk_settings).perform(NodeCreate(name="n9.example.com", node=NewNode()))):
         calm(zk_settings, plan=plan).perform(operation)
-    calm(zk_settings, plan=created).perform(NodeCreate(name="n8.example.com", node=Node()))
+    calm(zk_settings, plan=created).perform(NodeCreate(name="n8.example.com", node=NewNode()))
     assert rack(world, N1) == "r7"
     assert {"n8.example.com", "n9.example.com"} <= load_world(world).nodes.keys()
 
@@ -71,7 +70,7 @@ def test_a_plan_of_several_transactions_goes_on_after_its_first_and_with_nothing
 ) -> None:
     names = [f"p{number}.example.com" for number in range(4)]
     for name in names:
-        calm(zk_settings).perform(NodeCreate(name=name, node=Node(tags=("part",))))
+        calm(zk_settings).perform(NodeCreate(name=name, node=NewNode(tags=("part",))))
     monkeypatch.setattr(limits, "MOST_CHANGES", 2)
     operation = NodeSet(selector="tag:part", assignments=("rack=r7",))
     plan = planned(zk_settings, operation)

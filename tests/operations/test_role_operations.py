@@ -7,10 +7,10 @@ import pytest
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Create, Node, Role
+from nodepool_ocb.model.records import Create, Role
 from nodepool_ocb.operations.barclamps.deleting import BarclampDelete
 from nodepool_ocb.operations.nodes.binding import NodeBind
-from nodepool_ocb.operations.nodes.creating import NodeCreate
+from nodepool_ocb.operations.nodes.creating import NewNode, NodeCreate
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.roles.deleting import RoleDelete
 from nodepool_ocb.operations.roles.reading import RoleList, RoleShow
@@ -44,7 +44,7 @@ def test_after_a_conflict_a_role_goes_with_one_agreement(
     spare: Session, zk_settings: ZooKeeperSettings, deletion: Operation[object]
 ) -> None:
     mine = InterruptedPerformer(
-        zk_settings, lambda: calm(zk_settings).perform(NodeCreate(name="n2.example.com", node=Node()))
+        zk_settings, lambda: calm(zk_settings).perform(NodeCreate(name="n2.example.com", node=NewNode()))
     )
     done = mine.perform(deletion)
     assert [(row.change, row.kind, row.name) for row in done.rows] == [("delete", "role", "spare")]

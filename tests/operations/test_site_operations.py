@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.errors import Conflict, Invalid
-from nodepool_ocb.model.records import Node
 from nodepool_ocb.operations.nodes.changing import NodeMove, NodeSet
-from nodepool_ocb.operations.nodes.creating import NodeCreate
+from nodepool_ocb.operations.nodes.creating import NewNode, NodeCreate
 from nodepool_ocb.operations.site import documents as sites
 from nodepool_ocb.operations.site.applying import ApplySite, NodeImport
 from nodepool_ocb.operations.site.exporting import ExportSite
@@ -68,7 +67,7 @@ def test_after_a_conflict_a_plan_that_stays_the_same_is_written_and_shown_one_ti
 
 
 def test_a_plan_with_a_step_that_was_not_shown_is_refused(world: Session, zk_settings: ZooKeeperSettings) -> None:
-    calm(zk_settings).perform(NodeCreate(name=N2, node=Node(deployment="lab")))
+    calm(zk_settings).perform(NodeCreate(name=N2, node=NewNode(deployment="lab")))
     other = NodeMove(nodes=(N2,), deployment="system")
     mine = InterruptedPerformer(zk_settings, lambda: calm(zk_settings).perform(other))
     with pytest.raises(Conflict, match=f"take more now: change node {N2}; 0 transactions were written"):
@@ -78,7 +77,7 @@ def test_a_plan_with_a_step_that_was_not_shown_is_refused(world: Session, zk_set
 
 def test_a_plan_asks_for_agreement_to_its_deletions_one_time(world: Session, zk_settings: ZooKeeperSettings) -> None:
     for name in (N2, N3):
-        calm(zk_settings).perform(NodeCreate(name=name, node=Node(deployment="lab")))
+        calm(zk_settings).perform(NodeCreate(name=name, node=NewNode(deployment="lab")))
     other = NodeSet(nodes=(N3,), assignments=("rack=r9",))
     mine = InterruptedPerformer(zk_settings, lambda: calm(zk_settings).perform(other))
     mine.perform(ApplySite(wanted=wanted(TWO), prune=True))
@@ -89,7 +88,7 @@ def test_a_plan_asks_for_agreement_to_its_deletions_one_time(world: Session, zk_
 def test_a_dry_run_asks_for_no_agreement_and_a_refused_one_writes_nothing(
     world: Session, zk_settings: ZooKeeperSettings
 ) -> None:
-    calm(zk_settings).perform(NodeCreate(name=N3, node=Node(deployment="lab")))
+    calm(zk_settings).perform(NodeCreate(name=N3, node=NewNode(deployment="lab")))
     operation = ApplySite(wanted=wanted(TWO), prune=True)
     dry = calm(zk_settings, dry_run=True)
     assert {row.name for row in dry.perform(operation).rows} == {N1, N2, N3}
@@ -107,7 +106,7 @@ def test_a_node_that_came_meanwhile_with_other_fields_is_refused_unless_the_impo
     table = sites.nodes(TABLE, "nodes.csv", None, {})
 
     def other() -> None:
-        calm(zk_settings).perform(NodeCreate(name=N3, node=Node(rack="r9")))
+        calm(zk_settings).perform(NodeCreate(name=N3, node=NewNode(rack="r9")))
 
     mine = InterruptedPerformer(zk_settings, other)
     with pytest.raises(Conflict, match="exists already, with other rack"):
@@ -141,7 +140,7 @@ def test_a_lost_answer_in_the_middle_of_a_plan_loses_and_repeats_nothing(
 
 @pytest.mark.usefixtures("world")
 def test_an_export_of_a_part_has_its_nodes_and_is_not_whole(zk_settings: ZooKeeperSettings) -> None:
-    calm(zk_settings).perform(NodeCreate(name=N2, node=Node()))
+    calm(zk_settings).perform(NodeCreate(name=N2, node=NewNode()))
     part = calm(zk_settings).perform(ExportSite(selector="tag:web")).answer
     every = calm(zk_settings).perform(ExportSite()).answer
     assert (part.nodes, every.nodes) == ((N1,), (N1, N2))

@@ -17,8 +17,9 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Ambiguous, Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.journal import Entry
-from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Node, Set
-from nodepool_ocb.operations.nodes.creating import NodeCreate
+from nodepool_ocb.model.records import Create, Deployment, DeploymentState, Set
+from nodepool_ocb.operations.nodes.changing import NodeAlive
+from nodepool_ocb.operations.nodes.creating import NewNode, NodeCreate
 from nodepool_ocb.operations.operation import Call, Operation, Procedure, Right, Situation, Steps
 from nodepool_ocb.operations.performer import Reader
 from nodepool_ocb.operations.reads.tasks.lists import ReadStoredList
@@ -61,8 +62,9 @@ def files(*texts: str) -> ListFiles:
 def lab(zk_session: Session, zk_settings: ZooKeeperSettings) -> Session:
     """Deployment lab with node 1, and a task list of one task."""
     zk_session.commit([Create(paths.deployment("lab"), Deployment(state=DeploymentState.COMMITTED))])
-    node = Node(deployment="lab", tags=("web",), labels={"uid": "1"}, alive=True, available=True)
+    node = NewNode(deployment="lab", tags=("web",), labels={"uid": "1"})
     calm(zk_settings).perform(NodeCreate(name="n1.example.com", node=node))
+    calm(zk_settings).perform(NodeAlive(nodes=("n1.example.com",)))
     calm(zk_settings).perform(TasksUpload(deployment="lab", files=files(SITE)))
     return zk_session
 
@@ -285,7 +287,7 @@ def _end(session: Session) -> None:
 
 @pytest.mark.usefixtures("lab")
 def test_a_run_notes_its_warnings_and_that_no_annealer_runs(zk_settings: ZooKeeperSettings) -> None:
-    node = Node(deployment="lab", tags=("web",), labels={"uid": "2"})
+    node = NewNode(deployment="lab", tags=("web",), labels={"uid": "2"})
     mine = calm(zk_settings)
     mine.perform(NodeCreate(name="n2.example.com", node=node))
     answer = mine.perform(TasksRun(deployment="lab")).answer

@@ -281,7 +281,7 @@ def test_every_verb_with_a_dry_run_saves_and_carries_out_plans() -> None:
 
 
 def test_an_http_client_saves_a_plan_and_carries_it_out(api: ServedApi) -> None:
-    api.call("node/create", {"name": "curled.example.com", "node": {"schema": 1}})
+    api.call("node/create", {"name": "curled.example.com", "node": {}})
     fields = {"nodes": ["curled.example.com"], "assignments": ["rack=r3"]}
     dry = api.call("node/set", fields, dry_run=True, save=True)
     plan = next(line["plan"] for line in dry if "plan" in line)

@@ -10,10 +10,9 @@ import click
 from nodepool_ocb.cli.kit import completion, reporting
 from nodepool_ocb.cli.kit.options import Verb, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.model.records import Node
 from nodepool_ocb.operations import assignments as assigning
 from nodepool_ocb.operations.assignments import login
-from nodepool_ocb.operations.nodes.creating import NodeCreate, is_template
+from nodepool_ocb.operations.nodes.creating import NewNode, NodeCreate, is_template
 
 MOST: Final = 1000  # nodes of one command
 
@@ -70,7 +69,7 @@ def create(
     _check_templates(fqdn, addresses, fields["host_keys"], count)
     reached = () if no_address or fields["virtual"] else addresses or (fqdn,)
     given = {"labels": assigning.labels(labels), "hints": assigning.hints(hints), **fields}
-    node = Node(addresses=reached, available=available is not False, **given)
+    node = NewNode(addresses=reached, available=available is not False, **given)
     operation = NodeCreate(name=fqdn, node=node, as_configured=available is None, count=count, first=first)
     reporting.performed(perform(operation, dry_run=dry_run))
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import nodes
 from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Node
+from nodepool_ocb.model.ranges import Login
+from nodepool_ocb.model.records import Json, Node
+from nodepool_ocb.operations import assignments
 from nodepool_ocb.operations.names import deployment_of
 from nodepool_ocb.operations.nodes.domain import admin_domain
 from nodepool_ocb.operations.nodes.jigs import active_jigs
@@ -20,6 +24,33 @@ from nodepool_ocb.operations.operation import Explained, Operation, Right, Situa
 from nodepool_ocb.operations.reads.world import ReadWorld
 
 PLACE: Final = re.compile(r"\{(?::0(\d))?\}")  # of the number in a template, and its least digits
+
+
+class NewNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The fields of a node that its creator chooses; annealers and hooks fill the others of the record."""
+
+    deployment: str = "system"
+    admin: bool = False  # it gets the bootstrap roles instead of the discovery roles
+    virtual: bool = False  # no machine is behind it
+    available: bool = True  # annealers may work on it
+    addresses: tuple[str, ...] = ()  # "host" or "host:port", tried in order; without one it cannot be reached
+    user: Login = "root"
+    host_keys: tuple[str, ...] = ()  # pinned: "ssh-ed25519 AAAA..."
+    tags: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
+    rack: str | None = None
+    bootenv: str = "local"
+    hints: Mapping[str, Json] = {}
+
+    @property
+    def record(self) -> Node:
+        """The record of the new node. Raises Invalid for a value that no such field can have."""
+        try:
+            assignments.host_keys(self.host_keys)
+            assignments.checked_tags(self.tags)
+        except ValueError as wrong:
+            raise Invalid(str(wrong)) from None
+        return Node(**{name: getattr(self, name) for name in self.__struct_fields__})
 
 
 class NodeCreate(Operation[Explained], frozen=True, kw_only=True):
@@ -35,7 +66,7 @@ class NodeCreate(Operation[Explained], frozen=True, kw_only=True):
     writes = ("node", "noderole", "deployment role")
 
     name: str
-    node: Node
+    node: NewNode = NewNode()
     as_configured: bool = False  # ``available`` is as the configuration of the performer's host says
     count: int | None = None
     first: int = 1  # the lowest number, with ``count``
@@ -65,11 +96,11 @@ class NodeCreate(Operation[Explained], frozen=True, kw_only=True):
     def _free(self, world: World, taken: Set[str]) -> tuple[str, Node]:
         """With the lowest free number; ``taken``: the paths that a dry run would have made."""
         if self.count is None:
-            return self.name, self.node
+            return self.name, self.node.record
         there = {paths.node(name) for name in world.nodes} | taken | world.unreadable.keys()
         number = next(n for n in itertools.count(self.first) if paths.node(filled(self.name, n)) not in there)
         addresses = tuple(filled(address, number) for address in self.node.addresses)
-        return filled(self.name, number), replace(self.node, addresses=addresses)
+        return filled(self.name, number), replace(self.node.record, addresses=addresses)
 
 
 def is_template(text: str) -> bool:
