@@ -18,10 +18,11 @@ from io import StringIO
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import click
 import nodepool_tests
+from msgspec import inspect as shapes
 from msgspec.structs import fields as struct_fields
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -310,7 +311,10 @@ def _intro(module: ModuleType) -> str:
 def _section(cls: type, classes: Iterable[type]) -> list[str]:
     """The section of a struct with the keys that these classes declare."""
     rows = [row for each in classes for row in _fields(_body(each), comments(_module(each)))]
-    return [f"## {cls.__name__}\n\n{prose(inspect.getdoc(cls))}\n", table(("key", "type", "default", "meaning"), rows)]
+    return [
+        f"## {cls.__name__}\n\n{prose(inspect.getdoc(cls))}\n",
+        table(("key", "type", "default", "meaning"), rows),
+    ]
 
 
 def _module(cls: type) -> ModuleType:
@@ -521,13 +525,37 @@ def _curls(rows: Iterable[Route]) -> Iterator[str]:
         for path in filter(None, (row.path, row.one)):
             taken = filled(row, kind, dict.fromkeys(parameters(path), ""))
             needed = {
-                each.encode_name: "..." for each in struct_fields(kind) if each.required and each.name not in taken
+                each.encode_name: _sample(shapes.type_info(each.type))
+                for each in struct_fields(kind)
+                if each.required and each.name not in taken
             }
             yield f"# {row.operation.replace('/', ' ')}: {kind.right}\n" if path == row.path else ""
             yield " ".join(["curl", *_options(row, kind, needed), f'"$API{_queried(row, path, needed)}"']) + "\n"
 
 
-def _options(row: Route, kind: type[Operation[Any]], needed: Mapping[str, str]) -> Iterator[str]:
+def _sample(kind: shapes.Type) -> Any:
+    """A value of a type, as an example has it."""
+    if isinstance(kind, shapes.Metadata):
+        return _sample(kind.type)
+    if isinstance(kind, shapes.ListType | shapes.VarTupleType):
+        return [_sample(kind.item_type)]
+    if isinstance(kind, shapes.DictType):
+        return {"...": _sample(kind.value_type)}
+    if isinstance(kind, shapes.StructType):
+        return {each.encode_name: _sample(each.type) for each in kind.fields if each.required}
+    if isinstance(kind, shapes.EnumType):
+        return next(iter(kind.cls)).value
+    if isinstance(kind, shapes.UnionType):
+        return _sample(kind.types[0])
+    return next((value for each, value in SAMPLES.items() if isinstance(kind, each)), "...")
+
+
+SAMPLES: Final[Mapping[type[shapes.Type], Any]] = {
+    shapes.IntType: 1, shapes.FloatType: 60, shapes.BoolType: True
+}  # fmt: skip
+
+
+def _options(row: Route, kind: type[Operation[Any]], needed: Mapping[str, Any]) -> Iterator[str]:
     yield '-H "$AUTH"'
     if row.method != "GET":
         yield f"-X {row.method}"
@@ -536,7 +564,7 @@ def _options(row: Route, kind: type[Operation[Any]], needed: Mapping[str, str]) 
         yield f"-d '{json.dumps(needed)}'"
 
 
-def _queried(row: Route, path: str, needed: Mapping[str, str]) -> str:
+def _queried(row: Route, path: str, needed: Mapping[str, Any]) -> str:
     if row.method != "GET" or not needed:
         return path
     return path + "?" + "&".join(f"{name}=..." for name in needed)

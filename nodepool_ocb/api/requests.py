@@ -215,12 +215,16 @@ def of_error(_: Request[Any, Any, Any], error: OcbError) -> Response[bytes]:
     return problem(problem_of(error))
 
 
-def of_http(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+def of_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """The handler of errors of the HTTP layer: no such path, another method, a body that is too large."""
     status = error.status_code if 400 <= error.status_code < 500 else 500
-    made = Problem(code=CODES.get(status, "refused"), status=status, detail=str(error.detail), error="Invalid")
+    allow = next((text for name, text in (error.headers or {}).items() if name.lower() == "allow"), None)
+    detail = {
+        404: "this server has no such path; GET /openapi.json lists all",
+        405: f"this path has no {request.method[:20]}; it has {allow or 'others'}; GET /openapi.json lists all",
+    }.get(status, str(error.detail))
+    made = Problem(code=CODES.get(status, "refused"), status=status, detail=detail, error="Invalid")
     answer = problem(replace(made, error="NotFound") if status == 404 else made)
-    allow = (error.headers or {}).get("Allow") if isinstance(error.headers, dict) else None
     return (
         answer
         if allow is None

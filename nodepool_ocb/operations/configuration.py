@@ -23,7 +23,7 @@ from nodepool_ocb.providers import launching
 from nodepool_ocb.views.cluster import ConfigDocument, LaunchNames, NodepoolNames
 
 if TYPE_CHECKING:
-    from nodepool_ocb.config import BuilderSettings, LauncherSettings
+    from nodepool_ocb.config import BuilderSettings, LauncherSettings, Settings
     from nodepool_ocb.model.records import Json
 
 Say = Callable[[str], None]
@@ -45,6 +45,8 @@ def checked(performer: Performer, file: str | None, nodepool: Path | None, *, of
         nodepool = Path(settings.builder.nodepool)
     images = _images(nodepool, settings.builder, say) if nodepool else None
     pools = _pools(launches, settings.launcher, say) if launches else None
+    for path in {each: None for each in (nodepool, launches) if each is not None}:
+        _servers(path, settings, say)
     if problems := [*preflight.wrong(settings), *config.user_faults(settings.zookeeper)]:
         raise Invalid([f"{found or 'defaults'}: {each}" for each in problems])
     if not offline:
@@ -66,6 +68,23 @@ def checked(performer: Performer, file: str | None, nodepool: Path | None, *, of
         nodepool=images or msgspec.UNSET,
         launcher=pools or msgspec.UNSET,
     )
+
+
+def _servers(path: Path, settings: Settings, say: Say) -> None:
+    """Warn if the file names other servers of ZooKeeper than commands use."""
+    read, own = documents.load(path, settings.launcher.secure, environ=os.environ).zookeeper, settings.zookeeper
+    if read is None or read.hosts == own.hosts:
+        return
+    if own == config.ZooKeeperSettings():
+        say(
+            f"warning: daemons reach ZooKeeper at {read.hosts} (zookeeper-servers of {path}), and commands at {own.hosts}:"
+            " write zookeeper.hosts into nodepool-ocb.yaml"
+        )
+    else:
+        say(
+            f"warning: zookeeper-servers of {path} ({read.hosts}) is not obeyed: section zookeeper of nodepool-ocb.yaml has"
+            f" {own.hosts}"
+        )
 
 
 def _images(path: Path, builder: BuilderSettings, say: Say) -> NodepoolNames:
@@ -112,7 +131,7 @@ def _pools(path: Path, launcher: LauncherSettings, say: Say) -> LaunchNames | No
     except Invalid as refused:
         for each in refused.problems:
             say(f"warning: {each}; launchers refuse the file")
-        return None
+        return LaunchNames(file=str(path), pools=(), labels=(), omitted=(), refused=tuple(refused.problems))
     pools = [pool for provider in configuration.providers.values() for pool in provider.pools.values()]
     return LaunchNames(
         file=str(path),

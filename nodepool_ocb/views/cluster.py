@@ -69,6 +69,7 @@ class LaunchNames(View, frozen=True, kw_only=True):
     pools: tuple[str, ...]  # PROVIDER/POOL
     labels: tuple[str, ...]  # of these pools
     omitted: tuple[str, ...]  # a sentence each
+    refused: tuple[str, ...] = ()  # why launchers refuse the file, a sentence each; then nothing of it is served
 
 
 class ConfigDocument(View, frozen=True, kw_only=True):
@@ -98,7 +99,7 @@ def config_words(document: ConfigDocument) -> dict[str, Json]:
             words[section] = values
     if isinstance(document.nodepool, NodepoolNames):
         words |= {f"nodepool {key}": value for key, value in plain(document.nodepool).items()}
-    else:
+    elif not isinstance(document.launcher, LaunchNames):
         words["nodepool file"] = "there is none; only builders and launchers need it"
     if isinstance(document.launcher, LaunchNames):
         words |= {f"launcher {key}": value for key, value in plain(document.launcher).items()}

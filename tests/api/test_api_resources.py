@@ -187,3 +187,11 @@ def test_a_list_is_made_again_after_a_change_and_for_other_limits(cluster: Serve
     zxid = made.headers["ocb-zxid"]
     assert "o2.example.com" in names()
     assert names(limited) == ["o1.example.com", "o2.example.com"]
+
+
+def test_a_path_or_a_method_that_does_not_exist_names_the_document_of_all(cluster: ServedApi) -> None:
+    absent, other = cluster.ask("GET", "/v1/nodez"), cluster.ask("DELETE", f"/v1/nodes/{N1}")
+    assert (absent.status_code, other.status_code) == (404, 405)
+    assert absent.json()["detail"] == "this server has no such path; GET /openapi.json lists all"
+    assert other.json()["detail"].startswith("this path has no DELETE; it has ")
+    assert {"GET", "PATCH"} <= {*other.headers["allow"].split(", ")}

@@ -154,6 +154,7 @@ def test_the_pools_of_a_launcher_are_listed_with_those_that_are_left_out(folder:
             f"{folder}/nodepool.yaml:7: providers[ec2]: no driver `aws` launches here, so its pools are left out;"
             " no pool here offers big"
         ],
+        "refused": [],
     }
 
 
@@ -163,7 +164,29 @@ def test_a_key_that_launchers_refuse_is_warned_of(folder: Path) -> None:
     assert answer.exit_code == 0, answer.output
     fault = "providers[rack].pools[main].nodes[n.example.com].user: unknown key `user`; did you mean `username`?"
     assert f"warning: {folder}/other.yaml:6: {fault}; launchers refuse the file" in answer.stderr
-    assert "launcher" not in json.loads(answer.stdout)
+    launcher = json.loads(answer.stdout)["launcher"]
+    assert (launcher["pools"], len(launcher["refused"])) == ([], 1)
+    assert fault in launcher["refused"][0]
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("", "commands at 127.0.0.1:2181: write zookeeper.hosts into nodepool-ocb.yaml"),
+        (
+            "zookeeper: {hosts: '127.0.0.1:22181'}\n",
+            "is not obeyed: section zookeeper of nodepool-ocb.yaml has 127.0.0.1:22181",
+        ),
+        ("zookeeper: {hosts: '127.0.0.1:2999'}\n", ""),
+    ],
+)
+def test_other_servers_of_zookeeper_in_the_file_of_pools_are_warned_of(folder: Path, section: str, said: str) -> None:
+    (folder / "nodepool.yaml").write_text("zookeeper-servers: [{host: 127.0.0.1, port: 2999}]\n" + POOLS)
+    (folder / "nodepool-ocb.yaml").write_text(f"launcher: {{nodepool: nodepool.yaml}}\n{section}")
+    answer = check(folder)
+    assert answer.exit_code == 0, answer.output
+    assert said in answer.stderr
+    assert ("zookeeper-servers" in answer.stderr) is bool(said)
 
 
 def test_a_launcher_that_would_take_another_daemon_s_port_is_warned_of(folder: Path) -> None:
