@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from nodepool_ocb.api.streams.resuming import RESTORED
+from nodepool_ocb.api.streams.resuming import OLD, RESTORED
 from nodepool_ocb.catalogue import files
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.model import paths
@@ -167,6 +167,11 @@ def test_a_token_that_is_revoked_or_ends_ends_its_streams(api: ServedApi, follow
     assert [each.of("end")[0]["reason"] for each in streams] == ["the token is revoked, or has ended"] * 3
     assert not other.ended
     assert problem(api.ask("GET", "/v1/events", token=revoked))[0] == 401
+
+
+def test_a_client_with_an_event_from_before_the_server_has_to_list_again(follow: Follow, until: Until) -> None:
+    stream = follow("/v1/events?kind=node", last="-1--1-1--1--1")  # as of the first transaction
+    until(lambda: [each["reason"] for each in stream.of("reset")] == [OLD])
 
 
 def test_after_the_command_restored_each_client_has_to_list_again(api: ServedApi, follow: Follow, until: Until) -> None:
