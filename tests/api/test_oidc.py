@@ -21,6 +21,7 @@ from tests.fixtures.chroots import fresh
 ROLES: Final = {
     "ops": {"role": "operator"},
     "labs": {"role": "operator", "deployments": ["lab"]},
+    "webs": {"role": "operator", "deployments": ["web"], "reveal": True},
     "watch": {"role": "viewer"},
 }
 
@@ -109,6 +110,13 @@ def test_a_claim_value_with_limits_limits_and_the_greatest_role_counts(known: Se
     known.call("deployment/create", {"name": "web"})
     assert shown("labs") == shown("watch", "labs") == ["lab"]
     assert {"lab", "web"} <= {*shown("labs", "ops")}
+
+
+def test_joined_claim_values_reveal_secrets_only_where_all_of_them_do(known: ServedApi, issuer: Issuer) -> None:
+    for groups, reveals in ((("webs",), True), (("labs", "webs"), False), (("ops", "webs"), False)):
+        token = issuer.token(aud="ocb-api", groups=[*groups])
+        asked = known.ask("GET", "/v1/noderoles/ntp@n1.example.com?reveal=true", token=token)
+        assert asked.status_code == (404 if reveals else 403), (groups, asked.text)
 
 
 def unsigned(claims: dict[str, Any]) -> str:

@@ -40,7 +40,7 @@ def granted(settings: OidcSettings, claims: Mapping[str, Any]) -> Token:
         digest=NO_DIGEST,
         deployments=deployments,
         selector=selector,
-        reveal=any(each.reveal for each in equal),
+        reveal=_reveal(equal, deployments, selector),
         expires=float(claims["exp"]),
     )
 
@@ -52,6 +52,21 @@ def _limits(roles: Sequence[OidcRole]) -> tuple[tuple[str, ...], str | None]:
     if all(each.selector == roles[0].selector for each in roles) and all(each.deployments for each in roles):
         return tuple(dict.fromkeys(name for each in roles for name in each.deployments)), roles[0].selector
     return roles[0].deployments, roles[0].selector
+
+
+def _reveal(roles: Sequence[OidcRole], deployments: Sequence[str], selector: str | None) -> bool:
+    """Whether secrets within these limits are open: to each of the values, or to one that opens all of it alone.
+
+    >>> lab, web = (OidcRole(role="operator", deployments=(name,), reveal=name == "lab") for name in ("lab", "web"))
+    >>> _reveal([lab, web], ("lab", "web"), None), _reveal([lab], ("lab",), None)
+    (False, True)
+    """
+    return all(each.reveal for each in roles) or any(
+        each.reveal
+        and each.selector in (None, selector)
+        and (not each.deployments or (bool(deployments) and {*deployments} <= {*each.deployments}))
+        for each in roles
+    )
 
 
 def _values(claim: str, claims: Mapping[str, Any]) -> list[str]:
