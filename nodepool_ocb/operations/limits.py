@@ -132,6 +132,10 @@ LISTS: Final = {
 }
 
 
+#: The look at noderoles that nodes and deployments name: those within the limits are named instead.
+LOOK: Final = "NoderoleWaitLook"
+
+
 class Narrowed(msgspec.Struct, Generic[T], frozen=True):
     """``operation`` names objects within the limits; ``keep`` gives the part of its answer that may be shown."""
 
@@ -173,6 +177,8 @@ def narrowed(operation: Operation[T], limits: Limits) -> Steps[Narrowed[T]]:
     counted = bool(getattr(operation, "roles_only", False))  # the numbers are those of the noderoles within
     changes |= {"roles_only": False} if counted else {}
     shown = inside.of(listed) if listed is not None else None
+    if name == LOOK:
+        changes |= inside.awaited(operation)
     return Narrowed(replace(operation, **changes), lambda answer: kept(answer, shown, counted=counted))
 
 
@@ -228,6 +234,15 @@ class _Inside:
         for name in (given,) if isinstance(given, str) else given:
             if name not in self.of(kind):
                 raise NotFound(f"{kind} {name} does not exist")
+
+    def awaited(self, look: Any) -> dict[str, Any]:
+        """The fields of a look that names the noderoles within."""
+        names = {*look.noderoles}
+        for name in self.of(ObjectKind.NODEROLES) if look.nodes or look.deployment is not None else ():
+            vertex = self._world.vertex(name)
+            if vertex is not None and (vertex.node.name in look.nodes or vertex.record.deployment == look.deployment):
+                names.add(name)
+        return {"noderoles": tuple(sorted(names)), "nodes": (), "deployment": None}
 
     def _find(self, kind: ObjectKind) -> Iterable[str]:
         """Limits without deployments have none."""

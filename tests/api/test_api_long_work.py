@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +13,17 @@ import pytest
 from click.testing import CliRunner
 
 from nodepool_ocb.api import documents
+from nodepool_ocb.api.actor import Actor
 from nodepool_ocb.api.calls import OPERATIONS
-from nodepool_ocb.api.longwork import location
+from nodepool_ocb.api.longwork import awaited, location
+from nodepool_ocb.api.performing import Answered
 from nodepool_ocb.api.routes import ROUTES
 from nodepool_ocb.cli.main import cli
+from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import NodeRole, Set, State
+from nodepool_ocb.model.tokens import Token, TokenRole
 from nodepool_ocb.operations.calls import longwork
 from nodepool_ocb.operations.commits.committing import Committed
 from nodepool_ocb.operations.images.building import BuildAsked, ImageBuild
@@ -30,13 +35,14 @@ from nodepool_ocb.operations.requests.reading import RequestShow
 from nodepool_ocb.operations.rollouts.reading import RolloutShow
 from nodepool_ocb.operations.tasks.running import TaskRunBegun, TasksRun
 from nodepool_ocb.operations.tasks.runs import TasksHistory
+from nodepool_ocb.operations.tokens.revoking import TokenRevoke
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.views.builds import BuildProgress
 from nodepool_ocb.views.changes import ChangeRow
 from tests.api.served import ServedApi, problem
 
-BARCLAMP: Final = "barclamp: {name: plain, version: 1}\nroles: [{name: plain, jig: noop}]\n"
+BARCLAMP: Final = "barclamp: {name: plain, version: 1}\nroles: [{name: plain, jig: noop}, {name: other, jig: noop}]\n"
 ROW: Final = ChangeRow(change="change", kind="noderole", name="a@n1", state="TODO")
 
 
@@ -153,6 +159,87 @@ def test_a_request_for_nodes_is_watched_until_it_is_deleted(api: ServedApi) -> N
     )
     assert (answer.status_code, answer.json()["outcome"]) == (200, "deleted"), answer.text
     assert answer.headers["location"].startswith("/v1/requests/")
+
+
+def limited(api: ServedApi, node: str) -> str:
+    """A token with limits by the deployment of the node, on which a noderole of another deployment is committed."""
+    api.call("node/bind", {"nodes": [node], "roles": ["other"], "deployment": "system"})
+    for deployment in ("system", node.partition(".")[0]):
+        api.call("deployment/commit", {"name": deployment})
+    api.call("noderole/propose", {"noderoles": [f"plain@{node}"]})
+    return api.direct.token(role="operator", deployments=(node.partition(".")[0],))
+
+
+def test_a_wait_of_a_token_with_limits_is_for_the_noderoles_within_them(api: ServedApi, node: str) -> None:
+    token = limited(api, node)
+    looked = api.ask("POST", "/v1/noderoles/wait-look", {"nodes": [node]}, token).json()["answer"]
+    assert [row["noderole"] for row in looked["rows"]] == [f"plain@{node}"]
+    answer = api.ask("POST", f"/v1/nodes/{node}/commit?wait=1", {}, token, If_Match="*")
+    assert (answer.status_code, answer.headers["location"], "outcome" in answer.json()) == (
+        202,
+        f"/v1/nodes/{node}",
+        False,
+    )
+    outside = api.ask("POST", "/v1/noderoles/wait-look", {"known": [f"other@{node}"]}, token)
+    assert problem(outside)[0] == 404
+
+
+def test_work_that_leaves_the_limits_of_a_token_is_not_deleted(api: ServedApi, node: str) -> None:
+    token = limited(api, node)
+    answer = meanwhile(
+        lambda: api.ask("POST", f"/v1/nodes/{node}/commit?wait=2", {}, token, If_Match="*"),
+        lambda: api.call("node/move", {"nodes": [node], "deployment": "system"}),
+        lambda: state_of(api, f"plain@{node}") == "TODO",
+    )
+    assert (answer.status_code, "outcome" in answer.json()) == (202, False), answer.text
+
+
+def test_a_token_that_is_revoked_during_a_wait_gets_the_answer_of_its_write_alone(api: ServedApi, node: str) -> None:
+    token, name = api.direct.token(role="operator"), f"plain@{node}"
+
+    def act() -> None:
+        api.direct.perform(TokenRevoke(tokens=(token.split("_")[1],)))
+        becomes(api, name, State.ACTIVE)
+
+    answer = meanwhile(
+        lambda: api.ask("POST", f"/v1/deployments/{node.partition('.')[0]}/commit?wait=20", {}, token, If_Match="*"),
+        act,
+        lambda: state_of(api, name) == "TODO",
+    )
+    assert (answer.status_code, answer.headers["location"].rpartition("/")[0]) == (202, "/v1/deployments"), answer.text
+    assert name in {row["name"] for row in answer.json()["rows"]}
+    assert not {"outcome", "document"} & answer.json().keys()
+
+
+class TroubledDesk:
+    """A desk with scripted results of its looks; after the last one ZooKeeper is away."""
+
+    records = None
+
+    def __init__(self, *results: object) -> None:
+        self._results = list(results)
+
+    def deadline(self) -> float:
+        return time.monotonic() + 10.0
+
+    async def run(self, call: object, deadline: float) -> Any:  # noqa: ARG002
+        if not self._results:
+            raise Unavailable("ZooKeeper is away")
+        return self._results.pop(0)
+
+
+@pytest.mark.parametrize(("looks", "outcome"), [((), None), ((1,), None), ((1, True), "deleted")])
+def test_an_error_of_a_look_ends_no_wait(looks: tuple[int, ...], outcome: str | None) -> None:
+    def look(number: int) -> Any:
+        performed = Performed(answers=(number,), rows=(), dry_run=False)
+        return number if number is True else Answered(performed=performed, zxid=1)
+
+    shown = RequestShow(request="100-0000000001")
+    work = longwork.LongWork(shown, lambda _: shown, lambda _: longwork.WorkEnd("deleted", None, "the document"))
+    actor = Actor(id="0", token=Token(name="ann", role=TokenRole.VIEWER, digest="0" * 64), address="::1")
+    desk: Any = TroubledDesk(*map(look, looks))
+    ended = asyncio.run(awaited(desk, actor, work, 0.1, 1))
+    assert (ended.outcome if ended else None) == outcome
 
 
 def test_a_wait_is_for_long_work_alone_and_bounded(api: ServedApi, node: str) -> None:
