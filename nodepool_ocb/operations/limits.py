@@ -171,6 +171,7 @@ def narrowed(operation: Operation[T], limits: Limits) -> Steps[Narrowed[T]]:
             meant = yield from ResolveNoderoles(given)
             found = inside.of(ObjectKind.NODEROLES)
             changes |= {"selector": None, "noderoles": tuple(name for name in meant if name in found)}
+            changes |= {"resolved": True} if hasattr(operation, "resolved") else {}
         elif given is not None:
             inside.require(kind, given)
     listed = LISTS.get(name)

@@ -87,6 +87,9 @@ def test_limits_by_deployments_show_and_move_only_their_objects(cluster: ServedA
     counted = cluster.ask("GET", "/v1/noderole-states?roles_only=true", token=token).json()["answer"]
     assert counted["nodes"] == []
     assert [(each["role"], each["noderoles"]) for each in counted["roles"]] == [("base", {"PROPOSED": 1})]
+    for deployment, names in (("lab", [N1]), ("web", [])):
+        timeline = cluster.ask("GET", f"/v1/noderole-runs?selector=deployment:{deployment}", token=token)
+        assert timeline.json()["answer"]["nodes"] == names, timeline.text
     outdated = cluster.ask("GET", "/v1/noderoles?outdated=true", token=token).json()["answer"]
     assert (outdated["rows"], outdated["outdated"]) == ([], [])
     assert cluster.ask("GET", f"/v1/nodes/{N1}", token=token).status_code == 200

@@ -21,9 +21,10 @@ class NoderoleListRuns(Operation[RunTimeline], frozen=True, kw_only=True):
 
     noderoles: tuple[str, ...] = ()  # ROLE@FQDN
     selector: str | None = None
+    resolved: bool = False  # a selector meant the noderoles: there may be none
 
     def decide(self, situation: Situation) -> Steps[RunTimeline]:
-        if not self.noderoles and self.selector is None:
+        if not self.noderoles and self.selector is None and not self.resolved:
             raise Invalid("name noderoles, or give a selector such as deployment:lab")
         world = yield from ReadWorld()
         chosen = yield from selection.noderoles(world, self.noderoles, self.selector)
