@@ -62,6 +62,19 @@ def why(node: Node) -> str | None:
     return f"marked by {who[mark.kind]}{until}" + (f": {mark.reason}" if mark.reason else "")
 
 
+def unprobed(node: Node) -> str | None:
+    """Why a node is not alive of which no probe and no mark says anything; None for another node.
+
+    >>> unprobed(Node(addresses=("10.0.0.1",))), unprobed(Node(alive=True))
+    ('no annealer has probed it yet', None)
+    >>> unprobed(Node())
+    'no annealer has probed it yet; it has no address, so its name must resolve'
+    """
+    if node.alive or node.virtual or why(node) is not None:
+        return None
+    return "no annealer has probed it yet" + ("" if node.addresses else "; it has no address, so its name must resolve")
+
+
 def _why_not(fqdn: str, node: Node, marker: Marker, now: float) -> str | None:
     """Why this marker may not mark the node now; None if it may."""
     if node.mark is None or not holds(node, now) or node.mark.kind in LIFTS[marker]:

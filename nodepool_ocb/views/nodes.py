@@ -90,7 +90,7 @@ def _row(view: NodeView, node: Node, now: float) -> NodeRow:
         labels=node.labels,
         rack=node.rack,
         since=node.since,
-        reason=marks.why(node) or marks.suspected(node),
+        reason=marks.why(node) or marks.suspected(node) or marks.unprobed(node),
         busy=view.claim.noderole if view.claim else None,
     )
 
@@ -106,7 +106,7 @@ def document(view: NodeView, node: Node, now: float) -> NodeDocument:
         BoundOnNode(noderole=v.name, state=v.record.state, since=v.record.since, reason=readiness.standing(v))
         for v in ordered
     )
-    why = marks.why(node) or marks.suspected(node)
+    why = marks.why(node) or marks.suspected(node) or marks.unprobed(node)
     return NodeDocument(
         name=view.name,
         record=node,

@@ -251,12 +251,16 @@ def _suspected(world: World) -> Iterator[Idle]:
             yield Idle(name, view.record.suspicion.since, marks.suspected(view.record))
 
 
+def _kept_out(node: str) -> str:
+    return f"annealers may not work on it; to let them: nodepool-ocb node available {node}"
+
+
 def _of_nodes(world: World, now: float) -> Nodes:
     rows = nodes.rows(world, now=now)
     return Nodes(
         all=len(rows),
         not_alive=tuple(Idle(row.name, row.since, row.reason) for row in rows if not row.alive),
-        not_available=tuple(Idle(row.name, row.since, row.reason) for row in rows if not row.available),
+        not_available=tuple(Idle(row.name, row.since, _kept_out(row.name)) for row in rows if not row.available),
         suspected=tuple(_suspected(world)),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.model.records import State
+from nodepool_ocb.model.records import Node, State
 from nodepool_ocb.views import nodes
 from nodepool_ocb.views.view import plain
 from tests.views.small import BASE, MIDDLE, N1, N2, TOP, put, small
@@ -32,6 +32,16 @@ def test_a_node_at_a_glance_tells_its_worst_state_and_whether_it_is_busy() -> No
         None,
         None,
     )
+
+
+def test_a_node_that_no_annealer_has_probed_says_so_and_whether_it_has_an_address() -> None:
+    world = small()
+    world.put_node(N1, Node(), 1)
+    assert nodes.rows(world, now=1.0)[0].reason == (
+        "no annealer has probed it yet; it has no address, so its name must resolve"
+    )
+    world.put_node(N1, Node(addresses=("10.0.0.1",)), 2)
+    assert nodes.rows(world, now=1.0)[0].reason == "no annealer has probed it yet"
 
 
 def test_nodes_are_chosen_by_deployment_tags_and_labels() -> None:

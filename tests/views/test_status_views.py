@@ -41,7 +41,11 @@ def test_an_overview_counts_every_state_and_names_what_is_wrong() -> None:
     assert shown["errors"] == [{"noderole": BASE, "since": 1.0, "reason": "disk full"}]
     assert shown["nodes"]["all"] == 2
     assert seen().nodes.not_alive == (Idle(N1, 3.0, "connect: refused"),)
-    assert [node.name for node in seen().nodes.not_available] == [N2]
+    [closed] = seen().nodes.not_available
+    assert (closed.name, closed.reason) == (
+        N2,
+        f"annealers may not work on it; to let them: nodepool-ocb node available {N2}",
+    )
     assert shown["quarantined"] == [{"path": "/ocb/roles/x", "reason": "garbage"}]
 
 
