@@ -6,12 +6,14 @@ A test enters by itself (``page``), and changes no record that another one looks
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Create, Role
+from nodepool_ocb.model.pool import PoolNode, PoolNodeState
+from nodepool_ocb.model.records import Create, Role, State
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.logged import LoggedRun
@@ -19,6 +21,8 @@ from tests.api.served import ServedApi
 from tests.fixtures.chroots import fresh
 from tests.page import tree
 from tests.page.browser import Browser
+
+LEASE: Final = "0000000007"
 
 
 class ServedTree(ServedApi):
@@ -34,7 +38,13 @@ def served(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Itera
     tree.write(settings, nodes=8, roles=3)
     with Session(settings) as session:
         tree.plant(session)
+        tree.change(session, "step-2-0@n0003.example.com", state=State.TODO)  # on the node that is held
+        session.ensure(paths.POOL_NODES)
+        leased = PoolNode(
+            state=PoolNodeState.HOLD, state_time=1.0, type=("small",), interface_ip="10.0.0.7", comment="ann"
+        )
         session.commit([Create(paths.role("base"), Role(barclamp="chain", jig="noop"))])
+        session.commit([Create(paths.pool_node(LEASE), leased)])
         logged = LoggedRun(session, tmp_path_factory.mktemp("runs"))
         made = ServedTree(settings, tmp_path_factory.mktemp("api"))
         made.logged, made.operator = logged, made.direct.token("olga", "operator")

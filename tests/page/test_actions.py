@@ -19,7 +19,8 @@ ROW: Final = re.compile(r'^  (\w+): \{ label: "([^"]+)", operation: "([^"]+)"(.*
 WANTED: Final = {
     "noderole/retry", "noderole/refresh", "node/hold", "node/release", "pause", "resume", "deployment/pause",
     "deployment/resume", "daemon/pause", "daemon/resume", "noderole/commit", "deployment/commit", "rollout/promote",
-    "rollout/resume", "rollout/accept", "rollout/cancel", "noderole/cancel", "tasks/stop", "image/build",
+    "rollout/resume", "rollout/accept", "rollout/cancel", "noderole/cancel", "tasks/stop", "image/build", "lease/return",
+    "lease/hold", "lease/release", "lease/delete",
 }  # fmt: skip
 
 
@@ -31,6 +32,7 @@ class Action(msgspec.Struct, frozen=True):
     fields: tuple[str, ...]
     options: tuple[str, ...]  # of these fields: those that the command line has as options
     own_reason: bool
+    comment: bool
 
 
 def actions() -> list[Action]:
@@ -40,7 +42,14 @@ def actions() -> list[Action]:
         named = tuple(re.findall(r'(?:many|one): "(\w+)"', rest))
         options = lists.get("options", ())
         found.append(
-            Action(name, operation, (*named, *lists.get("first", ()), *options), options, 'reason: "field"' in rest)
+            Action(
+                name,
+                operation,
+                (*named, *lists.get("first", ()), *options),
+                options,
+                own_reason='reason: "field"' in rest,
+                comment='reason: "comment"' in rest,
+            )
         )
     return found
 
@@ -56,6 +65,7 @@ def test_an_action_is_an_operation_and_a_command_with_its_fields_and_a_reason(ac
     assert kind.writes
     assert {*action.fields} <= {*kind.__struct_fields__}
     assert action.own_reason == ("reason" in kind.__struct_fields__)
+    assert action.comment == ("comment" in kind.__struct_fields__)
     required = {each.name for each in msgspec.structs.fields(kind) if each.required}
     assert required <= {*action.fields, "reason"}
     command: Any = cli
@@ -64,4 +74,4 @@ def test_an_action_is_an_operation_and_a_command_with_its_fields_and_a_reason(ac
         assert command is not None, word
     known = {option for parameter in command.params for option in parameter.opts}
     assert {"--reason", "--dry-run"} <= known
-    assert {f"--{each}" for each in action.options} <= known
+    assert {f"--{each}" for each in (*action.options, *(["comment"] if action.comment else []))} <= known

@@ -9,7 +9,7 @@ import pytest
 
 from tests.api.logged import FQDN
 from tests.page.browser import Browser, Keys, why_not
-from tests.page.conftest import ServedTree
+from tests.page.conftest import LEASE, ServedTree
 from tests.page.tree import FAILED, HOSTILE, IMAGE, WORKED
 
 pytestmark = [pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
@@ -53,6 +53,9 @@ def test_the_timeline_shows_runs_and_waits_and_keeps_its_time_in_the_address(pag
     page.press(Keys.ENTER)
     page.one("h1", WORKED)
     assert "run=0000000002-bbbbbb" in page.driver.current_url
+    page.click("[data-action=redeploy]")
+    page.shows("can destroy data on the machine")
+    page.press(Keys.ESCAPE)
     assert page.console() == []
 
 
@@ -88,6 +91,20 @@ def test_the_cause_of_a_failed_build_is_two_clicks_away_and_a_build_can_be_asked
     page.shows("This makes 1 change")
     words = page.script("return document.querySelector('dialog pre').textContent")
     assert words == f"nodepool-ocb image build {IMAGE} --reason '(reason)'"
+    page.press(Keys.ESCAPE)
+    assert page.console() == []
+
+
+def test_a_node_of_a_pool_has_a_view_and_its_actions(page: Browser) -> None:
+    page.press("g", "p")
+    page.one("main td a", LEASE)
+    page.press("j", "j", Keys.ENTER)  # the first row, a pool, has no link
+    page.one("h1", LEASE)
+    page.shows("10.0.0.7")
+    page.click("[data-action=releaseLease]")
+    page.shows("This makes 1 change")
+    words = page.script("return document.querySelector('dialog pre').textContent")
+    assert words == f"nodepool-ocb lease release {LEASE} --reason '(reason)'"
     page.press(Keys.ESCAPE)
     assert page.console() == []
 

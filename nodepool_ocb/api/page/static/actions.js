@@ -4,7 +4,8 @@
  *
  * `many`: the field with the names; `one`: the field with the only name; `none`: the operation has no object.
  * `reason`: "field" if a record keeps it, so that the operation has a field for it; else the journal alone has it.
- * `count`: a person types the number of objects, if there are several. `words`: parts of the command line after the names.
+ * "comment": it stands on the record, too. `count`: a person types the number of objects, if there are several.
+ * `about`: sentences about the effect, for the dialog.
  */
 import { el } from "./dom.js";
 import { open } from "./dialog.js";
@@ -15,7 +16,7 @@ export const ACTIONS = {
   commit: { label: "Commit", operation: "noderole/commit", many: "noderoles" },
   propose: { label: "Propose", operation: "noderole/propose", many: "noderoles", count: true },
   cancel: { label: "Cancel runs", operation: "noderole/cancel", many: "noderoles", reason: "field", count: true },
-  redeploy: { label: "Redeploy", operation: "noderole/redeploy", many: "noderoles", count: true, danger: true },
+  redeploy: { label: "Redeploy", operation: "noderole/redeploy", many: "noderoles", count: true, danger: true, about: "It runs again from the start, also where its role is destructive and was done: that can destroy data on the machine. The noderoles below it wait, and run again after it. Retry is for noderoles that failed, and leaves out all others." },
   hold: { label: "Hold", operation: "node/hold", many: "nodes", reason: "field", count: true },
   release: { label: "Release", operation: "node/release", many: "nodes" },
   pauseAll: { label: "Pause all", operation: "pause", none: true, reason: "field", danger: true },
@@ -34,6 +35,10 @@ export const ACTIONS = {
   pauseImage: { label: "Pause", operation: "image/pause", one: "image", reason: "field" },
   unpauseImage: { label: "Resume", operation: "image/unpause", one: "image" },
   build: { label: "Build now", operation: "image/build", one: "image", reason: "field" },
+  returnLease: { label: "Return", operation: "lease/return", many: "leases", about: "It counts as used: a launcher deletes its machine, or cleans it if it is static." },
+  holdLease: { label: "Hold", operation: "lease/hold", many: "leases", reason: "comment", about: "No launcher hands it out or deletes it until the hold ends." },
+  releaseLease: { label: "Release", operation: "lease/release", many: "leases", about: "The hold ends, and it counts as used: a launcher deletes its machine, or cleans it if it is static." },
+  deleteLease: { label: "Delete", operation: "lease/delete", many: "leases", danger: true, about: "A launcher deletes its machine, then the record." },
 };
 
 /** The objects of a target, for people: names, or the selector. */
@@ -52,7 +57,7 @@ export function fields(action, target, reason) {
   for (const name of [...(action.first ?? []), ...(action.options ?? [])]) {
     if (target[name] !== undefined && target[name] !== null) found[name] = target[name];
   }
-  if (action.reason === "field") found.reason = reason;
+  if (action.reason) found[action.reason === "comment" ? "comment" : "reason"] = reason;
   return found;
 }
 
@@ -64,6 +69,7 @@ export function commandLine(action, target, reason) {
   else if (action.many) words.push(...target[action.many]);
   if (action.one) words.push(target[action.one]);
   for (const name of action.options ?? []) if (target[name] !== undefined) words.push(`--${name}`, target[name]);
+  if (reason && action.reason === "comment") words.push("--comment", reason);
   if (reason) words.push("--reason", reason);
   return words.map((word) => quoted(String(word))).join(" ");
 }

@@ -5,7 +5,7 @@
 import { commandLine, curl, fields, subjects } from "./actions.js";
 import { call, Refused } from "./api.js";
 import { announce, el, show } from "./dom.js";
-import { counted } from "./format.js";
+import { change, counted } from "./format.js";
 import { changed } from "./live.js";
 
 const MOST_ROWS = 40;
@@ -23,6 +23,7 @@ export function open(action, target) {
     command: el("pre", { tabindex: 0, "aria-label": "Command line" }),
     curl: el("pre", { tabindex: 0, "aria-label": "curl" }),
     fault: el("p", { class: "fault", role: "alert" }),
+    lacks: el("p", { class: "quiet", role: "status" }),
     go: el("button", { class: action.danger ? "danger primary" : "primary", disabled: true }, action.label),
   };
   const state = { action, target, parts, plan: null, rows: null, agreed: false };
@@ -36,13 +37,14 @@ export function open(action, target) {
     el(
       "form",
       { onsubmit: (event) => submit(event, state, box) },
+      action.about ? el("p", { class: "reason" }, action.about) : null,
       parts.result,
-      el("label", { for: "reason" }, "Reason, for the journal"),
+      el("label", { for: "reason" }, "Reason, for the journal (required)"),
       parts.reason,
       parts.counted,
       parts.asked,
       parts.fault,
-      el("div", { class: "actions" }, parts.go, el("button", { type: "button", onclick: () => box.close() }, "Close")),
+      el("div", { class: "actions" }, parts.go, el("button", { type: "button", onclick: () => box.close() }, "Close"), parts.lacks),
       el("details", {}, el("summary", {}, "The same as a command, and with curl"), parts.command, parts.curl),
     ),
   );
@@ -86,7 +88,7 @@ function changes(found) {
       {},
       `${row.change} ${row.kind} `,
       el("b", {}, row.name),
-      (row.fields ?? []).map((each) => el("span", { class: "field" }, ` ${each.field}: ${text(each.old)} → ${text(each.new)};`)),
+      row.fields?.length ? el("span", { class: "field" }, ` ${row.fields.map(change).join("; ")}`) : null,
     ),
   );
   const left = found.rows.length - rows.length;
@@ -95,10 +97,6 @@ function changes(found) {
     el("ul", { class: "changes", tabindex: 0, "aria-label": "Changes" }, rows, left > 0 ? el("li", {}, `and ${left} more`) : null),
     [...explained, ...found.notes].map((each) => el("p", { class: "quiet" }, each)),
   ];
-}
-
-function text(value) {
-  return value === null || value === undefined ? "–" : typeof value === "string" ? value : JSON.stringify(value);
 }
 
 function objects(state) {
@@ -122,6 +120,8 @@ function words(state) {
   const right = parts.counted.hidden || (state.rows && Number(parts.count.value) === objects(state));
   const agreed = parts.asked.hidden || parts.agree.checked;
   parts.go.disabled = !(reason && right && agreed && state.rows?.length);
+  const lacks = !state.rows?.length ? "" : !reason ? "Type a reason first." : !right ? "Type the number of records." : !agreed ? "Tick the box above." : "";
+  if (parts.lacks.textContent !== lacks) parts.lacks.textContent = lacks;
 }
 
 async function submit(event, state, box) {

@@ -20,6 +20,10 @@ const MOODS = {
   good: ["ready", "running", "success", "successful", "COMMITTED", "fulfilled"],
 };
 
+const MOST_RACKS = 6;
+/** Fields of records that are moments. */
+const MOMENTS = /^(not_before|(hold|mark|pause)\/(since|until))$/;
+
 /** The class of a state's colour. */
 export function mood(state) {
   if (BY_STATE.has(state)) return `is-${BY_STATE.get(state).letter}`;
@@ -52,11 +56,16 @@ export function age(since) {
 
 /** A moment by this browser's clock; of today without the date. */
 export function clock(at) {
+  const text = moment(at);
+  return new Date(at * 1000).toDateString() === new Date().toDateString() ? text.slice(text.indexOf(" ") + 1) : text;
+}
+
+/** A moment by this browser's clock, with its date. */
+export function moment(at) {
   const day = new Date(at * 1000);
   const two = (number) => String(number).padStart(2, "0");
-  const time = `${two(day.getHours())}:${two(day.getMinutes())}:${two(day.getSeconds())}`;
   const date = `${day.getFullYear()}-${two(day.getMonth() + 1)}-${two(day.getDate())}`;
-  return day.toDateString() === new Date().toDateString() ? time : `${date} ${time}`;
+  return `${date} ${two(day.getHours())}:${two(day.getMinutes())}:${two(day.getSeconds())}`;
 }
 
 /** Renew all ages on the page. */
@@ -71,6 +80,22 @@ export function renewAges() {
 /** A number with its noun: "1 node", "3 nodes". */
 export function counted(count, one, many = `${one}s`) {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+/** The racks of some nodes, from {rack: number of nodes}: " in 2 racks (r1: 3 nodes, r2: 1 node)", or "" without any. */
+export function inRacks(counts) {
+  const named = Object.entries(counts).sort((one, other) => other[1] - one[1]);
+  if (!named.length) return "";
+  if (named.length === 1) return ` in rack ${named[0][0]}`;
+  const most = named.slice(0, MOST_RACKS).map(([rack, count]) => `${rack}: ${counted(count, "node")}`);
+  const left = named.length - most.length;
+  return ` in ${counted(named.length, "rack")} (${most.join(", ")}${left > 0 ? `, and ${left} more` : ""})`;
+}
+
+/** A field that changes, with its values before and after: "state: PROPOSED → COMMITTED". */
+export function change({ field, old, new: value }) {
+  const text = (each) => (each === null || each === undefined ? "–" : MOMENTS.test(field) && each > 0 ? moment(each) : typeof each === "string" ? each : JSON.stringify(each));
+  return `${field}: ${text(old)} → ${text(value)}`;
 }
 
 /** ROLE@FQDN in its parts. */

@@ -2,6 +2,7 @@
 import { buttons } from "./actions.js";
 import { get, Refused } from "./api.js";
 import { card, el, link, show } from "./dom.js";
+import { leaseActions } from "./lease.js";
 import { follow } from "./live.js";
 import { setQuery, to } from "./router.js";
 import { table } from "./table.js";
@@ -9,7 +10,7 @@ import { table } from "./table.js";
 const OFTEN_SECONDS = 3; // records of rollouts, images and pools are not among those that a change is heard of
 
 /** Show lists, and renew them. `read` gives the parts of the view. */
-function list(place, title, read, controls = null) {
+export function list(place, title, read, controls = null) {
   const body = el("div", { class: "stack" });
   const fault = el("p", { class: "fault", role: "alert" });
   show(place, el("div", { class: "bar" }, el("h1", {}, title), controls), fault, body);
@@ -32,13 +33,13 @@ function list(place, title, read, controls = null) {
 }
 
 /** The rows of an answer, and what the server says about them. */
-async function rows(path, query = {}, pick = (answer) => answer) {
+export async function rows(path, query = {}, pick = (answer) => answer) {
   const found = await get(path, query);
   return { rows: pick(found.answer), notes: found.notes };
 }
 
 /** A field with a filter, which stands in the address. */
-function filtered(query, placeholder, changed) {
+export function filtered(query, placeholder, changed) {
   const field = el("input", { class: "filter", "aria-label": "Filter", value: query.get("l") ?? "", placeholder, spellcheck: "false" });
   field.addEventListener("change", () => {
     setQuery({ l: field.value.trim() });
@@ -80,29 +81,13 @@ export function images(place) {
 }
 
 export function pool(place) {
-  const forms = { name: (name) => link(name, to("request", name)), request: (name) => link(name, to("request", name)) };
+  const request = (name) => link(name, to("request", name));
+  const lease = (name) => link(name, to("lease", name));
   return list(place, "Pool", async () => [
-    { title: "Requests", columns: ["name", "state", "labels", "since", "place", "waits_for", "reason", "nodes", "launcher", "requestor", "tenant"], forms, ...(await rows("/v1/requests")) },
+    { title: "Requests", columns: ["name", "state", "labels", "since", "place", "waits_for", "reason", "nodes", "launcher", "requestor", "tenant"], forms: { name: request, nodes: lease }, ...(await rows("/v1/requests")) },
     { title: "Pools", columns: ["name", "state", "labels", "launchers", "nodes", "requests"], ...(await rows("/v1/pools")) },
-    { title: "Nodes of pools", columns: ["name", "state", "labels", "provider", "pool", "since", "request", "address", "hostname", "launcher", "holder", "reason"], forms: { request: forms.request }, ...(await rows("/v1/pool-nodes")) },
+    { title: "Nodes of pools", columns: ["name", "state", "labels", "provider", "pool", "since", "request", "address", "hostname", "launcher", "holder", "reason"], forms: { name: lease, request }, extra: leaseActions, ...(await rows("/v1/pool-nodes")) },
   ]);
-}
-
-export function history(place, { query }) {
-  const field = filtered(query, "names, divided by spaces", () => end.load());
-  const columns = ["at", "login", "host", "verb", "subjects", "reason", "changes"];
-  const changes = (answer) =>
-    [...answer.rows].reverse().map((row) => ({
-      ...row,
-      subjects: [...row.subjects, ...(row.more ? [`and ${row.more} more`] : [])],
-      changes: `${row.changes.slice(0, 4).map((each) => `${each.change} ${each.kind} ${each.name}`).join(", ")}${row.changes.length > 4 ? ` and ${row.changes.length - 4} more` : ""}`,
-    }));
-  const read = async () => {
-    const names = field.value.trim().split(/\s+/).filter(Boolean);
-    return [{ title: "The newest 200 entries of the journal", columns, ...(await rows("/v1/history", { names, limit: 200 }, changes)) }];
-  };
-  const end = list(place, "History", read, field);
-  return end;
 }
 
 export function daemons(place) {

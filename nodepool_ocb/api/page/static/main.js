@@ -3,10 +3,12 @@ import { freshness, onFreshness, session, signOut } from "./api.js";
 import { append, el, link, show } from "./dom.js";
 import { renewAges, seconds } from "./format.js";
 import { graph } from "./graph.js";
+import { history } from "./history.js";
 import { image } from "./image.js";
 import { bindKeys } from "./keys.js";
+import { lease } from "./lease.js";
 import { stop } from "./live.js";
-import { daemons, history, images, locks, nodes, pool, rollouts, runs } from "./lists.js";
+import { daemons, images, locks, nodes, pool, rollouts, runs } from "./lists.js";
 import { matrix } from "./matrix.js";
 import { node } from "./node.js";
 import { noderole } from "./noderole.js";
@@ -38,6 +40,7 @@ const VIEWS = {
   image: { show: image },
   run: { show: taskrun },
   request: { show: request },
+  lease: { show: lease },
 };
 const STALE_SECONDS = 10;
 

@@ -3,6 +3,7 @@ import { buttons } from "./actions.js";
 import { get } from "./api.js";
 import { card, el, link } from "./dom.js";
 import { age } from "./format.js";
+import { legible } from "./log.js";
 import { object } from "./object.js";
 import { to } from "./router.js";
 import { facts, table, value } from "./table.js";
@@ -18,14 +19,16 @@ function content(found) {
   return [
     el("div", { class: "bar" }, el("h1", {}, found.name), buttons([found.hold ? "release" : "hold"], { nodes: [found.name] }), failed.length ? buttons(["retry"], { noderoles: failed }) : null),
     found.held ? el("p", { class: "reason" }, `held ${found.held}`) : null,
-    found.reason ? el("p", { class: "reason" }, found.reason) : null,
+    found.reason ? el("p", { class: "reason" }, legible(found.reason)) : null,
     facts([
       ["Deployment", link(found.deployment, to("matrix", found.deployment, { l: found.name }))],
       ["Alive", found.virtual ? "virtual" : value("", found.alive)],
       ["Available", value("", found.available)],
       ["Since", age(found.since)],
       ["Rack", found.rack],
-      ["Addresses", found.addresses.join(", ")],
+      ["Addresses", found.virtual ? null : found.addresses.join(", ") || "it has no address"],
+      ["Login", found.virtual ? null : found.user],
+      ["Host keys", found.virtual ? null : found.host_keys.length ? found.host_keys.map((key) => key.split(" ", 1)[0]).join(", ") : "none is pinned yet"],
       ["Tags", found.tags.join(", ")],
       ["Labels", Object.entries(found.labels).map(([key, each]) => `${key}=${each}`).join(", ")],
       ["Claim", found.claim ? value("", found.claim) : null],

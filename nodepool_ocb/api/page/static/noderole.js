@@ -136,7 +136,8 @@ function logged(state, found) {
 }
 
 function below(state, { shown, attributes }) {
-  const values = (attributes.values ?? []).map((each) => ({ ...each, value: JSON.stringify(each.value) }));
+  const values = (attributes.values ?? []).map((each) => ({ attribute: each.place, value: JSON.stringify(each.value), layer: each.layer, hides: each.hides.map((other) => el("div", {}, `${JSON.stringify(other.value)} of ${other.layer}`)) }));
+  const columns = ["attribute", "value", "layer", ...(values.some((each) => each.hides.length) ? ["hides"] : [])];
   const runs = [...shown.runs].reverse();
   const choose = (run) => {
     state.run = run;
@@ -145,7 +146,7 @@ function below(state, { shown, attributes }) {
   };
   return [
     card("Parents and children", el("p", { class: "links" }, link("Graph of its neighbourhood", to("graph", "", { around: shown.noderole })), " ", link("Timeline of its node", to("timeline", shown.deployment, { l: parts(shown.noderole).node }))), neighbours("Parents", shown.parents), neighbours("Children", shown.children)),
-    card("Attributes", table(values, { empty: "It has none." })),
+    card("Attributes", table(values, { columns, empty: "It has none." })),
     card(
       "Runs",
       table(

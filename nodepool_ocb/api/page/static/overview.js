@@ -2,7 +2,7 @@
 import { buttons } from "./actions.js";
 import { get, Refused } from "./api.js";
 import { card, el, link, show } from "./dom.js";
-import { age, badge, clock, counted, STATES } from "./format.js";
+import { age, badge, clock, counted, inRacks, STATES } from "./format.js";
 import { follow } from "./live.js";
 import { legible } from "./log.js";
 import { to } from "./router.js";
@@ -12,7 +12,6 @@ import { stopped, troubles } from "./troubles.js";
 const OFTEN_SECONDS = 5;
 const MOST_WAITING = 2000; // noderoles in TODO of which the oldest are looked for
 const MOST_DEPLOYMENTS = 8; // with progress
-const MOST_RACKS = 6;
 const OLDEST = 5;
 
 /** Show it in `place`. */
@@ -56,9 +55,6 @@ function causes(put) {
 }
 
 function cause(row) {
-  const racks = Object.entries(row.racks).sort((one, other) => other[1] - one[1]);
-  const most = racks.slice(0, MOST_RACKS).map(([rack, count]) => `${rack} ${count}`);
-  const left = racks.length - most.length;
   const filter = `failed role:${row.roles.join(",")}`;
   const entry = row.before;
   return el(
@@ -69,7 +65,7 @@ function cause(row) {
       "p",
       {},
       `on ${counted(row.nodes, "node")}`,
-      racks.length ? ` in ${counted(racks.length, "rack")} (${most.join(", ")}${left > 0 ? `, ${left} more` : ""})` : "",
+      inRacks(row.racks),
       `; first ${clock(row.first)}, `,
       age(row.first),
       " ago; last ",
@@ -143,17 +139,36 @@ async function work(put, found) {
   const running = found.noderoles.TRANSITION ? (await get("/v1/noderoles", { states: "TRANSITION" })).answer.rows : [];
   const todo = found.noderoles.TODO ?? 0;
   const waiting = todo && todo <= MOST_WAITING ? (await get("/v1/noderoles", { states: "TODO" })).answer.rows : [];
-  // one with a reason has been tried
+  // one with a reason of its own has been tried
   const oldest = [...waiting].sort((one, other) => !one.reason - !other.reason || one.since - other.since).slice(0, OLDEST);
+  const reasons = await holding(oldest.map((each) => each.noderole));
+  const shown = oldest.map((each) => ({ ...each, reason: reasons.get(each.noderole) ?? each.reason }));
   const columns = ["noderole", "since", "by", "reason"];
-  put("work", [running, oldest, todo], () =>
+  put("work", [running, shown, todo], () =>
     el(
       "div",
       { class: "columns" },
       card(`Running now: ${running.length}`, table(running.slice(0, 20), { columns: ["noderole", "since", "by", "attempt"], empty: "Nothing runs." })),
-      card(`To do: ${todo.toLocaleString("en")}; those with a reason first, then the oldest`, todo > MOST_WAITING ? el("p", {}, link(`${counted(todo, "noderole")} to do`, to("matrix", "", { l: "state:todo" }))) : table(oldest, { columns, empty: "Nothing waits for an annealer." })),
+      card(`To do: ${todo.toLocaleString("en")}; those that were tried first, then the oldest`, todo > MOST_WAITING ? el("p", {}, link(`${counted(todo, "noderole")} to do`, to("matrix", "", { l: "state:todo" }))) : table(shown, { columns, empty: "Nothing waits for an annealer." })),
     ),
   );
+}
+
+/** Why these noderoles do not start, as `noderole explain` says it: by name the first reason. */
+async function holding(noderoles) {
+  if (!noderoles.length) return new Map();
+  try {
+    const found = (await get("/v1/noderoles/explain", { noderoles })).answer;
+    return new Map(found.map(([each]) => [each.noderole, words(each)]));
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    return new Map(); // one of them is gone: the next read has others
+  }
+}
+
+function words({ reasons, reason }) {
+  if (!reasons) return reason; // of a task that its run skips
+  return reasons.length ? `${reasons[0].code}: ${reasons[0].text}` : "it may start at any moment";
 }
 
 function system(found) {

@@ -1,9 +1,11 @@
 /** One request for nodes: why it waits, the verdict of each pool, and its nodes. */
 import { get } from "./api.js";
-import { card, el } from "./dom.js";
+import { card, el, link } from "./dom.js";
 import { age, badge, clock } from "./format.js";
+import { leaseActions } from "./lease.js";
 import { legible } from "./log.js";
 import { object } from "./object.js";
+import { to } from "./router.js";
 import { facts, table } from "./table.js";
 
 const OFTEN_SECONDS = 2;
@@ -31,6 +33,6 @@ function content(found) {
       ["Ends", found.expires ? clock(found.expires) : null],
     ]),
     card("Pools", table(found.pools, { columns: ["name", "code", "reason", "ever"], empty: "No pool judges it now." })),
-    card("Its nodes", table(found.launched, { columns: ["name", "state", "labels", "provider", "pool", "since", "address", "hostname", "launcher", "reason"], empty: "It has no node yet." })),
+    card("Its nodes", table(found.launched, { columns: ["name", "state", "labels", "provider", "pool", "since", "address", "hostname", "launcher", "reason"], forms: { name: (id) => link(id, to("lease", id)) }, extra: leaseActions, empty: "It has no node yet." })),
   ];
 }

@@ -32,9 +32,17 @@ export function value(key, given, forms = {}) {
   if (given instanceof Node || (Array.isArray(given) && given.some((each) => each instanceof Node))) return given;
   if (given === null || given === undefined || given === "") return nothing();
   const form = forms[key] ?? FORMS[key];
+  if (form && Array.isArray(given)) return given.length ? given.map((each, n) => [n ? ", " : "", form(each)]) : nothing();
   if (form && typeof given !== "object") return form(given);
-  const text = legible(words(given)).slice(0, LONGEST);
+  const text = cut(legible(words(given)));
   return text === "" ? nothing() : text;
+}
+
+/** The text; of a long one the beginning, up to a space if there is one near, and a mark. */
+function cut(text) {
+  if (text.length <= LONGEST) return text;
+  const end = text.lastIndexOf(" ", LONGEST);
+  return `${text.slice(0, end > LONGEST / 2 ? end : LONGEST)} …`;
 }
 
 function nothing() {
