@@ -11,6 +11,7 @@ from nodepool_ocb.model.records import State
 from nodepool_ocb.operations.history.reading import HistoryRead
 from nodepool_ocb.operations.noderoles.reading import NoderoleShow
 from nodepool_ocb.store.client.session import Session
+from tests.api.logged import FQDN
 from tests.page import tree
 from tests.page.browser import Browser, Keys, sign_in, why_not
 from tests.page.conftest import ServedTree
@@ -39,6 +40,8 @@ def test_a_failure_is_found_read_and_retried_in_three_clicks(page: Browser, serv
     assert "\x1b" not in page.one("pre.log").text
     page.click("[data-action=retry]")  # the second
     page.shows("This makes 1 change")
+    page.shows("Type a reason first.")
+    assert not page.one("dialog .changes li").text.rstrip().endswith(";")
     assert "nodepool-ocb noderole retry" in str(page.script("return document.querySelector('dialog pre').textContent"))
     assert state(served, FAILED) is State.ERROR  # a dry run
     page.one("#reason").send_keys("the mirror is back")
@@ -52,17 +55,20 @@ def test_a_failure_is_found_read_and_retried_in_three_clicks(page: Browser, serv
 
 
 def test_the_keys_alone_lead_to_a_noderole_and_a_filter_stands_in_the_address(page: Browser) -> None:
+    page.press("g", "k")
+    page.one("h1", "Locks")
     page.press("g", "m")
-    painted(page, 8)
+    painted(page, 9)  # of all deployments
     page.press("/")
     page.press("n0005", Keys.ENTER, Keys.ESCAPE)
     painted(page, 1)
     assert "l=n0005" in page.driver.current_url
+    assert page.script("return document.querySelector('.grid').offsetHeight") < 200
     rows = page.until(lambda: page.script("return document.querySelector('.aside table')?.textContent"), "rows")
     assert "n0005.example.com" in rows
     assert "ACTIVE" in rows
     page.press("l", "x")
-    page.shows("1 noderole on 1 node in 1 rack (r0 1)")
+    page.shows("1 noderole on 1 node in rack r0")
     page.press(Keys.ENTER)
     page.one("h1", "step-1-0@n0005.example.com")
     assert page.console() == []
@@ -89,8 +95,30 @@ def test_one_object_is_shown_again_after_a_change_and_one_that_is_not_there_is_n
     page.shows("waits for a disk")
     served.call("node/set", {"nodes": ["n0003.example.com"], "assignments": ["rack=r77"]})
     page.shows("r77")
+    page.click(".links a", "History of this node")
+    page.shows("rack: r0 → r77")
+    assert page.one("main td a", "n0003.example.com").get_attribute("href").endswith("#/node/n0003.example.com")
+    page.go(f"#/node/{FQDN}")
+    page.shows("it has no address")
+    page.shows("no annealer has probed it yet")
     page.go("#/rollout/bench")
     page.shows("nodepool-ocb rollout")
+
+
+def test_matches_in_another_deployment_and_unknown_parts_of_an_address_are_told(page: Browser) -> None:
+    page.go("#/matrix/lab?l=n0005&deployment=nope")
+    page.shows("The address has deployment=nope, which this view does not know.")
+    page.shows("In other deployments 3 noderoles match")
+    href = page.until(lambda: page.script("return document.querySelector('.counts a')?.hash"), "the link to all")
+    page.go(str(href))
+    painted(page, 1)
+    page.go("#/foo")
+    page.shows("The address names the view foo, which does not exist.")
+    page.shows("Holds and pauses")
+
+
+def test_a_noderole_to_do_on_a_held_node_has_that_as_its_reason_on_the_overview(page: Browser) -> None:
+    page.shows("NODE_HELD: node n0003.example.com is held by ann")
 
 
 def test_the_overview_shows_the_progress_of_a_deployment_by_its_milestones(page: Browser) -> None:

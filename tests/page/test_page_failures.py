@@ -128,7 +128,7 @@ def test_no_view_is_wider_than_the_window(
     views = (
         "#/overview", "#/matrix/bench", "#/graph/bench", f"#/graph?around={UNREACHED}", "#/timeline/bench", "#/nodes",
         f"#/noderole/{UNREACHED}", f"#/image/{tree.IMAGE}", "#/images", "#/history", "#/daemons", "#/pool", "#/runs",
-        "#/rollouts", "#/locks",
+        "#/rollouts", "#/locks", "#/matrix", "#/node/n0001.example.com",
     )  # fmt: skip
     browser.look(width, 900, scheme)
     browser.enter(broken.address, broken.token)
@@ -138,4 +138,5 @@ def test_no_view_is_wider_than_the_window(
         wide = browser.script("return document.documentElement.scrollWidth")
         browser.driver.save_screenshot(str(tmp_path / f"{number:02}-{width}-{scheme}.png"))
         assert wide <= width, view
+        assert browser.script("return document.getElementById('head').offsetHeight") < 90
     browser.look(1280, 900)

@@ -1,9 +1,7 @@
 /** The noderoles that a person has chosen in the matrix, and the actions for them. */
 import { buttons } from "./actions.js";
 import { el, show } from "./dom.js";
-import { counted, parts } from "./format.js";
-
-const MOST_RACKS = 6;
+import { counted, inRacks, parts } from "./format.js";
 
 /** A choice; `changed` is called after each change. */
 export class Choice {
@@ -54,19 +52,15 @@ export function showChoice(place, choice, racks, selector) {
   const target = choice.all ? { selector } : { noderoles: names };
   show(
     place,
-    el("strong", {}, `${counted(names.length, "noderole")} on ${counted(nodes.length, "node")}`, inRacks(nodes, racks)),
+    el("strong", {}, `${counted(names.length, "noderole")} on ${counted(nodes.length, "node")}`, inRacks(perRack(nodes, racks))),
     buttons(["retry", "refresh", "commit", "propose", "cancel", "redeploy"], target),
     el("span", { class: "quiet" }, "their nodes:"),
     buttons(["hold", "release"], { nodes }),
   );
 }
 
-function inRacks(nodes, racks) {
+function perRack(nodes, racks) {
   const counts = new Map();
   for (const node of nodes) if (racks.get(node)) counts.set(racks.get(node), (counts.get(racks.get(node)) ?? 0) + 1);
-  if (!counts.size) return "";
-  const named = [...counts].sort((one, other) => other[1] - one[1]);
-  const most = named.slice(0, MOST_RACKS).map(([rack, count]) => `${rack} ${count}`);
-  const left = named.length - most.length;
-  return ` in ${counted(counts.size, "rack")} (${most.join(", ")}${left > 0 ? `, ${left} more` : ""})`;
+  return Object.fromEntries(counts);
 }

@@ -3,6 +3,7 @@
  * server, which sends plain shapes; the elements are made here. A table has the same for a screen reader.
  */
 import { get, Refused } from "./api.js";
+import { deploymentField, elsewhere } from "./deployments.js";
 import { append, card, el, link, show } from "./dom.js";
 import { badge, counted, mood, STATES } from "./format.js";
 import { follow } from "./live.js";
@@ -49,7 +50,6 @@ function later(state, load) {
 }
 
 function controls(state, load) {
-  const choose = el("select", { id: "deployment" });
   const filter = el("input", { class: "filter", id: "filter", value: state.selector, placeholder: "role:ntp,dns rack:r1", spellcheck: "false", autocomplete: "off" });
   const around = el("input", { id: "around", value: state.around, placeholder: "ROLE@FQDN", spellcheck: "false", autocomplete: "off", size: 30 });
   const steps = el("select", { id: "steps" }, Array.from({ length: MOST_STEPS }, (_, n) => el("option", { value: n + 1, selected: n + 1 === state.steps }, n + 1)));
@@ -59,10 +59,9 @@ function controls(state, load) {
     load();
   };
   for (const each of [filter, around, steps]) each.addEventListener("change", search);
-  choose.addEventListener("change", () => {
-    location.hash = to("graph", choose.value, { l: filter.value.trim(), around: around.value.trim(), steps: around.value.trim() ? steps.value : "" });
+  const choose = deploymentField(state.deployment, (name) => {
+    location.hash = to("graph", name, { l: filter.value.trim(), around: around.value.trim(), steps: around.value.trim() ? steps.value : "" });
   });
-  deployments(choose, state.deployment);
   return el(
     "form",
     { class: "bar", onsubmit: (event) => event.preventDefault() },
@@ -71,16 +70,6 @@ function controls(state, load) {
     el("label", { class: "pair" }, "Around", around),
     el("label", { class: "pair" }, "Steps", steps),
   );
-}
-
-async function deployments(choose, chosen) {
-  append(choose, [el("option", { value: "" }, "all")]);
-  try {
-    const rows = (await get("/v1/deployments")).answer;
-    append(choose, rows.map((row) => el("option", { value: row.name, selected: row.name === chosen }, row.name)));
-  } catch (error) {
-    if (!(error instanceof Refused)) throw error; // the picture says it, too
-  }
 }
 
 async function loaded(state, parts) {
@@ -94,6 +83,8 @@ async function loaded(state, parts) {
     if (found === state.before) return;
     state.before = found;
     shown(state, parts, found);
+    const others = found.boxes.length || around ? null : await elsewhere("graph", state);
+    if (found === state.before) append(parts.about, others);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     state.before = null;

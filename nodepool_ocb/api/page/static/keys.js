@@ -9,11 +9,11 @@ const KEYS = [
   ["x", "choose the noderole for an action"],
   ["X", "choose all that the filter shows, or none"],
   ["+ - [ ]", "a shorter and a longer time, the former and the later time, of the timeline"],
-  ["g then o m y l n r t i p h d", "overview, matrix, graph, timeline, nodes, rollouts, task runs, images, pool, history, daemons"],
+  ["g then o m y l n r t i p h d k", "overview, matrix, graph, timeline, nodes, rollouts, task runs, images, pool, history, daemons, locks"],
   ["?", "this list"],
   ["Escape", "leave the filter or a dialog"],
 ];
-const GO = { o: "overview", m: "matrix", y: "graph", l: "timeline", n: "nodes", r: "rollouts", t: "runs", i: "images", p: "pool", h: "history", d: "daemons" };
+const GO = { o: "overview", m: "matrix", y: "graph", l: "timeline", n: "nodes", r: "rollouts", t: "runs", i: "images", p: "pool", h: "history", d: "daemons", k: "locks" };
 const GO_MS = 1500;
 
 /** Whether a key is for a field in which people type. */
@@ -57,7 +57,9 @@ function step(by) {
   if (!rows.length) return;
   const at = rows.findIndex((row) => row === document.activeElement || row.contains(document.activeElement));
   const next = rows[Math.min(rows.length - 1, Math.max(0, at + by))];
-  (next.querySelector("a, button") ?? next).focus();
+  const target = next.querySelector("a, button") ?? next;
+  if (target === next) next.tabIndex = -1; // else a row without a link cannot have the focus, and stops the way
+  target.focus();
 }
 
 function help() {

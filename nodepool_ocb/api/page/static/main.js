@@ -3,7 +3,7 @@ import { freshness, onFreshness, session, signOut } from "./api.js";
 import { append, el, link, show } from "./dom.js";
 import { renewAges, seconds } from "./format.js";
 import { graph } from "./graph.js";
-import { history } from "./history.js";
+import { history as journal } from "./history.js";
 import { image } from "./image.js";
 import { bindKeys } from "./keys.js";
 import { lease } from "./lease.js";
@@ -15,32 +15,35 @@ import { noderole } from "./noderole.js";
 import { overview } from "./overview.js";
 import { request } from "./request.js";
 import { rollout } from "./rollout.js";
-import { route, to } from "./router.js";
+import { misread, route, to } from "./router.js";
 import { signInForm } from "./signin.js";
 import { taskrun } from "./taskrun.js";
 import { timeline } from "./timeline.js";
 
-/** Each view fills the element and gives a function that ends it. `title`: it stands in the menu. */
+/**
+ * Each view fills the element and gives a function that ends it. `title`: it stands in the menu. `named`: its address may name an
+ * object; `query`: the further parts of its address.
+ */
 const VIEWS = {
   overview: { show: overview, title: "Overview" },
-  matrix: { show: matrix, title: "Matrix" },
-  graph: { show: graph, title: "Graph" },
-  timeline: { show: timeline, title: "Timeline" },
-  nodes: { show: nodes, title: "Nodes" },
+  matrix: { show: matrix, title: "Matrix", named: true, query: ["l", "order"] },
+  graph: { show: graph, title: "Graph", named: true, query: ["l", "around", "steps"] },
+  timeline: { show: timeline, title: "Timeline", named: true, query: ["l", "last", "from", "to"] },
+  nodes: { show: nodes, title: "Nodes", query: ["l"] },
   rollouts: { show: rollouts, title: "Rollouts" },
   runs: { show: runs, title: "Task runs" },
   images: { show: images, title: "Images" },
   pool: { show: pool, title: "Pool" },
-  history: { show: history, title: "History" },
+  history: { show: journal, title: "History", query: ["l"] },
   daemons: { show: daemons, title: "Daemons" },
   locks: { show: locks, title: "Locks" },
-  noderole: { show: noderole },
-  node: { show: node },
-  rollout: { show: rollout },
-  image: { show: image },
-  run: { show: taskrun },
-  request: { show: request },
-  lease: { show: lease },
+  noderole: { show: noderole, named: true, query: ["run"] },
+  node: { show: node, named: true },
+  rollout: { show: rollout, named: true },
+  image: { show: image, named: true, query: ["build"] },
+  run: { show: taskrun, named: true },
+  request: { show: request, named: true },
+  lease: { show: lease, named: true },
 };
 const STALE_SECONDS = 10;
 
@@ -50,28 +53,34 @@ let person = null;
 
 function menu(view) {
   const items = Object.entries(VIEWS).filter(([, each]) => each.title);
+  const place = document.getElementById("views");
   show(
-    document.getElementById("views"),
+    place,
     items.map(([name, each]) => link(each.title, to(name), { "aria-current": name === view ? "page" : null })),
   );
+  const here = place.querySelector("[aria-current]");
+  if (here) place.scrollLeft = here.offsetLeft - place.offsetLeft - (place.clientWidth - here.clientWidth) / 2; // on a narrow screen
 }
 
 function shown() {
   const found = route();
-  const view = VIEWS[found.view] ?? VIEWS.overview;
+  const known = Object.hasOwn(VIEWS, found.view) ? VIEWS[found.view] : undefined;
+  const [name, view] = known ? [found.view, known] : ["overview", VIEWS.overview];
   end();
   end = () => {};
   if (person === null) return;
-  menu(found.view);
-  document.title = `${found.name || view.title || found.view} – nodepool-ocb`;
-  const place = el("div", { class: `view view-${found.view}` });
-  show(main, place);
+  menu(name);
+  document.title = `${(known && found.name) || view.title || name} – nodepool-ocb`;
+  const place = el("div", { class: `view view-${name}` });
+  const wrong = misread(found, known);
+  show(main, wrong.length ? el("p", { class: "reason bad", role: "alert" }, wrong.join(" ")) : null, place);
   end = view.show(place, found) ?? (() => {});
   if (document.activeElement === document.body) main.focus({ preventScroll: true });
 }
 
 function enter(found) {
   person = found;
+  if (route().view === "signin") history.replaceState(null, "", to("overview")); // it told a fault of the sign-in
   document.getElementById("head").hidden = false;
   document.body.classList.toggle("viewer", found.role === "viewer"); // whose token opens no action
   const limits = [...found.deployments, ...(found.selector ? [found.selector] : [])];
@@ -119,5 +128,9 @@ setInterval(() => {
   renewAges();
 }, 1000);
 window.addEventListener("hashchange", shown);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the fragment of the address names a view
+  main.focus();
+});
 bindKeys(to);
 session().then((found) => (found ? enter(found) : leaveTo()), leaveTo);

@@ -3,7 +3,8 @@ import { buttons } from "./actions.js";
 import { get, Refused } from "./api.js";
 import { cellAt, colours, draw, extent, layout } from "./canvas.js";
 import { Choice, showChoice } from "./choice.js";
-import { announce, el, link, show } from "./dom.js";
+import { deploymentField, elsewhere, meant } from "./deployments.js";
+import { announce, append, el, link, show } from "./dom.js";
 import { badge, BY_LETTER, counted, STATES } from "./format.js";
 import { typing } from "./keys.js";
 import { follow } from "./live.js";
@@ -51,7 +52,7 @@ export function matrix(place, { name, query }) {
   dark.addEventListener("change", recolour);
   const keys = (event) => pressed(event, state, parts, paint);
   document.addEventListener("keydown", keys);
-  start(state, parts, load);
+  load();
   const end = follow(load);
   return () => {
     end();
@@ -61,21 +62,17 @@ export function matrix(place, { name, query }) {
   };
 }
 
-/** The selector of all that is shown. */
-function meant({ deployment, selector }) {
-  return `deployment:${deployment}${selector.trim() ? ` (${selector.trim()})` : ""}`;
-}
-
 function frame(state) {
-  const choose = el("select", { id: "deployment" });
   const filter = el("input", { class: "filter", id: "filter", value: state.selector, placeholder: "state:error role:ntp rack:r1", spellcheck: "false", autocomplete: "off" });
   const worst = el("input", { type: "checkbox", id: "worst", checked: state.worst });
   const canvas = el("canvas", { "aria-hidden": "true" });
   const spacer = el("div", { class: "spacer" });
   const table = el("div", { class: "aside" });
   const scroller = el("div", { class: "grid", tabindex: 0, role: "group", "aria-label": "Matrix of nodes and roles; the arrow keys move, Enter opens" }, canvas, spacer);
+  const choose = deploymentField(state.deployment, (name) => {
+    location.hash = to("matrix", name, { l: state.selector.trim(), order: state.worst ? "worst" : "" });
+  });
   return {
-    choose,
     filter,
     worst,
     canvas,
@@ -97,24 +94,14 @@ function frame(state) {
   };
 }
 
-async function start(state, parts, load) {
-  try {
-    const rows = (await get("/v1/deployments")).answer;
-    if (!state.deployment) state.deployment = (rows.find((row) => row.noderoles) ?? rows[0])?.name ?? "system";
-    show(parts.choose, rows.map((row) => el("option", { value: row.name, selected: row.name === state.deployment }, row.name)));
-  } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    parts.fault.textContent = error.message;
-  }
-  await load();
-}
-
 async function loaded(state, parts) {
-  if (!state.deployment) return;
   try {
     const found = (await get("/v1/noderole-states", { deployment: state.deployment, selector: state.selector.trim() })).answer;
     parts.fault.textContent = "";
-    if (found !== state.document) taken(state, parts, found);
+    if (found === state.document) return;
+    taken(state, parts, found);
+    const others = found.nodes.length ? null : await elsewhere("matrix", state);
+    if (found === state.document) append(parts.counts, others);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     parts.fault.textContent = error.message;
@@ -136,7 +123,7 @@ function taken(state, parts, found) {
   state.choice.keep(new Set(names(state)));
   showChoice(parts.choice, state.choice, state.racks, meant(state));
   const counts = STATES.filter((each) => found.totals[each.state]).map((each) => [badge(each.state), ` ${found.totals[each.state].toLocaleString("en")} `]);
-  show(parts.counts, `${counted(rows.length, "node")} × ${counted(found.roles.length, "role")}: `, counts.length ? counts : "no noderole matches");
+  show(parts.counts, `${counted(rows.length, "node")} × ${counted(found.roles.length, "role")}: `, counts.length ? counts : `no noderole${state.selector.trim() ? " matches" : ""}.`);
   told(state, parts);
 }
 
@@ -149,6 +136,7 @@ function painted(state, parts) {
   const { scroller, canvas, spacer } = parts;
   const sizes = layout(scroller.clientWidth, state.data.roles.length);
   const whole = extent(sizes, state.data.rows.length);
+  scroller.style.height = `${whole.height + scroller.offsetHeight - scroller.clientHeight}px`; // the style sheet has the largest
   spacer.style.height = `${whole.height}px`;
   spacer.style.width = `${whole.width > scroller.clientWidth ? whole.width : 1}px`;
   canvas.style.width = `${scroller.clientWidth}px`;
@@ -171,7 +159,7 @@ function tabled(state, parts, range) {
   const lines = shown.map((row) =>
     el("tr", {}, el("th", { scope: "row" }, row.node), [...row.states].map((letter) => el("td", {}, BY_LETTER.get(letter)?.state ?? "not bound"))),
   );
-  const caption = `Rows ${range.first + 1} to ${range.last} of ${rows.length}`;
+  const caption = rows.length ? `Rows ${range.first + 1} to ${range.last} of ${rows.length}` : "No rows";
   show(parts.table, el("table", {}, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, lines)));
 }
 
@@ -213,9 +201,6 @@ function bind(state, parts, paint, load) {
   parts.worst.addEventListener("change", () => {
     state.worst = parts.worst.checked;
     search();
-  });
-  parts.choose.addEventListener("change", () => {
-    location.hash = to("matrix", parts.choose.value, { l: state.selector });
   });
   parts.scroller.addEventListener("scroll", paint, { passive: true });
   parts.canvas.addEventListener("click", (event) => clicked(event, state, parts, paint));

@@ -20,6 +20,19 @@ export function setQuery(query) {
   history.replaceState(null, "", to(view, name, query));
 }
 
+/** Sentences about the parts of an address that mean nothing. `known`: {named, query} of the view; undefined: there is none. */
+export function misread({ view, name, query }, known) {
+  if (!known) return [`The address names the view ${view}, which does not exist. This is the overview.`];
+  const found = [];
+  if (name && !known.named) found.push(`The address names ${name}, and this view shows no single object.`);
+  for (const [key, value] of query) {
+    if ((known.query ?? []).includes(key)) continue;
+    const place = key === "deployment" && known.named && !name ? ` Write ${to(view, value)} for a deployment.` : "";
+    found.push(`The address has ${key}=${value}, which this view does not know.${place}`);
+  }
+  return found;
+}
+
 function decode(text) {
   try {
     return decodeURIComponent(text);

@@ -61,7 +61,11 @@ function head({ pen, sizes, palette, width }) {
   pen.fillStyle = palette.quiet;
   pen.textAlign = "left";
   const long = sizes.range.to - sizes.range.from > 86400;
-  for (const at of times(sizes, width)) pen.fillText(words(at, long), x(sizes, at) + 3, sizes.head / 2);
+  for (const at of times(sizes, width)) {
+    const text = words(at, long);
+    const left = x(sizes, at) + 3;
+    if (left + pen.measureText(text).width <= width) pen.fillText(text, left, sizes.head / 2); // else it would be cut
+  }
   pen.fillStyle = palette.line;
   pen.fillRect(0, sizes.head - 1, width, 1);
 }

@@ -4,7 +4,8 @@
  */
 import { get, Refused } from "./api.js";
 import { colours } from "./canvas.js";
-import { announce, el, link, show } from "./dom.js";
+import { deploymentField, elsewhere, meant } from "./deployments.js";
+import { announce, append, el, link, show } from "./dom.js";
 import { badge, clock, counted, parts as partsOf, seconds } from "./format.js";
 import { typing } from "./keys.js";
 import { follow } from "./live.js";
@@ -47,7 +48,7 @@ export function timeline(place, { name, query }) {
   const load = () => loaded(state, parts).then(paint);
   show(place, el("h1", { class: "aside" }, "Timeline"), parts.bar, parts.fault, parts.counts, parts.about, parts.scroller, parts.table);
   bind(state, parts, paint, load);
-  start(state, parts, load);
+  load();
   const ends = [watch(state, parts, paint), follow(() => later(state, load))];
   const tick = setInterval(paint, 1000); // bars of the present grow
   const keys = (event) => pressed(event, state, parts, paint);
@@ -84,26 +85,16 @@ function watch(state, parts, paint) {
 }
 
 function frame(state) {
-  const choose = el("select", { id: "deployment" });
+  const choose = deploymentField(state.deployment, (name) => {
+    location.hash = to("timeline", name, Object.fromEntries(route().query));
+  });
   const filter = el("input", { class: "filter", id: "filter", value: state.selector, placeholder: "role:ntp rack:r1", spellcheck: "false", autocomplete: "off" });
   const last = el("select", { id: "last" }, el("option", { value: "" }, "all that is kept"), RANGES.map((each) => el("option", { value: each, selected: each === state.range.last }, `the last ${seconds(each)}`)), el("option", { value: "own", hidden: true }, "as moved"));
   const canvas = el("canvas", { "aria-hidden": "true" });
   const spacer = el("div", { class: "spacer" });
   const scroller = el("div", { class: "grid times", tabindex: 0, role: "group", "aria-label": "Timeline of nodes; the arrow keys move, Enter opens, plus and minus change the range" }, canvas, spacer);
   const bar = el("form", { class: "bar", onsubmit: (event) => event.preventDefault() }, el("label", { class: "pair" }, "Deployment", choose), el("label", { class: "pair grow" }, "Filter", filter), el("label", { class: "pair" }, "Time", last));
-  return { choose, filter, last, canvas, spacer, scroller, bar, fault: el("p", { class: "fault", role: "alert" }), counts: el("p", { class: "counts" }), about: el("p", { class: "about" }), table: el("div", { class: "aside" }) };
-}
-
-async function start(state, parts, load) {
-  try {
-    const rows = (await get("/v1/deployments")).answer;
-    if (!state.deployment) state.deployment = (rows.find((row) => row.noderoles) ?? rows[0])?.name ?? "system";
-    show(parts.choose, rows.map((row) => el("option", { value: row.name, selected: row.name === state.deployment }, row.name)));
-  } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    parts.fault.textContent = error.message;
-  }
-  await load();
+  return { filter, last, canvas, spacer, scroller, bar, fault: el("p", { class: "fault", role: "alert" }), counts: el("p", { class: "counts" }), about: el("p", { class: "about" }), table: el("div", { class: "aside" }) };
 }
 
 function later(state, load) {
@@ -115,15 +106,15 @@ function later(state, load) {
 }
 
 async function loaded(state, parts) {
-  if (!state.deployment) return;
-  const selector = `deployment:${state.deployment}${state.selector ? ` (${state.selector})` : ""}`;
   const began = performance.now();
   try {
-    const found = (await get("/v1/noderole-runs", { selector })).answer;
+    const found = (await get("/v1/noderole-runs", { selector: meant(state) })).answer;
     state.last = performance.now();
     state.took = state.last - began;
     parts.fault.textContent = "";
     taken(state, parts, found);
+    const others = found.nodes.length ? null : await elsewhere("timeline", state);
+    if (found === state.found) append(parts.counts, others);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     parts.fault.textContent = error.message;
@@ -176,7 +167,9 @@ function painted(state, parts) {
   const { scroller, canvas, spacer } = parts;
   if (!scroller.isConnected) return;
   const sizes = layout(scroller.clientWidth, shownRange(state));
-  spacer.style.height = `${height(sizes, state.lanes.length)}px`;
+  const whole = height(sizes, state.lanes.length);
+  scroller.style.height = `${whole + scroller.offsetHeight - scroller.clientHeight}px`; // the style sheet has the largest
+  spacer.style.height = `${whole}px`;
   spacer.style.width = "1px";
   canvas.style.width = `${scroller.clientWidth}px`;
   canvas.style.height = `${scroller.clientHeight}px`;
@@ -210,9 +203,6 @@ function bind(state, parts, paint, load) {
     state.selector = parts.filter.value.trim();
     addressed(state);
     load();
-  });
-  parts.choose.addEventListener("change", () => {
-    location.hash = to("timeline", parts.choose.value, Object.fromEntries(route().query));
   });
   parts.last.addEventListener("change", () => ranging(state, parts, paint, { last: Number(parts.last.value) || null }));
   parts.scroller.addEventListener("scroll", paint, { passive: true });
