@@ -47,6 +47,8 @@ async def asked_of(
     options = _options(query, OPTIONS, kind)
     if "wait" in options and not begins(kind):
         raise Invalid(f"{kind.title()}: it begins no work that goes on after it, so it takes no `wait`")
+    if not kind.writes and (meant := [each for each in options if each != "deadline_seconds"]):
+        raise Invalid(f"{kind.title()}: it writes nothing, so it takes no {' and no '.join(meant)}")
     pages = _options(query, PAGES, kind) if route.key else {}
     given = filled(route, kind, named)
     rest = MultiDict((name, value) for name, value in query.multi_items() if name not in {*options, *pages})

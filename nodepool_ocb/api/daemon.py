@@ -26,6 +26,7 @@ from nodepool_ocb.api.records import KeptEntries
 from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.turns import Turns
+from nodepool_ocb.engine import maintenance
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Denied, Invalid, TimedOut, Unavailable
 from nodepool_ocb.model import paths
@@ -181,10 +182,15 @@ class ApiRecords:
         """As ``ServedRecords.valid_token`` states."""
         return self._tokens.valid(id, secret)
 
-    def wrote(self) -> None:
+    def wrote(self, written: Iterable[str]) -> None:
         """As ``ServedRecords.wrote`` states."""
         self.writes += 1
-        self._tokens.doubt()
+        self._tokens.doubt(written)
+
+    def next_end(self) -> float:
+        """As ``ServedRecords.next_end`` states."""
+        with self.reading() as world:
+            return maintenance.next_end(world, self.now())
 
     def use_due(self, id: str) -> bool:
         """As ``ServedRecords.use_due`` states."""

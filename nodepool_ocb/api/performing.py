@@ -129,7 +129,7 @@ def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: C
     if not records.trusted:
         raise Unavailable("ZooKeeper does not answer this server; nothing was written; try again")
     patience = min(LONGEST_CONNECT_SECONDS, max(0.1, order.deadline - time.monotonic()))
-    with performer.session(patience) as own, _written(records):
+    with performer.session(patience) as own, _written(records, performer):
         key = None if order.dry_run else order.key
         if key is not None and (found := repeats.repeated(own, key, order.operation, order.deadline)):
             performer.caller.note(REPEATED)
@@ -146,12 +146,12 @@ def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: C
 
 
 @contextmanager
-def _written(records: ServedRecords) -> Iterator[None]:
+def _written(records: ServedRecords, performer: ServedPerformer) -> Iterator[None]:
     """After the answer no read shows the records of before, and no token opens that this write revokes."""
     try:
         yield
     finally:
-        records.wrote()
+        records.wrote(each.path for each in performer.changes)
 
 
 def _once(performer: ServedPerformer, actor: Actor, order: OperationOrder, key: CallKey, own: Any) -> Performed[Any]:
@@ -210,21 +210,29 @@ def _unhinted() -> Iterator[None]:
         raise NotFound(str(unknown).partition("; did you mean")[0]) from unknown
 
 
-def versions_of(records: ServedRecords, actor: Actor, order: OperationOrder, place: str | None) -> str | None:
-    """The version of a branch, or of all records of the world if ``place`` is None; None for a branch that does not exist.
+class DatedVersion(msgspec.Struct, frozen=True):
+    """The version of a branch, None for one that does not exist; ``zxid``: of the state that it was read from."""
 
-    It is read before the document: a document that is newer than its version costs one more request, and never a lost write.
-    """
-    if place is not None:
-        performer = ServedPerformer(records, actor, order, lambda _: None)
-        return performer.read(iter(ReadVersions((place,))), records.session)
+    version: str | None
+    zxid: int
+
+
+def version_of(records: ServedRecords, actor: Actor, order: OperationOrder, place: str) -> DatedVersion:
+    """The version of a branch as it is now."""
+    performer = ServedPerformer(records, actor, order, lambda _: None)
+    version = performer.read(iter(ReadVersions((place,))), records.session)
+    return DatedVersion(version, records.session.last_zxid)
+
+
+def world_version(records: ServedRecords, actor: Actor, order: OperationOrder, place: str) -> str | None:
+    """The version of a document of the world, as new as the order demands; None before the world is known."""
     if order.min_zxid is not None:
         records.catch_up(order.min_zxid, order.deadline)
     version = records.world_version
-    return None if version is None else version_for(actor, version)
+    return None if version is None else version_for(actor, place, version)
 
 
-def version_for(actor: Actor, version: str) -> str:
-    """The version of a list of the world for this actor: a token with limits gets other documents."""
+def version_for(actor: Actor, place: str, version: str) -> str:
+    """The version of a document of the world for this actor: another place or another limit has another document."""
     limited = "" if actor.limits is None else actor.limits.expression
-    return digest([(version, 0), (limited, 1)])
+    return digest([(version, 0), (limited, 1), (place, 2)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -69,8 +70,11 @@ class ServedRecords(Protocol):
 
     writes: int  # of this server since its start
 
-    def wrote(self) -> None:
-        """This server has written: read each token again before it opens anything."""
+    def wrote(self, written: Iterable[str]) -> None:
+        """This server has written, at these paths: read each token again before it opens anything."""
+
+    def next_end(self) -> float:
+        """When a hold or a pause of the world ends next, in seconds since the epoch; infinite without one."""
 
     def use_due(self, id: str) -> bool:
         """Whether ``note_use`` would write. Never waits."""

@@ -7,6 +7,7 @@ its reason while it holds. A run that must be ended is ended all the same. Pure.
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import TypeGuard
 
@@ -75,6 +76,13 @@ def ends(world: World, vertex: Vertex, now: float) -> float | None:
     found = [node.hold] if node is not None and holds(node.hold, now) else []
     found += pauses(world, vertex.record.deployment, now).values() if world.paused else ()
     return min((each.until for each in found if each.until is not None), default=None)
+
+
+def next_end(world: World, now: float) -> float:
+    """When a hold of a node or a pause of a deployment ends next; infinite without one."""
+    nodes = (view.record.hold for view in world.nodes.values() if view.record is not None)
+    found = [each for each in (*world.paused.values(), *nodes) if each is not None]
+    return min((each.until for each in found if each.until is not None and now < each.until), default=math.inf)
 
 
 def pause(world: World, name: str, by: str, reason: str | None, now: float, until: float | None) -> list[Change]:

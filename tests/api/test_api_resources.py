@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -10,6 +11,8 @@ from nodepool_ocb.api.routes import ROUTES, filled, parameters
 from nodepool_ocb.api.versions import BRANCHES
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations import registry
+from nodepool_ocb.operations.nodes.holding import NodeHold
+from nodepool_ocb.store.client.session import Session
 from tests.api.served import ServedApi, problem
 
 N1: Final = "n1.example.com"
@@ -134,6 +137,26 @@ def test_a_document_has_the_version_of_its_records_and_an_unchanged_one_is_not_s
         done = cluster.ask("PATCH", f"/v1/nodes/{N1}", {"assignments": [f"labels.of={path[-1]}"]}, If_Match="*")
         changed = cluster.ask("GET", path, If_None_Match=version, Ocb_Min_Zxid=done.headers["ocb-zxid"])
         assert (changed.status_code, changed.headers["etag"] == version) == (200, False)
+
+
+def test_a_list_shows_the_end_of_a_hold_without_a_write(cluster: ServedApi, until: Callable[..., None]) -> None:
+    """The list was read while it held, and no record has changed since."""
+
+    def held() -> bool:
+        row = next(each for each in cluster.ask("GET", "/v1/nodes").json()["answer"] if each["name"] == N1)
+        return row["held"] is not None
+
+    with Session(cluster.settings) as session:
+        ends = session.now() + 2.0
+    cluster.direct.perform(NodeHold(nodes=(N1,), reason="new disk", until=ends))
+    until(held)
+    until(lambda: not held())
+
+
+def test_a_read_takes_no_words_for_a_write(cluster: ServedApi) -> None:
+    answer = cluster.ask("GET", "/v1/nodes?reason=x&dry_run=true")
+    assert problem(answer)[0] == 422
+    assert answer.json()["detail"] == "node list: it writes nothing, so it takes no dry_run and no reason"
 
 
 def test_a_write_to_one_object_needs_its_version(cluster: ServedApi) -> None:

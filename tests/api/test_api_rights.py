@@ -47,6 +47,28 @@ def test_a_request_without_a_valid_token_is_refused_in_the_same_words(api: Serve
     assert problem(api.client.get(f"/v1/nodes?token={api.token}"))[0] == 401
 
 
+@pytest.mark.parametrize("wanted", ["", "*", "ETAG"])
+@pytest.mark.parametrize(
+    ("path", "token", "status"),
+    [
+        (f"/v1/nodes/{N2}", {"role": "viewer", "deployments": ("lab",)}, 404),
+        ("/v1/deployments/web", {"role": "viewer", "deployments": ("lab",)}, 404),
+        (f"/v1/noderoles/base@{N2}", {"role": "viewer", "deployments": ("lab",)}, 404),
+        (f"/v1/nodes/{N2}", {"role": "node", "selector": f"name:{N1}"}, 404),
+        ("/v1/tokens/OTHER", {"role": "join"}, 403),
+        ("/v1/deployments/nothing", {"role": "viewer"}, 404),
+    ],
+)
+def test_what_another_token_has_read_opens_nothing(
+    cluster: ServedApi, path: str, token: dict[str, Any], status: int, wanted: str
+) -> None:
+    path = path.replace("OTHER", cluster.token.split("_")[1])
+    own = cluster.direct.token(**token)
+    read = cluster.ask("GET", path)
+    headers = {"If_None_Match": read.headers.get("etag", '"x"') if wanted == "ETAG" else wanted} if wanted else {}
+    assert cluster.ask("GET", path, token=own, **headers).status_code == status
+
+
 @pytest.mark.parametrize(
     ("role", "opened", "refused"),
     [

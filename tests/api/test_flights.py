@@ -9,17 +9,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from nodepool_ocb.api import resources
+from nodepool_ocb.api import reading
 from nodepool_ocb.api.actor import Actor
+from nodepool_ocb.api.memory.documents import KeptDocuments
 from nodepool_ocb.api.memory.flights import DEADLINES_SECONDS, Flights
 from nodepool_ocb.api.paging import PageOptions
-from nodepool_ocb.api.performing import OperationOrder
-from nodepool_ocb.api.resources import AskedResource
+from nodepool_ocb.api.performing import Answered, DatedVersion, OperationOrder
+from nodepool_ocb.api.reading import AskedResource
 from nodepool_ocb.api.routes import ROUTES
 from nodepool_ocb.errors import NotFound, TimedOut
 from nodepool_ocb.model.tokens import Token, TokenRole
-from nodepool_ocb.operations.operation import Operation
+from nodepool_ocb.operations.operation import Operation, Performed
 from nodepool_ocb.operations.tokens.reading import TokenList, TokenShow
 
 LATER = 60.0
@@ -131,7 +133,7 @@ def test_requests_with_the_same_rights_and_no_write_between_them_share_a_read(
     changed: dict[str, int], other: Actor, reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[AskedResource] = []
-    monkeypatch.setattr(resources, "_found", lambda _desk, each, *_: begun.append(each))
+    monkeypatch.setattr(reading, "_found", lambda _desk, each, *_: begun.append(each))
 
     async def story() -> None:
         ends = asyncio.Event()
@@ -142,10 +144,10 @@ def test_requests_with_the_same_rights_and_no_write_between_them_share_a_read(
 
         records = SimpleNamespace(zxid=5, writes=0)
         desk: Any = SimpleNamespace(records=records, flights=Flights(), run=run_later)
-        first = asyncio.create_task(resources._read_once(desk, asked(actor(), TokenList()), "/v1/tokens?", ()))
+        first = asyncio.create_task(reading._read_once(desk, asked(actor(), TokenList()), "/v1/tokens?", ()))
         await asyncio.sleep(0)
         vars(records).update(changed)
-        second = asyncio.create_task(resources._read_once(desk, asked(other, TokenList()), "/v1/tokens?", ()))
+        second = asyncio.create_task(reading._read_once(desk, asked(other, TokenList()), "/v1/tokens?", ()))
         await asyncio.sleep(0)
         ends.set()
         await asyncio.gather(first, second)
@@ -163,7 +165,24 @@ def test_each_holder_reads_the_own_token_alone() -> None:
 
         desk: Any = SimpleNamespace(records=SimpleNamespace(zxid=5, writes=0), flights=SimpleNamespace(join=join))
         for id in ("00000000002a", "00000000002b"):
-            await resources._read_once(desk, asked(actor(id), TokenShow(token=id)), "/v1/tokens/x?", ())
+            await reading._read_once(desk, asked(actor(id), TokenShow(token=id)), "/v1/tokens/x?", ())
         assert len(set(keys)) == 2
 
     run(story())
+
+
+def test_a_document_is_no_older_than_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version is read from ZooKeeper, and the document from a cache that may lag."""
+    orders: list[OperationOrder] = []
+
+    def perform(_records: Any, _actor: Actor, order: OperationOrder, _hear: Any) -> Answered:
+        orders.append(order)
+        return Answered(performed=Performed(answers=({},), rows=(), dry_run=False), zxid=80)
+
+    monkeypatch.setattr(reading, "version_of", lambda *_: DatedVersion("v1", 77))
+    monkeypatch.setattr(reading, "perform", perform)
+    desk: Any = SimpleNamespace(records=SimpleNamespace(zxid=5), documents=KeptDocuments())
+    one = replace(asked(actor(), TokenShow(token="0" * 12)), place="/ocb/tokens/000000000000")
+    assert reading._found(desk, one, "/v1/tokens/x?", ()).version == "v1"
+    assert [each.min_zxid for each in orders] == [77]
+    assert desk.documents.get("/v1/tokens/x?", "v1", 0.0) is None

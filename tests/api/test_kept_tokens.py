@@ -8,6 +8,7 @@ import pytest
 
 from nodepool_ocb.api.memory.tokens import NOTED_SECONDS, KeptTokens
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.model import paths, tokens
 from nodepool_ocb.model.records import Delete
 from nodepool_ocb.model.tokens import Token
@@ -84,12 +85,45 @@ def test_a_token_that_changed_during_its_read_is_read_again(
 
 def test_after_a_lost_connection_and_after_an_own_write_each_token_is_read_again(memory: Memory) -> None:
     memory.valid(memory.id, memory.secret)
-    memory.doubt()
+    memory.doubt(())
     assert memory.current is None
     memory.valid(memory.id, memory.secret)
     assert memory.current is not None
     memory._session.connections += 1
     assert memory.current is None
+
+
+@pytest.mark.parametrize(("written", "opens"), [(paths.token("0" * 12), True), (None, False)])
+def test_while_zookeeper_is_away_a_token_opens_unless_it_was_written(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, written: str | None, opens: bool
+) -> None:
+    memory.valid(memory.id, memory.secret)
+    memory.doubt([written or paths.token(memory.id)])
+
+    def away(_session: Session, _id: str) -> None:
+        raise Unavailable("ZooKeeper does not answer")
+
+    monkeypatch.setattr("nodepool_ocb.api.memory.tokens.stored_tokens.one", away)
+    if opens:
+        assert memory.valid(memory.id, memory.secret) is not None
+    else:
+        with pytest.raises(Unavailable):
+            memory.valid(memory.id, memory.secret)
+
+
+def test_while_zookeeper_is_away_a_token_with_an_event_opens_nothing(
+    memory: Memory, zk_settings: ZooKeeperSettings, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.valid(memory.id, memory.secret)
+    calm(zk_settings).perform(TokenRevoke(tokens=(memory.id,)))
+    until(lambda: memory.announced)
+
+    def away(_session: Session, _id: str) -> None:
+        raise Unavailable("ZooKeeper does not answer")
+
+    monkeypatch.setattr("nodepool_ocb.api.memory.tokens.stored_tokens.one", away)
+    with pytest.raises(Unavailable):
+        memory.valid(memory.id, memory.secret)
 
 
 def test_a_token_ends_at_its_time_without_an_event(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -24,12 +24,13 @@ MOST_TOKENS: Final = 10_000  # that are remembered
 
 
 class KeptToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token as it was read. ``current`` is False after an event: the record may be another one now."""
+    """A token as it was read. ``current``: no event and no write of this server came since; ``announced``: an event came."""
 
     found: Stored[Token]
     at: float  # monotonic
     connection: int  # of the session: a watch reports no change between two connections
     current: bool
+    announced: bool = False
 
 
 class KeptTokens:
@@ -46,20 +47,21 @@ class KeptTokens:
     def watch(self) -> None:
         """In a new session. Raises Unavailable."""
         self._session.watch(paths.TOKENS, self._on_event)
-        self.doubt()  # of those that were read before the watch
+        self.doubt(())  # of those that were read before the watch
 
-    def doubt(self) -> None:
-        """Each token may be another one now: read it again before it opens anything."""
+    def doubt(self, written: Iterable[str]) -> None:
+        """Read each token again before it opens anything. Those at the ``written`` paths are other ones now, or gone."""
+        ids = {_id(path) for path in written}
         with self._guard:
             self._events += 1
-            self._kept = {id: replace(each, current=False) for id, each in self._kept.items()}
+            self._kept = {id: replace(each, current=False) for id, each in self._kept.items() if id not in ids}
 
     def _on_event(self, _kind: str, path: str) -> None:
-        id = path.removeprefix(f"{paths.TOKENS}/").partition("/")[0]
+        id = _id(path)
         with self._guard:
             self._events += 1
             if (kept := self._kept.get(id)) is not None:
-                self._kept[id] = replace(kept, current=False)
+                self._kept[id] = replace(kept, current=False, announced=True)
         self._changed(id)
 
     def known(self, id: str, secret: str) -> Token | None:
@@ -84,7 +86,7 @@ class KeptTokens:
             found = stored_tokens.one(self._session, id)
         except Unavailable:
             kept = self._kept.get(id)
-            if kept is None or time.monotonic() - kept.at > REMEMBERED_SECONDS:
+            if kept is None or kept.announced or time.monotonic() - kept.at > REMEMBERED_SECONDS:
                 raise
             return kept.found.record
         with self._guard:
@@ -117,3 +119,8 @@ class KeptTokens:
                     stored_tokens.note_use(self._session, id, kept.found, self._session.now())
         finally:
             self._noting.discard(id)
+
+
+def _id(path: str) -> str:
+    """The id of a token by the path of its record; a text that is no id for another path."""
+    return path.removeprefix(f"{paths.TOKENS}/").partition("/")[0]

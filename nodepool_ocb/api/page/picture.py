@@ -15,7 +15,7 @@ from litestar import Request, Response, route
 
 from nodepool_ocb.api.actor import Actor, require_right
 from nodepool_ocb.api.page.drawing import Drawer, Undrawn
-from nodepool_ocb.api.performing import OperationOrder, perform, versions_of
+from nodepool_ocb.api.performing import OperationOrder, perform, world_version
 from nodepool_ocb.api.requests import Desk, min_zxid, versions
 from nodepool_ocb.api.routes import PICTURE_PATH
 from nodepool_ocb.errors import Invalid, TimedOut
@@ -82,10 +82,10 @@ def _found(
     query, known = asked
     records, zxid = desk.records, desk.records.zxid
     place = f"{PICTURE_PATH} {query}"
-    version = versions_of(records, actor, order, None)
+    version = world_version(records, actor, order, place)
     if version is not None and version in known:
         return FoundPicture(version, None, zxid)
-    if version is not None and (kept := desk.documents.get(place, version)) is not None:
+    if version is not None and (kept := desk.documents.get(place, version, records.now())) is not None:
         return FoundPicture(version, kept, zxid)
     notes: list[str] = []
     found = perform(records, actor, order, notes.append)
@@ -97,5 +97,5 @@ def _found(
     content = msgspec.json.encode({"answer": answer, "notes": notes})
     if failed or version is None or notes:
         return FoundPicture(None, content, found.zxid)
-    desk.documents.keep(place, version, content)
+    desk.documents.keep(place, version, content, records.next_end())
     return FoundPicture(version, content, found.zxid)
