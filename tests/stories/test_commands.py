@@ -70,7 +70,7 @@ def test_a_log_is_followed_from_the_builder_that_has_it_until_the_build_ends(
     assert following.returncode == 0
     assert out.startswith("building jammy\n")
     assert out.splitlines()[-1].startswith("-- ended: exit status 0")
-    assert "from http://127.0.0.1:" in err
+    assert "from https://127.0.0.1:" in err
     assert builders.view("jammy").holder is None
 
 
