@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -108,7 +109,16 @@ class Browser:
         return self.until(find, f"{css} {text!r}")
 
     def click(self, css: str, text: str = "") -> None:
-        self.one(css, text).click()
+        """Click on that element; the page may draw it anew meanwhile."""
+
+        def clicked() -> bool:
+            try:
+                self.one(css, text).click()
+            except StaleElementReferenceException:
+                return False
+            return True
+
+        self.until(clicked, f"a click on {css} {text!r}")
 
     def press(self, *keys: str) -> None:
         """Type into the element that has the focus."""
