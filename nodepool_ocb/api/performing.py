@@ -14,7 +14,14 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.api.actor import Actor, require_own_deployment, require_own_token, require_reveal, shows_own_token
+from nodepool_ocb.api.actor import (
+    OF_MACHINES,
+    Actor,
+    require_own_deployment,
+    require_own_token,
+    require_reveal,
+    shows_own_token,
+)
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.errors import NotFound, OcbError, Unavailable
 from nodepool_ocb.model.tokens import TokenRole
@@ -96,6 +103,7 @@ class ServedPerformer(Performer):
             dry_run=order.dry_run,
             save=order.save,
             plan=order.plan,
+            limited=actor.limits is not None or actor.token.role in OF_MACHINES,
         )
         caller = HttpCaller(hear, agreed=order.agreed)
         super().__init__(call, caller, lambda: records.settings, order.deadline, order.conditions)

@@ -55,6 +55,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     save: bool = False  # the dry run is to be saved as a plan
     plan: PlanDemand | None = None  # that the call must carry out
+    limited: bool = False  # the caller has limits: it must not hear of changes of other objects
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):

@@ -101,7 +101,7 @@ class Performer:
         self.plain_secrets: list[str] = []  # places of secrets that came in plain text
         self.cluster = ""  # its id, once a session is open
         self._transactions = 0  # of the operation under way
-        self._plans = PlanGuard(self.journal)
+        self._plans = PlanGuard(self.journal, self.in_time, limited=call.limited)
         self._tried = False  # the operation was compared with its plan as a whole
 
     # -- reading --
@@ -172,6 +172,7 @@ class Performer:
             with self.session(founding=operation.founding) as own:
                 return self.perform(operation, own)
         self.journal.verb, self.journal.writes = operation.title(), operation.writes
+        self._plans.mark = None
         if self.call.plan is not None:
             self._begin_plan(operation, opened, self.call.plan)
         return self._performed(operation, opened)
@@ -218,13 +219,12 @@ class Performer:
     # -- plans --
 
     def _begin_plan(self, operation: Operation[Any], opened: Session, plan: PlanDemand) -> None:
-        """Raises NoCluster or Conflict for a plan that is not valid.
+        """Raises NoCluster, Invalid or Conflict for a plan that is not valid.
 
         An operation with parts that are decided one after the other is first tried without effect, and compared as a whole.
         """
         if isinstance(plan, SavedPlan):
-            plan.require_valid(self.cluster, opened.now())
-            self.journal.plan = plan.remark
+            self._plans.begin(opened, plan, self.cluster)
         in_parts = operation.rounds > 1 or any(issubclass(each, Procedure) for each in operation.reads)
         self._tried = in_parts and not self.call.dry_run
         if self._tried:
@@ -234,6 +234,8 @@ class Performer:
                 self._performed(operation, opened)
             finally:
                 self.call, self.caller = call, caller
+        if not self.call.dry_run:
+            self._plans.prepare(opened)
 
     # -- writing --
 
@@ -278,6 +280,8 @@ class Performer:
         """``changes`` grows by each transaction that is written."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
+                if self.call.plan is not None:
+                    self._plans.require_unused(opened, self.call.plan)
                 transactions = decide()
                 if self.call.plan is not None and not dry_run:
                     begun = bool(self._transactions) or self._tried
@@ -301,16 +305,16 @@ class Performer:
                 break
 
     def _commit(self, opened: Session, transaction: Sequence[Change]) -> Stats:
-        """The stats of the changes; the mark of the call is created with the first ones."""
-        if self.mark is None:
-            return opened.commit(transaction)
-        stats = opened.commit([*transaction, self.mark])[: len(transaction)]
-        self.mark = None
+        """The stats of the changes; the marks of the call and of its plan are created with the first ones."""
+        marks = [mark for mark in (self.mark, self._plans.mark) if mark is not None]
+        stats = opened.commit([*transaction, *marks])[: len(transaction)]
+        self.mark = self._plans.mark = None
         return stats
 
-    def write_mark(self, opened: Session) -> None:
-        """Write the mark of the call by itself, before a procedure. Raises Stale if it exists."""
-        self._commit(opened, ())
+    def write_marks(self, opened: Session) -> None:
+        """Write the marks of the call by themselves, before a procedure. Raises Stale if one exists."""
+        if self.mark is not None or self._plans.mark is not None:
+            self._commit(opened, ())
 
 
 def _pause_seconds(attempt: int) -> float:
@@ -386,8 +390,7 @@ class Reader:
         self.performer.in_time()
         if isinstance(lookup, Procedure):
             self._meet_conditions()
-            if self.performer.mark is not None:
-                self.performer.write_mark(self.session)
+            self.performer.write_marks(self.session)
         asked = type(lookup)
         assert self._declared is None or asked in self._declared, f"`reads` lacks {asked.__name__}"
         if not lookup.kept:

@@ -1,4 +1,4 @@
-"""The marks of calls with an idempotency key: their outcome is written, and old marks are deleted."""
+"""The marks of calls with an idempotency key, and of plans: the outcome of a call is written, and old marks are deleted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.keyed import KEPT_SECONDS, KeyedCall
+from nodepool_ocb.model.keyed import KEPT_SECONDS, PLAN_KEPT_SECONDS, KeyedCall, is_plan
 from nodepool_ocb.model.records import Set
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
@@ -32,13 +32,17 @@ def end(session: Session, id: str, outcome: str | None) -> None:
             )
 
 
-def sweep(session: Session) -> int:
-    """Delete the marks that were written ``KEPT_SECONDS`` ago; gives how many. Raises the errors of ``session.commit``."""
-    ids = sorted(session.children(paths.CALLS) or ())
+def sweep(session: Session, *, plans_only: bool = False) -> int:
+    """Delete the marks that were written ``KEPT_SECONDS`` ago, and those of plans that no longer are valid; gives how many.
+
+    Raises the errors of ``session.commit``.
+    """
+    ids = sorted(id for id in session.children(paths.CALLS) or () if is_plan(id) or not plans_only)
     if not ids:
         return 0
-    least = session.now() - KEPT_SECONDS
-    found = session.get_many([paths.call(id) for id in ids])
-    old = [znode.path for znode in found if znode is not None and znode.mtime < least]
+    now = session.now()
+    kept = [PLAN_KEPT_SECONDS if is_plan(id) else KEPT_SECONDS for id in ids]
+    found = zip(session.get_many([paths.call(id) for id in ids]), kept, strict=True)
+    old = [znode.path for znode, seconds in found if znode is not None and znode.mtime < now - seconds]
     discard(session, old)
     return len(old)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import httpx
 import msgspec
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from nodepool_ocb.cli.kit import walking
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.model import paths
 from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.history.reading import HistoryRead
 from nodepool_ocb.operations.nodes.reading import NodeShow
@@ -121,9 +123,10 @@ def test_a_plan_of_one_person_is_carried_out_by_another_with_the_rows_that_it_sh
     assert done.exit_code == 0, done.output
     assert [row["name"] for row in json.loads(done.stdout)["changes"]] == [desk.node]
     entry = desk.served.direct.perform(HistoryRead(names=(desk.node,))).rows[-1].record
-    assert (desk.rack, entry.login, entry.reason) == ("r7", "bob", f"approved; plan of {plan.author}: moved")
+    assert (desk.rack, entry.login) == ("r7", "bob")
+    assert entry.reason == f"approved; plan said to be of {plan.author}: moved"
     again = desk.bob.run(f"node set --plan {desk.file}")
-    assert (again.exit_code, "no longer holds" in again.stderr) == (4, True), again.output
+    assert (again.exit_code, "was carried out at 2" in again.stderr) == (4, True), again.output
 
 
 def test_a_plan_is_refused_if_a_record_moved_and_names_the_change_between(desk: Desk) -> None:
@@ -245,7 +248,13 @@ def test_a_plan_of_an_operation_without_rows_shows_its_answer(desk: Desk) -> Non
     assert (plan.rows, plan.answers[0]["row"]["name"]) == ((), "small")
     done = desk.bob.run(f"request create --plan {desk.file} -o json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["answers"][0]["request"]
+    request = json.loads(done.stdout)["answers"][0]["request"]
+    for words in ("", " --dry-run"):
+        again = desk.ann.run(f"request create --plan {desk.file}{words}")
+        assert (again.exit_code, f"the plan of {plan.author} was carried out at 2" in again.stderr) == (4, True)
+    with Session(desk.served.settings) as session:
+        numbers = [int(name.rpartition("-")[2]) for name in session.children(paths.REQUESTS) or ()]
+    assert max(numbers) == int(request.rpartition("-")[2])
 
 
 def test_a_plan_of_many_nodes_is_compared_as_a_whole_before_the_first_is_made(direct_desk: Desk) -> None:
@@ -253,7 +262,9 @@ def test_a_plan_of_many_nodes_is_compared_as_a_whole_before_the_first_is_made(di
     desk.plan(f"node create {desk.tag}-{{}}.example.com --count 3")
     assert desk.ann.run(f"node create {desk.tag}-3.example.com").exit_code == 0
     refused = desk.bob.run(f"node create --plan {desk.file}")
-    assert (refused.exit_code, f"node {desk.tag}-3.example.com" in refused.stderr) == (4, True), refused.output
+    assert refused.exit_code == 4, refused.output
+    assert f"it would now create node {desk.tag}-4.example.com" in refused.stderr
+    assert f"it no longer concerns node {desk.tag}-3.example.com" in refused.stderr
     assert desk.bob.run(f"node show {desk.tag}-1.example.com").exit_code == 3
 
 
@@ -300,11 +311,54 @@ def test_an_http_client_saves_a_plan_and_carries_it_out(api: ServedApi) -> None:
     assert problem(api.ask("POST", "/v1/operations/node/set", {"plan": plan | {"by": "eve"}}, bob))[0] == 422
     viewer = api.direct.token(name="vic", role="viewer")
     assert problem(api.ask("POST", "/v1/operations/node/set", {"plan": plan}, viewer))[0] == 403
+    late = next(
+        line["plan"]
+        for line in api.call("node/set", fields | {"assignments": ["rack=r4"]}, dry_run=True, save=True)
+        if "plan" in line
+    )
     done = api.ask("POST", "/v1/operations/node/set", {"plan": plan}, bob)
     assert done.status_code == 200, done.text
-    stale = api.ask("POST", "/v1/operations/node/set", {"plan": plan}, bob)
+    again = api.ask("POST", "/v1/operations/node/set", {"plan": plan}, bob)
+    assert (problem(again), "was carried out" in again.text) == ((409, "conflict", "Conflict"), True)
+    stale = api.ask("POST", "/v1/operations/node/set", {"plan": late}, bob)
     assert problem(stale) == (412, "version-differs", "VersionDiffers")
     assert "node set by bob@127.0.0.1" in stale.json()["detail"]
+
+
+def forged(plan: Mapping[str, Any], **values: Any) -> Any:
+    """The plan with other values, and a digest of them."""
+    return msgspec.to_builtins(msgspec.convert({**plan, **values}, SavedPlan).sealed())
+
+
+def test_a_forged_plan_tells_nothing_of_records_outside_its_decision_or_the_limits(api: ServedApi) -> None:
+    for name in ("forged", "other"):
+        api.call("deployment/create", {"name": name})
+        api.call("node/create", {"name": f"{name}.example.com", "node": {"deployment": name}})
+        api.call("node/set", {"nodes": [f"{name}.example.com"], "assignments": ["rack=r9"]}, reason=f"WHY-{name}")
+    limited = api.direct.token(name="lim", role="operator", deployments=("forged",))
+    whole = api.direct.token(name="bob", role="operator")
+    fields = {"nodes": ["forged.example.com"], "reason": "disk"}
+    plan = next(
+        line["plan"] for line in api.call("node/hold", fields, limited, dry_run=True, save=True) if "plan" in line
+    )
+
+    def carry_out(token: str, **values: Any) -> httpx.Response:
+        return api.ask("POST", "/v1/operations/node/hold", {"plan": forged(plan, **values)}, token)
+
+    for outside in ("/ocb/nodes/other.example.com", f"/ocb/tokens/{whole.split('_')[1]}"):
+        for records in ({outside: 1}, {**plan["records"], outside: 1}):
+            answer = carry_out(whole, records=records)
+            assert (problem(answer)[0], "WHY-other" in answer.text) == (412, False), answer.text
+            refused = carry_out(limited, records=records)
+            assert (problem(refused)[0], "WHY-" in refused.text, "newest change" in refused.text) == (412, False, False)
+    assert "WHY-forged" in carry_out(whole, records={"/ocb/nodes/forged.example.com": 1}).text
+    far = "9999-12-31T23:59:59-14:00"
+    for values in ({"records": {"/ocb": 1}}, {"at": far, "expires": far}, {"by": "root\x1b[2J"}, {"by": "B" * 900_000}):
+        assert problem(carry_out(limited, **values))[0] == 422
+    done = carry_out(limited, by="root", host="boss", reason="approved by CEO")
+    assert done.status_code == 200, done.text
+    entry = api.direct.perform(HistoryRead(names=("forged.example.com",))).rows[-1].record
+    assert (entry.login, entry.reason) == ("lim", "plan said to be of root@boss: approved by CEO")
 
 
 def test_a_token_and_a_local_operation_are_in_no_plan(api: ServedApi) -> None:

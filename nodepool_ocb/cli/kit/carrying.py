@@ -36,7 +36,7 @@ def carry_out(kinds: Sequence[type[Operation[Any]]], file: str, *, dry_run: bool
     operation = _operation(plan, kinds, file)
     fields = json.dumps(plan.fields, ensure_ascii=False)
     short = fields if len(fields) <= SHOWN else f"{fields[:SHOWN]}..."
-    output.say(f"plan of {plan.author}, {plan.at:%Y-%m-%dT%H:%M:%SZ}: {operation.title()} {short}")
+    output.say(f"plan of {plan.author}, {plan.at.isoformat().replace('+00:00', 'Z')}: {operation.title()} {short}")
     _report(plan, perform(operation, dry_run=dry_run, yes=yes, plan=plan))
 
 

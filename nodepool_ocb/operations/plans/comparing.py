@@ -50,8 +50,3 @@ def _moments(rows: Sequence[ChangeRow]) -> list[Any]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def unplanned(planned: PlanBasis, found: PlanBasis) -> list[str]:
-    """The paths of records that one of them changes, and the other does not, in order."""
-    return sorted(planned.records.keys() ^ found.records.keys())

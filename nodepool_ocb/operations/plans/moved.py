@@ -1,17 +1,16 @@
 """Records that moved since a decision: their names, and the change between, as the journal knows it.
 
 A refusal names the newest change of each record: its author, its command, its time, and its entry. An annealer changes states
-without an entry.
+without an entry. A plan comes from its caller: a path that it names is never read, unless the later decision has it, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.records import Delete
-from nodepool_ocb.operations.plans.comparing import unplanned
 from nodepool_ocb.operations.plans.saved import ABSENT, PlanBasis
 from nodepool_ocb.views import changes
 from nodepool_ocb.views.history import entries
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
 NAMED: Final = 3  # records in a refusal
 SEARCHED: Final = 1000  # entries, the newest first
 AT_ONCE: Final = 50
+
+#: Raises TimedOut after the deadline of a call.
+InTime: TypeAlias = Callable[[], None]
 
 
 class RecordName(NamedTuple):
@@ -55,29 +57,41 @@ def name_of(path: str) -> RecordName:
     return RecordName(rows[0].kind, rows[0].name) if rows else RecordName("record", path)
 
 
-def since(opened: Session, planned: PlanBasis, found: PlanBasis) -> str:
-    """The difference between two decisions: the records that moved, with their changes; else the records left out."""
-    known = [path for path, zxid in planned.records.items() if zxid != ABSENT]
-    znodes = zip(known, opened.get_many(known), strict=True)
-    moved = [path for path, znode in znodes if znode is None or znode.mzxid != planned.records[path]]
-    beside = unplanned(planned, found)
-    if moved := [*moved, *(path for path in beside if path not in known)]:
-        return newest_changes(opened, moved)
-    left_out = ", ".join(str(name_of(path)) for path in beside[:NAMED])
-    return f"it no longer concerns {left_out}" if left_out else "it would now make other changes of the same records"
+def _endless() -> None:
+    """The deadline of a call without one."""
 
 
-def newest(opened: Session, found: PlanBasis) -> str:
+def since(opened: Session, planned: PlanBasis, found: PlanBasis, in_time: InTime = _endless) -> str:
+    """The difference between two decisions: the records that moved, with their changes; else the records of one of them."""
+    known, there = planned.records, found.records
+    moved = [path for path, zxid in there.items() if zxid != ABSENT and known.get(path) != zxid]
+    if moved:
+        return newest_changes(opened, moved, in_time)
+    created = [path for path, zxid in there.items() if zxid == ABSENT and known.get(path) != ABSENT]
+    left_out = [path for path in known if path not in there]
+    sentences = [*_about("it would now create", created), *_about("it no longer concerns", left_out)]
+    return "; ".join(sentences) or "it would now make other changes of the same records"
+
+
+def _about(words: str, records: Sequence[str]) -> Iterator[str]:
+    """A sentence with the names of the first records, if there are any."""
+    if records:
+        names = ", ".join(str(name_of(path)) for path in records[:NAMED])
+        more = len(records) - NAMED
+        yield f"{words} {names}" + (f", and {more} more" if more > 0 else "")
+
+
+def newest(opened: Session, found: PlanBasis, in_time: InTime = _endless) -> str:
     """A sentence about the record that changed last, of those that a decision would change."""
     if not any(found.records.values()):
         return "it would now create other records" if found.records else "there is nothing to do any more"
-    return newest_changes(opened, [max(found.records, key=lambda path: found.records[path])])
+    return newest_changes(opened, [max(found.records, key=lambda path: found.records[path])], in_time)
 
 
-def newest_changes(opened: Session, moved: Sequence[str]) -> str:
+def newest_changes(opened: Session, moved: Sequence[str], in_time: InTime = _endless) -> str:
     """A sentence about the records or branches at these paths: the newest change of each."""
     names = {path: name_of(path) for path in moved[:NAMED]}
-    journal = _newest(opened, [name.name for name in names.values()])
+    journal = _newest(opened, [name.name for name in names.values()], in_time)
     sentences = [_sentence(name, _last_zxid(opened, path), journal.get(name.name)) for path, name in names.items()]
     more = len(moved) - len(names)
     return "; ".join([*sentences, *([f"and {more} more have changed"] if more else [])])
@@ -101,10 +115,10 @@ def _last_zxid(opened: Session, path: str) -> int:
     return max((znode.mzxid for znode in subtree(opened, path)), default=0)
 
 
-def _newest(opened: Session, names: Collection[str]) -> dict[str, _KnownEntry]:
+def _newest(opened: Session, names: Collection[str], in_time: InTime) -> dict[str, _KnownEntry]:
     """The newest entry about each name."""
     found: dict[str, _KnownEntry] = {}
-    for entry in _newest_first(opened):
+    for entry in _newest_first(opened, in_time):
         for name in names:
             if name not in found and any(entries.about(subject, [name]) for subject in entry.record.subjects):
                 found[name] = entry
@@ -113,12 +127,13 @@ def _newest(opened: Session, names: Collection[str]) -> dict[str, _KnownEntry]:
     return found
 
 
-def _newest_first(opened: Session) -> Iterator[_KnownEntry]:
+def _newest_first(opened: Session, in_time: InTime) -> Iterator[_KnownEntry]:
     from nodepool_ocb.store import journal
 
     for pool in (False, True):
         numbers = journal.numbers(opened, pool)[::-1][:SEARCHED]
         for start in range(0, len(numbers), AT_ONCE):
+            in_time()
             for read in journal.read(opened, numbers[start : start + AT_ONCE], pool):
                 if read.entry is not None:
                     yield _KnownEntry(read.number, read.zxid, read.entry)

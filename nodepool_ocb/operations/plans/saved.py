@@ -7,6 +7,7 @@ again before any write, and must find the same changes of the same records.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
@@ -15,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Conflict, Invalid, NoCluster
+from nodepool_ocb.model import limits
 from nodepool_ocb.model.records import Append, Change, Check, Claim, Create, Delete, Fence, Gate, Json, Raise, Structure
 from nodepool_ocb.model.secrecy import hidden
 from nodepool_ocb.views import differences
@@ -22,10 +24,16 @@ from nodepool_ocb.views.changes import ChangeRow
 
 VALID_SECONDS: Final = 86400.0
 DIGEST_LETTERS: Final = 24
+SHOWN: Final = 100  # characters of a wrong value in a refusal
 ABSENT: Final = 0  # the version of a record that is to be created
 #: The last parts of fields that are moments.
 MOMENTS: Final = frozenset({"since", "until", "at", "not_before"})
 MOVED: Final = -1  # that of a record which was written during the dry run
+AHEAD_SECONDS: Final = 300.0  # of ZooKeeper's clock, at which a plan may be made: another server was the leader
+LONGEST_NAME: Final = 255  # of a login or a host
+AGAIN: Final = "save the plan again with --dry-run --save"
+LONGEST_PATH: Final = 1024
+_RECORD: Final = re.compile(r"/(?:ocb|nodepool)(?:/(?!\.\.?(?:/|\Z))[^/]+)+")
 
 Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
@@ -74,8 +82,8 @@ class SavedPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def remark(self) -> str:
-        """The plan in the journal entry of its execution."""
-        return f"plan of {self.author}" + (f": {self.reason}" if self.reason else "")
+        """The plan in the journal entry of its execution: the planner is the one that the plan claims."""
+        return f"plan said to be of {self.author}" + (f": {self.reason}" if self.reason else "")
 
     def sealed(self) -> SavedPlan:
         """The plan with its digest."""
@@ -86,16 +94,33 @@ class SavedPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return _digest(msgspec.to_builtins(replace(self, digest="")))
 
     def require_whole(self) -> None:
-        """Raises Invalid for a plan with another digest than its own."""
+        """Raises Invalid for a plan with another digest than its own, and for one with values that no saved plan has."""
+        self._require_plain()
         if self.digest != self._digest:
-            raise Invalid("digest: this plan was changed after it was saved; save it again with --dry-run --save")
+            raise Invalid(f"digest: this plan was changed after it was saved; {AGAIN}")
+
+    def _require_plain(self) -> None:
+        for key, value in (("cluster", self.cluster), ("by", self.by), ("host", self.host)):
+            if value != named(value):
+                raise Invalid(
+                    f"{key}: {value[:SHOWN]!r} is no name: one word of at most {LONGEST_NAME} characters; {AGAIN}"
+                )
+        if self.reason is not None and self.reason != plain(self.reason):
+            raise Invalid(
+                f"reason: a reason has at most {limits.REASON_CHARACTERS} characters, and no control characters; {AGAIN}"
+            )
+        for path in self.records:
+            if len(path) > LONGEST_PATH or not path.isprintable() or not _RECORD.fullmatch(path):
+                raise Invalid(f"records: {path[:SHOWN]!r} is the path of no record; {AGAIN}")
 
     def require_valid(self, cluster: str, now: float) -> None:
-        """Raises NoCluster for a plan of another cluster, Conflict for one that is no longer valid."""
+        """Raises NoCluster for a plan of another cluster, Invalid for one of the future, Conflict for one that has expired."""
         if self.cluster != cluster:
             raise NoCluster(
                 f"this plan is for cluster {self.cluster}, and this is cluster {cluster}; nothing was changed"
             )
+        if self.at.timestamp() > now + AHEAD_SECONDS:
+            raise Invalid(f"at: this plan is said to be made in the future; nothing was changed; {AGAIN}")
         if now >= min(self.expires.timestamp(), self.at.timestamp() + VALID_SECONDS):
             raise Conflict(
                 f"the plan of {self.author} has expired; save it again with --dry-run --save; nothing was changed"
@@ -145,6 +170,25 @@ def moment(seconds: float) -> datetime:
     '1970-01-01T00:00:00+00:00'
     """
     return datetime.fromtimestamp(int(seconds), UTC)
+
+
+def named(text: str) -> str:
+    """A login or a host as a plan has it: one word.
+
+    >>> named("ann"), named("Ann\\x1b Smith"), named("")
+    ('ann', 'Ann__Smith', 'unknown')
+    """
+    letters = (each if each.isprintable() and not each.isspace() else "_" for each in text[:LONGEST_NAME])
+    return "".join(letters) or "unknown"
+
+
+def plain(reason: str) -> str:
+    """A reason as a plan has it: of bounded length, with spaces for control characters.
+
+    >>> plain("new\\nkernel")
+    'new kernel'
+    """
+    return "".join(each if each.isprintable() else " " for each in reason[: limits.REASON_CHARACTERS])
 
 
 def end(at: datetime) -> datetime:
