@@ -1,8 +1,9 @@
 """Taking connections from the socket of the API: at most so many, and room for a new one during a flood.
 
-If all are taken, the connection that has waited longest for TLS or the head of a request is cut for the new one, at most one each
-``PAUSE_SECONDS``. Until then, others wait in the queue of the kernel. So a client that sends its request without
-delay is served, however many clients say nothing. All methods are for the loop of the server.
+If all are taken, the connection that has waited longest is cut for the new one, at most one each ``PAUSE_SECONDS``. A connection
+waits until its request has arrived, with the body, and the holder of its token is known. Until then, others wait in the queue of
+the kernel. So a client that sends its request without delay is served, however many clients say nothing or have no token.
+All methods are for the loop of the server.
 """
 
 from __future__ import annotations
@@ -45,12 +46,17 @@ class OpenConnections:
         metrics.API_CONNECTIONS.set(len(self._open))
 
     def waits(self, connection: socket.socket) -> None:
-        """It may be cut, since no request of it is under way."""
+        """It may be cut: no request of it is under way."""
         if connection in self._open:
-            self._waiting[connection] = None
+            self._waiting.setdefault(connection)
 
     def asked(self, connection: socket.socket) -> None:
-        """Its request has arrived."""
+        """The head of a request has come; it may be cut, but after all others that wait now."""
+        self._waiting.pop(connection, None)
+        self.waits(connection)
+
+    def served(self, connection: socket.socket) -> None:
+        """Its request has arrived, and the holder of the token is known: it is not cut."""
         self._waiting.pop(connection, None)
 
     def left(self, connection: socket.socket) -> None:

@@ -13,6 +13,9 @@ from nodepool_ocb.operations.limits import Limits
 from nodepool_ocb.operations.operation import Operation, Right
 from nodepool_ocb.operations.tokens.reading import TokenShow
 
+#: In the state of a request: what to call when the holder of its token is known, and whether its answer ends the connection.
+KNOWN: Final = "ocb_known"
+CLOSES: Final = "ocb_closes"
 #: The rights that a role of people has.
 RIGHTS: Final[Mapping[TokenRole, frozenset[Right]]] = {
     TokenRole.VIEWER: frozenset({Right.VIEWER}),

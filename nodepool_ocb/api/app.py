@@ -12,6 +12,7 @@ from litestar import Litestar, Request, Response, route
 from litestar.exceptions import HTTPException
 
 from nodepool_ocb.api import calls, documents, requests, resources
+from nodepool_ocb.api.actor import CLOSES
 from nodepool_ocb.api.foreign import fuel, nodepool
 from nodepool_ocb.api.page import serving
 from nodepool_ocb.api.records import ServedRecords
@@ -119,7 +120,8 @@ def _stamped(app: Any, records: ServedRecords) -> Any:
                 answered = True
                 metrics.API_REQUESTS.labels(str(message["status"])).inc()
                 metrics.API_SECONDS.observe(time.monotonic() - began)
-                message = {**message, "headers": _headers(message["headers"], records)}
+                closing = [(b"connection", b"close")] if scope["state"].get(CLOSES) else []
+                message = {**message, "headers": [*_headers(message["headers"], records), *closing]}
             await send(message)
 
         try:

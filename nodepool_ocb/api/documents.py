@@ -49,7 +49,7 @@ REFUSALS: Final[Mapping[int, str]] = {
     422: "A field is wrong.",
     424: "The awaited thing ended in error.",
     428: "The version of the object is lacking.",
-    503: "ZooKeeper does not answer; nothing was written.",
+    503: "ZooKeeper does not answer, or the token has too many streams here; nothing was written.",
     504: "The deadline has passed.",
 }
 

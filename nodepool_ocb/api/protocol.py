@@ -12,9 +12,10 @@ import socket
 from typing import Any, Final
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from nodepool_ocb.api.accepting import OpenConnections
+from nodepool_ocb.api.actor import KNOWN
 
 HEAD_SECONDS: Final = 10.0
 HEAD_BYTES: Final = 64 * 1024
@@ -33,10 +34,17 @@ class StrictConnection(h11.Connection):
     """h11 for a server behind others: a request that another server might end elsewhere is an error.
 
     RFC 9112 lets a server accept bare LF, folded headers, and Transfer-Encoding beside Content-Length. A proxy may read these in
-    another way, and a second request could hide in the first.
+    another way, and a second request could hide in the first. No client needs trailers, so each is an error.
     """
 
     _checked = 0  # bytes of the head under way
+    _chunked = False  # the body under way
+    _recent = b""  # what came last, from two bytes before it on
+
+    def receive_data(self, data: bytes) -> None:
+        """As of h11."""
+        self._recent = self._recent[-2:] + data
+        super().receive_data(data)
 
     def next_event(self) -> Any:
         """As of h11; raises RemoteProtocolError."""
@@ -45,11 +53,23 @@ class StrictConnection(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._checked = 0
-            _require_one_end(event)
+            self._chunked = _require_one_end(event)
+        elif isinstance(event, h11.EndOfMessage):
+            self._check_end(event)
         return event
+
+    def _check_end(self, event: h11.EndOfMessage) -> None:
+        """h11 takes a bare LF for the last line of chunks."""
+        recent, self._recent = self._recent, b""
+        if not self._chunked:
+            return
+        left, _ = self.trailing_data
+        if event.headers or not recent[: len(recent) - len(left)].endswith(b"\r\n"):
+            raise h11.RemoteProtocolError("the chunks end with more than an empty line")
 
     def _check_lines(self) -> None:
         data, _ = self.trailing_data
+        self._recent = data
         end = data.find(_END, max(0, self._checked - len(_END)))
         stop = len(data) if end < 0 else end + 2
         if _AMBIGUOUS.search(data, max(0, self._checked - 2), stop):
@@ -57,14 +77,15 @@ class StrictConnection(h11.Connection):
         self._checked = stop
 
 
-def _require_one_end(request: h11.Request) -> None:
-    """Raises RemoteProtocolError for a request with an ambiguous end of its body."""
+def _require_one_end(request: h11.Request) -> bool:
+    """Whether its body is chunked. Raises RemoteProtocolError for a request with an ambiguous end of its body."""
     names = {bytes(name).lower() for name, _ in request.headers}
     chunked = b"transfer-encoding" in names
     if bytes(request.http_version) not in _VERSIONS:
         raise h11.RemoteProtocolError("another version of HTTP")
     if chunked and (b"content-length" in names or bytes(request.http_version) == b"1.0"):
         raise h11.RemoteProtocolError("the end of the body is ambiguous")
+    return chunked
 
 
 class BoundedProtocol(H11Protocol):
@@ -74,11 +95,14 @@ class BoundedProtocol(H11Protocol):
     _stuck: asyncio.TimerHandle | None = None
     _socket: socket.socket
     _open: OpenConnections
+    _asked: RequestResponseCycle | None = None  # the last request whose head was noted
+    _known = False  # the holder of the token of the request under way
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.conn = StrictConnection(h11.SERVER, HEAD_BYTES)
         self.logger = _log
+        self.app_state = {**self.app_state, KNOWN: self._knows}
 
     def belongs(self, connection: socket.socket, to: OpenConnections) -> None:
         """Tell the connection and the others; before it begins."""
@@ -92,19 +116,18 @@ class BoundedProtocol(H11Protocol):
         self._forget()
         self._go_on()
         self._open.left(self._socket)
+        self.app_state = {}  # else the protocol would hold itself
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._between_requests():
-            self._await_head()
-        else:
-            self._forget()
+        self._look()
 
     def on_response_complete(self) -> None:
+        self._known = False
         super().on_response_complete()
-        if self._between_requests() and not self.transport.is_closing():
-            self._await_head()
+        if not self.transport.is_closing():
+            self._look()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what came, and close; the answer of a request under way is not sent any more."""
@@ -115,9 +138,29 @@ class BoundedProtocol(H11Protocol):
             if cycle.response_started:
                 self.transport.abort()
                 return
-        super().send_400_response(msg)
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:  # the request has its answer already
+            self.transport.close()
 
-    # -- the time for a head --
+    # -- the time for a head, and the order in which connections are cut --
+
+    def _knows(self) -> None:
+        """The holder of the token of the request under way is known."""
+        self._known = True
+        self._look()
+
+    def _look(self) -> None:
+        """Note how far the request under way has come, or that there is none."""
+        if self._between_requests():
+            self._await_head()
+            return
+        self._forget()
+        if self.cycle is not self._asked:
+            self._asked = self.cycle
+            self._open.asked(self._socket)
+        if self._known and not self.cycle.more_body:
+            self._open.served(self._socket)
 
     def _between_requests(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
@@ -128,7 +171,6 @@ class BoundedProtocol(H11Protocol):
             self._late = self.loop.call_later(HEAD_SECONDS, self._end)
 
     def _forget(self) -> None:
-        self._open.asked(self._socket)
         if self._late is not None:
             self._late.cancel()
             self._late = None

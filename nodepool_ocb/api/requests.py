@@ -15,9 +15,10 @@ from litestar.exceptions import HTTPException
 from msgspec.structs import replace
 
 from nodepool_ocb.api import hosts, logins
-from nodepool_ocb.api.actor import Actor
+from nodepool_ocb.api.actor import CLOSES, KNOWN, Actor
 from nodepool_ocb.api.memory.documents import KeptDocuments
 from nodepool_ocb.api.memory.flights import Flights
+from nodepool_ocb.api.memory.places import StreamPlaces
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.errors import Invalid, OcbError, TimedOut, TooLarge, Unauthorized
 from nodepool_ocb.operations import repeats
@@ -46,14 +47,16 @@ CODES: Final = {
 
 
 class Desk:
-    """What the handlers share: the records, the threads that perform, and the failed logins."""
+    """What the handlers share: the records, the threads that perform, the failed logins, and the places of streams."""
 
     def __init__(self, records: ServedRecords) -> None:
+        connections = records.settings.api.connections
         self.records = records
+        self.places = StreamPlaces(connections)
         self.threads = ThreadPoolExecutor(records.settings.api.workers, thread_name_prefix="api")
         self.documents = KeptDocuments()
         self.flights: Flights[Any] = Flights()
-        self._failed = logins.FailedLogins()
+        self._failed = logins.FailedLogins(connections // logins.SHARE)
         self._people: OidcPeople | None = None
 
     async def run(self, call: Callable[[], T], deadline: float, threads: ThreadPoolExecutor | None = None) -> T:
@@ -77,30 +80,34 @@ class Desk:
 
     async def actor(self, request: Request[Any, Any, Any]) -> Actor:
         """The holder of the token, or of the cookie of a session; raises the errors of ``actor_of``."""
-        return await self.actor_of(request, lambda: _credential(request))
+        return await self.actor_of(request, lambda: _credential(request, self.secure(request)))
 
     async def actor_of(self, request: Request[Any, Any, Any], credential: Callable[[], tuple[str, str]]) -> Actor:
         """The holder of the token with this id and secret.
 
-        Raises Unauthorized after a delay, Invalid or Denied for a foreign Host or Origin, Unavailable.
+        Raises Unauthorized after a delay, Invalid or Denied for a foreign Host or Origin, Unavailable. The connection is not cut
+        for another one from now on.
         """
         hosts.require_host(request.headers.get("host"), self.known_hosts())
         hosts.require_origin(request.headers.get("origin"), request.headers.get("host"))
         address = request.client.host if request.client is not None else "unknown"
         try:
-            id, secret = credential()
-            if id == logins.SIGNED:
-                return await self._person(secret, address)
-            token = self.records.known_token(id, secret)
-            if token is None:
-                token = await self.run(lambda: self.records.valid_token(id, secret), self.deadline())
-            if token is None:
-                raise Unauthorized(
-                    "this token is not valid: it is unknown, revoked or has ended; have another one made"
-                )
+            found = await self._holder(*credential(), address)
         except Unauthorized:
-            await asyncio.sleep(self._failed.failed(address, time.monotonic()))
+            request.scope["state"][CLOSES] = not await self._failed.delayed(address)
             raise
+        request.scope["state"][KNOWN]()
+        return found
+
+    async def _holder(self, id: str, secret: str, address: str) -> Actor:
+        """Raises Unauthorized, and the errors of ``_person``."""
+        if id == logins.SIGNED:
+            return await self._person(secret, address)
+        token = self.records.known_token(id, secret)
+        if token is None:
+            token = await self.run(lambda: self.records.valid_token(id, secret), self.deadline())
+        if token is None:
+            raise Unauthorized("this token is not valid: it is unknown, revoked or has ended; have another one made")
         if self.records.use_due(id):
             self.threads.submit(self.records.note_use, id)
         return Actor(id=id, token=token, address=address)
@@ -143,11 +150,11 @@ class Desk:
         return frozenset(each.lower() for each in self.records.settings.api.hosts)
 
 
-def _credential(request: Request[Any, Any, Any]) -> tuple[str, str]:
+def _credential(request: Request[Any, Any, Any], secure: bool) -> tuple[str, str]:
     """The id and the secret. Raises Unauthorized, and Denied for a cookie that another site's page made a browser send."""
     logins.require_no_token_in(request.url.query)
     header = request.headers.get("authorization")
-    session = logins.of_session(request.headers.get("cookie")) if header is None else None
+    session = logins.of_session(request.headers.get("cookie"), secure=secure) if header is None else None
     if session is None:
         return logins.bearer(header)
     hosts.require_own_page(request.method, request.headers)

@@ -54,6 +54,21 @@ def test_behind_tls_the_cookie_is_sent_by_tls_alone(api: ServedApi) -> None:
     assert morsel["secure"]
 
 
+def test_behind_tls_a_cookie_that_another_host_of_the_domain_can_set_is_no_session(api: ServedApi) -> None:
+    secure = {"Origin": f"https://{api.address.removeprefix('http://')}"}
+    plain, own = f"ocb_session={api.direct.token(role='viewer')}", f"__Host-ocb_session={api.token}"
+
+    def role(cookie: str, headers: dict[str, str]) -> str | None:
+        looked = httpx.get(f"{api.address}/v1/session", headers={"Cookie": cookie, **headers}, timeout=60.0)
+        assert looked.status_code == 200
+        return looked.json()["role"]  # type: ignore[no-any-return]
+
+    assert role(plain, secure) is None
+    assert role(f"{plain}; {own}", secure) == "admin"
+    assert role(f"{plain}; {own}", {}) == "admin"
+    assert role(plain, {}) == "viewer"
+
+
 def test_the_cookie_opens_reads_and_with_the_header_of_the_page_writes(api: ServedApi) -> None:
     cookie = cookie_of(sign_in(api))
     assert httpx.get(f"{api.address}/v1/deployments", headers=cookie).status_code == 200

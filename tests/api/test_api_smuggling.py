@@ -32,6 +32,9 @@ def sent(api: ServedApi, data: bytes) -> tuple[list[int], bytes]:
     return [int(each) for each in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", got)], got
 
 
+CHUNKS: Final = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
 REFUSED: Final = {
     "length and chunks": POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "chunks and length": POST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
@@ -56,6 +59,10 @@ REFUSED: Final = {
     "a NUL in a header": GET + b"X-A: one\0two\r\n\r\n",
     "the preface of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "another version": b"GET /v1/session HTTP/1.2\r\nHost: localhost\r\n\r\n",
+    "a trailer": CHUNKS + b"0\r\nX-A: one\r\n\r\n",
+    "a trailer that ends with LF": CHUNKS + b"0\r\nX-A: one\n\n",
+    "a folded trailer": CHUNKS + b"0\r\nX-A: one\r\n two\r\n\r\n",
+    "chunks that end with LF": CHUNKS + b"5\r\nhello\r\n0\r\n\n",
     "an empty line before the request": b"\r\n\r\n" + GET + b"\r\n",
 }
 
@@ -92,7 +99,7 @@ def test_a_faulty_chunk_ends_the_connection_and_leaves_no_line_of_a_fault_in_the
 @pytest.mark.parametrize(
     "first",
     [
-        POST + b"Transfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0;c\r\nX-Trailer: 1\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0;c\r\n\r\n",
         POST + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
         GET + b"Content-Length: %d\r\n\r\n" % len(HIDDEN) + HIDDEN,
         GET
@@ -126,6 +133,40 @@ def test_a_head_in_single_bytes_is_judged_as_one_in_a_piece(api: ServedApi) -> N
                 assert status in client.recv(65536)
             except (BrokenPipeError, ConnectionResetError):
                 assert status != b" 404 "
+
+
+def in_bytes(api: ServedApi, head: bytes, body: bytes) -> bytes:
+    """The first line of the answer to a head in a piece and a body in single bytes."""
+    host, port = api.address.partition("//")[2].split(":")
+    with socket.create_connection((host, int(port)), SECONDS) as client, client.makefile("rb") as answer:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.sendall(head)
+        for number in range(len(body)):
+            client.sendall(body[number : number + 1])
+        return answer.readline()
+
+
+def test_chunks_in_single_bytes_are_judged_as_those_in_a_piece(api: ServedApi) -> None:
+    head = b"POST /v1/operations/status HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+    head += f"Authorization: Bearer {api.token}\r\n\r\n".encode()
+    for end, status in ((b"\r\n", b" 200 "), (b"\n", b" 400 "), (b"X-A: one\r\n\r\n", b" 400 ")):
+        assert status in in_bytes(api, head, b"2\r\n{}\r\n0\r\n" + end)
+
+
+def test_a_faulty_chunk_behind_the_answer_closes_the_connection_and_is_not_logged(api: ServedApi) -> None:
+    host, port = api.address.partition("//")[2].split(":")
+    said = len(api.daemon.said)
+    with socket.create_connection((host, int(port)), SECONDS) as client:
+        client.sendall(CHUNKS)
+        assert b" 403 " in client.recv(65536)
+        client.sendall(b"no chunk\r\n" + HIDDEN)
+        try:
+            while got := client.recv(65536):
+                assert b"HTTP/1.1" not in got
+        except ConnectionResetError:
+            pass
+    assert api.client.get("/v1/session").status_code == 200
+    assert "Traceback" not in api.daemon.said[said:]
 
 
 def test_faulty_requests_do_not_fill_the_log(api: ServedApi) -> None:

@@ -1,1 +1,1 @@
-"""Kept by a server between requests: documents, rows, tokens, and the digest of the world."""
+"""Kept by a server between requests: documents, rows, tokens, the places of streams, and the digest of the world."""

@@ -74,7 +74,7 @@ async def _signed_in(desk: Desk, request: Request[Any, Any, Any]) -> str:
         raise NotFound(NONE)
     from nodepool_ocb.api.oidc.people import BegunSignIn
 
-    begun = BegunSignIn.of_cookie(logins.of_flow(request.headers.get("cookie")))
+    begun = BegunSignIn.of_cookie(logins.of_flow(request.headers.get("cookie"), secure=desk.secure(request)))
     query, back, now = dict(request.query_params), _way_back(desk, request), desk.records.now()
     return await desk.run(lambda: people.signed_in(begun, query, back, now), desk.deadline(), people.threads)
 
