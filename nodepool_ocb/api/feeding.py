@@ -6,7 +6,6 @@ that was seen before it is known in full; records and entries beyond that wait f
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
@@ -30,7 +29,6 @@ from nodepool_ocb.views.history.recordchanges import KEPT, RecordChange, SeenRec
 
 AT_ONCE: Final = 16  # entries in the first request for new ones
 PAGE: Final = 200  # in others
-REMEMBERED: Final = 10_000  # objects that were deleted, with their deployments
 FOLDERS: Final = (False, True)  # of people and annealers, of launchers
 
 RESTORED: Final = "the numbers of ZooKeeper went back: it was restored from an older copy"
@@ -56,7 +54,6 @@ class Feeder:
         self._begun = False
         self._news = 1  # how often the journal may have grown; counted on the connection's thread
         self._read = 0  # of these, those of which all entries are published
-        self._gone: OrderedDict[str, str] = OrderedDict()
 
     def watch(self) -> None:
         """In a new session. Raises Unavailable."""
@@ -137,11 +134,6 @@ class Feeder:
             self._publish(world, changes, taken)
 
     def _publish(self, world: World, changes: Sequence[RecordChange], taken: TakenEntries) -> None:
-        for each in changes:
-            if each.record is None and each.former is not None:
-                self._gone[each.name] = each.former
-        while len(self._gone) > REMEMBERED:
-            self._gone.popitem(last=False)
         before = self._feed.now().newest.zxid
         items: list[Item] = []
         for own, group in groupby(map(shown_change, changes), lambda each: each.change.zxid):
@@ -166,12 +158,8 @@ class Feeder:
             if each.entry is not None:
                 record = entries.concealed(each.entry, secret)
                 row = EntryRow(number=each.number, record=record, pool=pool or msgspec.UNSET)
-                made.append(entry_item(row, each.zxid, each.made, partial(self._place, world)))
+                made.append(entry_item(row, each.zxid, each.made))
         return made
-
-    def _place(self, world: World, name: str) -> str | None:
-        """The deployment of an object by its name; None for one that is not known."""
-        return entries.place(world, name) or self._gone.get(name.removesuffix(" (user)"))
 
     def _again(self) -> None:
         if self._seen.waiting or self._news != self._read:

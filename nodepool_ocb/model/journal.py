@@ -45,6 +45,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str  # of record, as people name it: node, noderole
     name: str
     state: str | None = None  # that it has since
+    deployment: str | None = None  # of a node, or of the noderole; None in entries of before these were noted
+    former: str | None = None  # the deployment that the change took it from
     fields: tuple[FieldChange, ...] = ()
     more: Count = 0  # fields that found no room
 

@@ -1,7 +1,7 @@
 """Reads of whole deployments, for a caller with limits by deployments: rollouts, runs of task lists, and the journal.
 
-A deployment outside the limits and an absent one answer alike. An entry of the journal is shown if all that it changed, by name,
-is in these deployments. An object that is gone has no deployment any more.
+A deployment outside the limits and an absent one answer alike. An entry of the journal is shown if all that it changed was in
+these deployments when it was written. A name of an object that is gone, or outside, is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from nodepool_ocb.errors import Ambiguous, NotFound
 from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.operations.operation import Operation, Steps
 from nodepool_ocb.operations.reads.rollouts import ReadRolloutDeployments
-from nodepool_ocb.views.history.entries import PLACED, EntryFilter, EntryRow, place
+from nodepool_ocb.views.history import placing
+from nodepool_ocb.views.history.entries import EntryFilter, EntryRow, place
 
 
 def _all(answer: Any) -> Any:
@@ -117,10 +118,8 @@ def _require_names(names: tuple[str, ...], within: Territory) -> None:
 
 
 def _is_within(row: EntryRow, within: Territory) -> bool:
-    record = row.record
-    if not record.changes or record.more or record.left_out:
-        return False
-    return all(each.kind in PLACED and within.has(each.name) for each in record.changes)
+    found = placing.deployments(row.record)
+    return found is not None and found <= within.deployments
 
 
 #: The operations, by class; each with the function that narrows it.

@@ -5,7 +5,8 @@ A ``Journal`` keeps the values that the changes of its call replaced, so that en
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ from nodepool_ocb.model.records import Append, Change, Delete, Json, Set
 from nodepool_ocb.operations.operation import Call
 from nodepool_ocb.views import changes as shown
 from nodepool_ocb.views.changes import ChangeRow
-from nodepool_ocb.views.history import noting
+from nodepool_ocb.views.history import noting, placing
+from nodepool_ocb.views.history.placing import NotedDeployment
 
 if TYPE_CHECKING:
     from nodepool_ocb.store.client.frames import Znode
@@ -79,7 +81,7 @@ class Journal:
             return None
         self._remember(changes, replaced)
         found = self.rows(noting.worth(changes)) or tuple(self._named.values())
-        return self._entry(opened, found) if found else None
+        return self._entry(opened, found, self._places(opened, changes, found)) if found else None
 
     def written(self) -> None:
         """Count an entry that was committed: the next one is the next part of this call."""
@@ -98,7 +100,24 @@ class Journal:
         opened.commit([Append(paths.JOURNAL_ENTRIES, self._entry(opened, self.named(change, kind, names)))])
         self.written()
 
-    def _entry(self, opened: Session, found: Iterable[ChangeRow]) -> Entry:
+    def _places(
+        self, opened: Session, changes: Sequence[Change], found: Iterable[ChangeRow]
+    ) -> dict[str, NotedDeployment | None]:
+        """The deployments of the changed nodes and noderoles; those that the changes do not have are read."""
+        from nodepool_ocb.store.client import codec
+
+        places = placing.of_changes(changes, self._before)
+        owners = dict.fromkeys(owner for row in found if (owner := placing.owner(row.kind, row.name)) is not None)
+        for znode in opened.get_many([path for path in owners if path not in places]):
+            if znode is not None:
+                with suppress(Invalid):
+                    document = codec.document(znode)
+                    places[znode.path] = NotedDeployment(str(document.get("deployment", placing.DEFAULT)))
+        return places
+
+    def _entry(
+        self, opened: Session, found: Iterable[ChangeRow], places: Mapping[str, NotedDeployment | None] = {}
+    ) -> Entry:
         bare = Entry(
             at=opened.now(),
             login=self._call.login,
@@ -107,7 +126,7 @@ class Journal:
             reason="; ".join(filter(None, (self._call.reason, self.plan))) or None,
             part=self._written + 1,
         )
-        return noting.entry(bare, found)
+        return noting.entry(bare, found, places)
 
     def _remember(self, changes: Sequence[Change], there: Iterable[Znode]) -> None:
         """Values at the versions that were decided from; unreadable ones are left out."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 import pytest
 
 from nodepool_ocb.catalogue import files
-from nodepool_ocb.model.records import Json
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.journal import Effect, Entry
+from nodepool_ocb.model.records import Append, Json
 from nodepool_ocb.operations.barclamps.importing import BarclampImport
 from nodepool_ocb.operations.rollouts.starting import RolloutStart
 from nodepool_ocb.operations.tokens.reading import TokenShow
 from nodepool_ocb.operations.tokens.revoking import TokenRevoke
 from nodepool_ocb.rollout import reading
+from nodepool_ocb.store.client.session import Session
+from tests.api.events import EventClient
 from tests.api.served import ServedApi, problem
 
 N1, N2 = "n1.example.com", "n2.example.com"
@@ -184,6 +189,39 @@ def test_limits_by_deployments_open_the_rollouts_and_the_journal_of_these_deploy
     assert {"of web", "of both"} <= {row["reason"] for row in rolled.ask("GET", "/v1/history").json()["answer"]["rows"]}
     chosen = rolled.ask("GET", f"/v1/events/choice?selector=tag:web&names={N1}", token=token).json()["answer"]
     assert (chosen["meant"], chosen["names"]) == ([], [N1])
+
+
+def test_an_entry_belongs_to_the_deployment_that_its_object_had(rolled: ServedApi) -> None:
+    """The names are moved to lab, and made there again: entries of their time in web stay closed."""
+    moved, again, old = "moved.example.com", "again.example.com", "old.example.com"
+    begun = rolled.ask("GET", "/v1/history?limit=1").json()["answer"]["rows"][0]["number"]
+    for name in (moved, again):
+        rolled.call("node/create", {"name": name, "node": {"deployment": "web"}}, reason="of web")
+        rolled.call("node/bind", {"nodes": [name], "roles": ["base"]}, reason="of web")
+        rolled.call("node/hold", {"nodes": [name], "reason": "of web"}, reason="of web")
+    rolled.call("node/move", {"nodes": [moved], "deployment": "lab"}, reason="of both")
+    rolled.call("node/delete", {"nodes": [again]}, agreed=True, reason="of web")
+    rolled.call("node/create", {"name": again, "node": {"deployment": "lab"}}, reason="of lab, created")
+    rolled.call("node/release", {"nodes": [moved]}, reason="of lab, released")
+    rolled.call("node/delete", {"nodes": [again]}, agreed=True, reason="of lab, deleted")
+    rolled.call("node/create", {"name": old, "node": {"deployment": "lab"}}, reason="of lab, old")
+    unplaced = Effect(change="change", kind="node", name=old)
+    with Session(rolled.settings) as session:
+        entry = Entry(at=1.0, login="ann", host="desk", verb="node set", subjects=(old,), changes=(unplaced,))
+        session.commit([Append(paths.JOURNAL_ENTRIES, entry)])
+    for deployments, wanted in (
+        (("lab",), ["created", "released", "deleted", "old"]),
+        (("lab", "web"), [*["web"] * 6, "both", "web", "created", "released", "deleted", "old"]),
+    ):
+        token = rolled.direct.token(role="viewer", deployments=deployments)
+        rows = rolled.ask("GET", "/v1/history?limit=50", token=token).json()["answer"]["rows"]
+        assert [row["reason"].split()[-1] for row in rows if row["number"] > begun] == wanted
+        stream = EventClient(rolled.address, token, f"/v1/events?since={begun}&kind=entry")
+        deadline = time.monotonic() + 10.0
+        while len(stream.of("entry")) < len(wanted) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert [row["reason"].split()[-1] for row in stream.of("entry")] == wanted
+        stream.close()
 
 
 def test_a_rollout_and_an_entry_outside_the_limits_answer_as_absent_ones(rolled: ServedApi) -> None:

@@ -5,7 +5,6 @@ Each is encoded one time for all streams. ``EventFilter`` says which of them a s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -13,7 +12,7 @@ import msgspec
 from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.records import Record
 from nodepool_ocb.model.secrecy import hidden
-from nodepool_ocb.views.history import entries
+from nodepool_ocb.views.history import entries, placing
 from nodepool_ocb.views.history.entries import EntryRow
 from nodepool_ocb.views.history.recordchanges import RecordChange
 from nodepool_ocb.views.view import public, whole
@@ -94,13 +93,10 @@ def shown_change(change: RecordChange) -> ShownChange:
     return ShownChange(change, gone if record is None else msgspec.json.encode(made), gone)
 
 
-def entry_item(row: EntryRow, zxid: int, made: int, place: Callable[[str], str | None]) -> EntryItem:
-    """An entry with its JSON, made at a time; ``place`` gives the deployment of an object by its name."""
-    record = row.record
-    known = bool(record.changes) and not (record.more or record.left_out)
-    places = {place(each.name) if each.kind in entries.PLACED else None for each in record.changes} if known else {None}
-    found = None if None in places else frozenset(each for each in places if each is not None)
-    return EntryItem(row.number, row.pool is True, zxid, made, record, msgspec.json.encode(public(row)), found)
+def entry_item(row: EntryRow, zxid: int, made: int) -> EntryItem:
+    """An entry with its JSON, made at a time."""
+    places = placing.deployments(row.record)
+    return EntryItem(row.number, row.pool is True, zxid, made, row.record, msgspec.json.encode(public(row)), places)
 
 
 class SelectedNames(msgspec.Struct):

@@ -19,10 +19,6 @@ OF_IMAGES = ("build request", "pause")  # kinds of records without a name of the
 PERHAPS = "(perhaps)"
 
 
-#: The kinds of records that belong to a deployment.
-PLACED = frozenset({"node", "noderole", "attributes", "deployment", "deployment role", "rollout", "run of tasks"})
-
-
 def place(world: World, name: str) -> str | None:
     """The deployment of an object by its name, as entries name it; None for one that does not exist."""
     name = name.removesuffix(" (user)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -12,6 +12,8 @@ from nodepool_ocb.model.journal import Effect, Entry, FieldChange
 from nodepool_ocb.model.limits import ENTRY_BYTES
 from nodepool_ocb.model.records import Change, Create, NodeRole
 from nodepool_ocb.views.changes import ChangeRow
+from nodepool_ocb.views.history import placing
+from nodepool_ocb.views.history.placing import NotedDeployment
 
 T = TypeVar("T")
 
@@ -22,8 +24,11 @@ SPARE_BYTES: Final = 64  # for the numbers that are added at the end
 _encode = msgspec.json.Encoder().encode
 
 
-def entry(bare: Entry, rows: Iterable[ChangeRow]) -> Entry:
-    """``bare`` with the subjects and changes of the rows: as many as there is room for, and the number of the rest."""
+def entry(bare: Entry, rows: Iterable[ChangeRow], places: Mapping[str, NotedDeployment | None] = {}) -> Entry:
+    """``bare`` with the subjects and changes of the rows: as many as there is room for, and the number of the rest.
+
+    ``places``: of the changed nodes and noderoles, by path.
+    """
     rows = list(rows)
     names = list(dict.fromkeys(_cut(row.name) for row in rows if row.name))
     subjects = _fitting(names, SUBJECT_BYTES)
@@ -37,7 +42,8 @@ def entry(bare: Entry, rows: Iterable[ChangeRow]) -> Entry:
         more=len(names) - len(subjects),
     )
     room = ENTRY_BYTES - len(_encode(made)) - SPARE_BYTES
-    effects = _fitting([_effect(row) for row in rows], room) or [_shortened(_effect(row), room) for row in rows[:1]]
+    every = [_effect(row, places.get(placing.owner(row.kind, row.name) or "")) for row in rows]
+    effects = _fitting(every, room) or [_shortened(each, room) for each in every[:1]]
     return replace(made, changes=tuple(effects), left_out=len(rows) - len(effects))
 
 
@@ -50,9 +56,10 @@ def _of_run(data: object) -> bool:
     return isinstance(data, NodeRole) and data.task_run is not None
 
 
-def _effect(row: ChangeRow) -> Effect:
+def _effect(row: ChangeRow, place: NotedDeployment | None) -> Effect:
     fields = tuple(FieldChange(field=each.field, old=each.old, new=each.new) for each in row.fields or ())
-    return Effect(change=row.change, kind=row.kind, name=_cut(row.name), state=row.state, fields=fields)
+    made = Effect(change=row.change, kind=row.kind, name=_cut(row.name), state=row.state, fields=fields)
+    return made if place is None else replace(made, deployment=place.deployment, former=place.former)
 
 
 def _shortened(effect: Effect, room: int) -> Effect:
