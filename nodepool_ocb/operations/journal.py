@@ -68,7 +68,7 @@ class Journal:
 
     def named(self, change: str, kind: str, names: Iterable[str]) -> tuple[ChangeRow, ...]:
         """Rows for transactions with changes that have no name of their own."""
-        found = tuple(ChangeRow(change=change, kind=kind, name=name, state=None) for name in names)
+        found = _rows(change, kind, names)
         self._named.update({row.name: row for row in found})
         return found
 
@@ -90,14 +90,14 @@ class Journal:
     def done(self, opened: Session, change: str, kind: str, names: Iterable[str]) -> None:
         """Write the entry of an action outside ZooKeeper; raises the errors of ``session.commit``.
 
-        Nothing is written by a user without the right to add entries.
+        Nothing is written by a user without the right to add entries. Later transactions of the call do not repeat the entry.
         """
         from nodepool_ocb.store.journal import Journaled
 
         if isinstance(opened, Journaled) and not opened.noting:
             return
         opened.ensure(paths.JOURNAL_ENTRIES)
-        opened.commit([Append(paths.JOURNAL_ENTRIES, self._entry(opened, self.named(change, kind, names)))])
+        opened.commit([Append(paths.JOURNAL_ENTRIES, self._entry(opened, _rows(change, kind, names)))])
         self.written()
 
     def _places(
@@ -139,3 +139,7 @@ class Journal:
                     self._before[znode.path, znode.version] = codec.document(znode)
                 except Invalid:
                     continue
+
+
+def _rows(change: str, kind: str, names: Iterable[str]) -> tuple[ChangeRow, ...]:
+    return tuple(ChangeRow(change=change, kind=kind, name=name, state=None) for name in names)

@@ -17,6 +17,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import NodeRequest, PoolNodeState, RequestState
+from nodepool_ocb.store import journal
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.locks import contenders
 from nodepool_ocb.testing.machines import Farm
@@ -150,6 +151,10 @@ def test_a_command_gets_its_nodes_and_they_are_returned(leases: Leases) -> None:
     assert leases.launcher.requests() == []
     assert leases.authorized(0) == leases.authorized(1) == ""
     assert leases.directories() == []
+    session = leases.launcher.session
+    entries = [each.entry for each in journal.read(session, journal.numbers(session))]
+    created = [entry for entry in entries if entry is not None and entry.changes[0].change == "create"]
+    assert [entry.verb for entry in created] == ["lease run"]  # no lock that is made afterwards repeats it
 
 
 def test_the_nodes_are_in_use_and_locked_while_the_command_runs(leases: Leases) -> None:
