@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,6 +20,8 @@ from nodepool_ocb.model.records import LockOwner
 from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.times import age, shown
 from nodepool_ocb.views.view import View, Whole
+
+S = TypeVar("S", bound=StrEnum)
 
 NOBODY: Final = (
     "no builder is running: nothing is built or uploaded;"
@@ -294,7 +297,7 @@ def _because(text: str | None, reason: str | None) -> str | None:
     return ": ".join(filter(None, (text, reason))) if text else None
 
 
-def counted(states: Mapping[BuildState, int] | Mapping[UploadState, int]) -> str | None:
+def counted(states: Mapping[S, int]) -> str | None:
     """
     >>> counted({BuildState.READY: 2, BuildState.FAILED: 1})
     '1 failed, 2 ready'

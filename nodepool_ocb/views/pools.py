@@ -19,6 +19,8 @@ NO_LAUNCHER: Final = (
     " systemctl start nodepool-ocb-launcher, or without systemd: nodepool-ocb-launcher"
 )
 
+GONE: Final = "gone"  # the state of a pool that no running launcher has
+
 
 class RequestRow(View, frozen=True, kw_only=True):
     """A request at a glance."""
@@ -298,7 +300,7 @@ def _pool_row(
         name="/".join(key),
         provider=key[0],
         pool=key[1],
-        state="paused" if paused else "running" if states else "gone",
+        state="paused" if paused else "running" if states else GONE,
         labels=tuple(sorted(labels)),
         launchers=tuple(sorted({each.hostname for each in states})),
         nodes=dict(sorted(counts.items())),

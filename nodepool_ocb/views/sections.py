@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
@@ -10,12 +11,16 @@ from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine.acting.annealers import START
 from nodepool_ocb.engine.hooks.code import MissingHook
 from nodepool_ocb.model.journal import WebhookFailure
+from nodepool_ocb.model.pool import RequestState
 from nodepool_ocb.model.records import State
 from nodepool_ocb.views import images
+from nodepool_ocb.views.pools import NO_LAUNCHER
 from nodepool_ocb.views.rollouts.tables import words
 from nodepool_ocb.views.status import OfImages, Overview
 from nodepool_ocb.views.tasks import runs as taskruns
 from nodepool_ocb.views.view import View
+
+WAITING: Final = (RequestState.REQUESTED, RequestState.PENDING)
 
 
 class Counted(View, frozen=True):
@@ -26,7 +31,7 @@ class Counted(View, frozen=True):
 
 
 class Made(View, frozen=True):
-    """The number of builds, or of uploads, in each state."""
+    """The number of builds, uploads, requests, or nodes of pools, in each state."""
 
     of: str
     states: str | None
@@ -98,6 +103,8 @@ def _movements(seen: Overview) -> Iterator[TableSection]:
     yield TableSection(f"NODES NOT ALIVE, OF {seen.nodes.all}", seen.nodes.not_alive, idle)
     yield TableSection(f"NODES NOT AVAILABLE, OF {seen.nodes.all}", seen.nodes.not_available, idle)
     yield TableSection(f"IMAGES: {seen.images.all}", [row for row in made if row.states], ("of", "states"))
+    pools = [Made("nodes", images.counted(seen.pools.nodes)), Made("requests", images.counted(seen.pools.requests))]
+    yield TableSection(f"POOLS: {seen.pools.all}", [row for row in pools if row.states], ("of", "states"))
     yield TableSection("IMAGES BEING BUILT", seen.images.building, ("image", "build", "builder", "since"))
 
 
@@ -136,6 +143,8 @@ def notes(seen: Overview) -> Iterator[str]:
         yield f"no annealer is running: nothing moves; {START}"
     if "builder" not in kinds and seen.images.all:
         yield images.NOBODY
+    if not seen.pools.served and any(map(seen.pools.requests.get, WAITING)):
+        yield NO_LAUNCHER
     if any(daemon.left_out for daemon in seen.daemons):
         yield "an extension that is left out is not used: mend its package, then restart the daemon"
     if seen.hooks_without_code:

@@ -18,7 +18,9 @@ from nodepool_ocb.images.rules import ImageView
 from nodepool_ocb.model.images import BuildState, UploadState
 from nodepool_ocb.model.journal import Webhook, WebhookFailure
 from nodepool_ocb.model.maintenance import Maintenance
-from nodepool_ocb.model.records import DaemonPause, State
+from nodepool_ocb.model.pool import PoolNodeState, RequestState
+from nodepool_ocb.model.records import Daemon, DaemonPause, State
+from nodepool_ocb.pool.views import PoolView
 from nodepool_ocb.rollout.records import OVER, RolloutState
 from nodepool_ocb.tasks.runs.records import OVER as OVER_RUNS
 from nodepool_ocb.tasks.runs.records import TaskRunState
@@ -29,11 +31,14 @@ from nodepool_ocb.views.drift.found import DriftIn, by_deployment
 from nodepool_ocb.views.images import UploadRow
 from nodepool_ocb.views.locks import ClaimRow
 from nodepool_ocb.views.noderoles import OutdatedIn
+from nodepool_ocb.views.pools import GONE, pool_rows
 from nodepool_ocb.views.rollouts.rows import RolloutRow
 from nodepool_ocb.views.tasks.runs import TaskRunRow
 from nodepool_ocb.views.view import View
 
 UNTRIED_SECONDS: Final = 1800.0  # several of the longest pauses between two attempts
+
+NO_POOLS: Final = PoolView()
 
 Images: TypeAlias = Mapping[str, ImageView]
 
@@ -151,6 +156,15 @@ class OfImages(View, frozen=True, kw_only=True):
     unbuildable: tuple[UnbuildableImage, ...]
 
 
+class OfPools(View, frozen=True, kw_only=True):
+    """The number of pools, and of their nodes and requests in each state."""
+
+    all: int
+    served: int  # by a running launcher, of ours or of Nodepool's
+    nodes: Mapping[PoolNodeState, int]
+    requests: Mapping[RequestState, int]
+
+
 class Quarantined(View, frozen=True):
     """A record that cannot be read."""
 
@@ -171,6 +185,7 @@ class Overview(View, frozen=True, kw_only=True):
     rollouts: RolloutTotals
     task_runs: TaskRunTotals
     images: OfImages
+    pools: OfPools
     hooks_without_code: tuple[MissingHook, ...]
     deployments: tuple[DeploymentRow, ...]
     daemons: tuple[DaemonRow, ...]
@@ -193,6 +208,8 @@ def overview(
     webhook: Webhook | None = None,
     unlooked: int = 0,
     *,
+    launchers: Mapping[str, Daemon] = {},
+    pool: PoolView = NO_POOLS,
     now: float,
 ) -> Overview:
     """``running`` are the builders; ``quarantined`` has the reason for each unreadable path. ``pauses`` are those of
@@ -211,9 +228,10 @@ def overview(
         rollouts=_of_rollouts(rollouts),
         task_runs=_of_task_runs(task_runs),
         images=_of_images(images, running),
+        pools=_of_pools(pool),
         hooks_without_code=tuple(hookcode.all_missing(world)),
         deployments=tuple(deployments.rows(world, now)),
-        daemons=tuple(daemons.rows({**world.daemons, "builder": running})),
+        daemons=tuple(daemons.rows({**world.daemons, "builder": running, "launcher": launchers})),
         claims=tuple(locks.claims(world)),
         overdue=tuple(FailedNoderole(each.subject, each.since, each.text) for each in all_overdue(world, now)),
         webhook=_failing_webhook(webhook, now),
@@ -307,6 +325,16 @@ def _of_images(known: Images, running: Builders) -> OfImages:
         bereft=tuple(_bereft(known, running)),
         differing=tuple(Differing(each.image, each.sentence) for each in builders.differences(running)),
         unbuildable=tuple(UnbuildableImage(each.image, each.reason) for each in builders.unbuildable(known, running)),
+    )
+
+
+def _of_pools(pool: PoolView) -> OfPools:
+    rows = pool_rows(pool)
+    return OfPools(
+        all=len(rows),
+        served=sum(row.state != GONE for row in rows),
+        nodes=Counter(node.record.state for node in pool.nodes.values()),
+        requests=Counter(request.record.state for request in pool.requests.values()),
     )
 
 

@@ -8,7 +8,13 @@ from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.images import finding
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.images import ReadImages
-from nodepool_ocb.operations.reads.overview import InspectBuilders, InspectRecords, ReadDaemonPauses, ReadWebhook
+from nodepool_ocb.operations.reads.overview import (
+    InspectPools,
+    InspectRecords,
+    InspectWorkers,
+    ReadDaemonPauses,
+    ReadWebhook,
+)
 from nodepool_ocb.operations.reads.world import ReadWorldAgain
 from nodepool_ocb.operations.rollouts import reading as rollouts
 from nodepool_ocb.operations.tasks import runs as task_runs
@@ -27,7 +33,8 @@ class StatusOverview(Operation[Overview], frozen=True, kw_only=True):
     reads = (
         ReadWorldAgain,
         ReadImages,
-        InspectBuilders,
+        InspectWorkers,
+        InspectPools,
         InspectRecords,
         *rollouts.RolloutList.reads,
         ReadDaemonPauses,
@@ -39,7 +46,8 @@ class StatusOverview(Operation[Overview], frozen=True, kw_only=True):
     def decide(self, situation: Situation) -> Steps[Overview]:
         world = yield from ReadWorldAgain()
         images = yield from ReadImages()
-        builders = yield from InspectBuilders()
+        workers = yield from InspectWorkers()
+        pool = yield from InspectPools()
         count = sum(1 for _ in world.vertices())
         left_out = count if count > INSPECTED else 0
         locks = tuple(finding.lock_paths(images.by_name))
@@ -53,12 +61,14 @@ class StatusOverview(Operation[Overview], frozen=True, kw_only=True):
             world,
             images.by_name,
             rows,
-            builders.running,
-            {**images.unread, **builders.unread, **world.unreadable, **others, **webhook.unread},
+            workers.builders,
+            {**images.unread, **workers.unread, **world.unreadable, **others, **webhook.unread},
             changed.vertices,
             runs,
             pauses,
             webhook.record,
             left_out,
+            launchers=workers.launchers,
+            pool=pool,
             now=situation.local_now,
         )

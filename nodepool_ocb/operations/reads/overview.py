@@ -3,39 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Denied, Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Daemon, DaemonPause
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.operations.operation import Lookup
+from nodepool_ocb.operations.reads.pools import members
+from nodepool_ocb.pool.views import PoolView
 
 if TYPE_CHECKING:
     from nodepool_ocb.model.journal import Webhook
     from nodepool_ocb.operations.performer import Reader
 
 
-class FoundBuilders(msgspec.Struct, frozen=True):
-    """``running``: the builders with readable records, by id; ``unread``: path of another record → reason."""
+class FoundWorkers(msgspec.Struct, frozen=True):
+    """The daemons with readable records, by id; ``unread``: path of another record → reason."""
 
-    running: Mapping[str, Daemon]
+    builders: Mapping[str, Daemon]
+    launchers: Mapping[str, Daemon]
     unread: Mapping[str, str]
 
 
-class InspectBuilders(Lookup[FoundBuilders], frozen=True):
-    """The builders that have a session."""
+class InspectWorkers(Lookup[FoundWorkers], frozen=True):
+    """The builders and the launchers that have a session. A world has the other daemons."""
 
     records = "daemons"
 
-    def answer(self, reader: Reader) -> FoundBuilders:
+    def answer(self, reader: Reader) -> FoundWorkers:
         from nodepool_ocb.store import daemons
 
         unread: dict[str, str] = {}
-        found = daemons.read(reader.session, ClientKind.BUILDER, unread)
-        return FoundBuilders({id: record for id, record in found.items() if record is not None}, unread)
+
+        def running(kind: ClientKind) -> Mapping[str, Daemon]:
+            found = daemons.read(reader.session, kind, unread)
+            return {id: record for id, record in found.items() if record is not None}
+
+        return FoundWorkers(running(ClientKind.BUILDER), running(ClientKind.LAUNCHER), unread)
+
+
+class InspectPools(Lookup[PoolView], frozen=True):
+    """The readable requests, nodes of pools and registered pools, without the holders of locks. A client without the right to
+    read them gets none.
+    """
+
+    records = "requests for nodes, nodes of pools, launchers"
+
+    def answer(self, reader: Reader) -> PoolView:
+        from nodepool_ocb.store.pool.tables import PoolNodeTable, RequestTable
+
+        requests, nodes = RequestTable(), PoolNodeTable()
+        with suppress(Denied):
+            for table in (requests, nodes):
+                table.read(reader.session, reader.session.children(table.folder) or (), locks=False)
+            return PoolView(requests=requests.views, nodes=nodes.views, members=tuple(members(reader.session, {})))
+        return PoolView()
 
 
 class InspectRecords(Lookup[Mapping[str, str]], frozen=True):

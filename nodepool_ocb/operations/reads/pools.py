@@ -56,7 +56,7 @@ class ReadPool(Lookup[FoundPool], frozen=True):
             requests=dict(sorted(requests.views.items())),
             nodes=dict(sorted(nodes.views.items())),
             unreadable=dict(sorted(nodes.unreadable.items())),
-            members=tuple(_members(opened, unread)),
+            members=tuple(members(opened, unread)),
             images=ready_images(found),
         )
         return FoundPool(view, {path: holder for path, holder in held if holder is not None}, unread)
@@ -68,8 +68,8 @@ class ReadPoolAtFirst(ReadPool, frozen=True):
     kept = True
 
 
-def _members(opened: Session, unread: dict[str, str]) -> Iterator[PoolMember]:
-    """The pools of running launchers, of ours and of Nodepool's."""
+def members(opened: Session, unread: dict[str, str]) -> Iterator[PoolMember]:
+    """The pools of running launchers, of ours and of Nodepool's. ``unread`` gets the reason for each path that cannot be read."""
     from nodepool_ocb.store.client import codec
 
     pools, launchers = (

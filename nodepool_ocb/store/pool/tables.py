@@ -54,14 +54,15 @@ class PoolTable(ABC, Generic[V]):
     def _locked(self, view: V, holder: Znode | None) -> V:
         """The view with this holder of the lock; it is not ours."""
 
-    def read(self, session: SessionReads, names: Iterable[str]) -> None:
+    def read(self, session: SessionReads, names: Iterable[str], locks: bool = True) -> None:
         """Read the znodes of these names, and the holders of their locks. Raises Unavailable or Denied.
 
-        The locks are read after the records: a record that says "pending" and then has no lock has no launcher.
+        The locks are read after the records: a record that says "pending" and then has no lock has no launcher. Without
+        ``locks`` each record counts as free.
         """
         wanted = sorted(set(names))
         found = session.get_many([f"{self.folder}/{name}" for name in wanted])
-        holders = first_contenders(session, [self.lock(name) for name in wanted])
+        holders = first_contenders(session, [self.lock(name) for name in wanted]) if locks else [None] * len(wanted)
         for name, znode, holder in zip(wanted, found, holders, strict=True):
             self._drop_notes(name)
             if znode is None:
@@ -164,10 +165,10 @@ class PoolNodeTable(PoolTable[PoolNodeView]):
         super().__init__(paths.POOL_NODES)
         self.unreadable: dict[str, PoolNodeView] = {}
 
-    def read(self, session: SessionReads, names: Iterable[str]) -> None:
+    def read(self, session: SessionReads, names: Iterable[str], locks: bool = True) -> None:
         """As of every table."""
         wanted = set(names)
-        super().read(session, wanted)
+        super().read(session, wanted, locks)
         self._forget_readable(wanted)
 
     def keep(self, names: Iterable[str]) -> None:

@@ -174,6 +174,24 @@ def test_pools_are_listed_and_shown(ask: Ask, ocb: Ocb, launcher: PlayedLauncher
     assert ocb("pool", "show", "west/mian").exit_code == 3
 
 
+def test_the_status_names_launchers_and_counts_the_nodes_and_requests_of_pools(
+    ask: Ask, ocb: Ocb, launcher: PlayedLauncher
+) -> None:
+    assert "POOLS" not in ocb("status").stdout
+    ocb("request", "create", "--label", "small")
+    assert "no launcher is running" in ocb("status").stderr
+    launcher.launches()
+    launcher.registers("small")
+    launcher.makes()
+    found = ask("status")
+    assert [each["host"] for each in found["daemons"] if each["kind"] == "launcher"] == ["host1"]
+    assert found["pools"] == {"all": 1, "served": 1, "nodes": {"ready": 1}, "requests": {"requested": 1}}
+    shown = ocb("status")
+    assert "no launcher is running" not in shown.stderr
+    for sentence in ("POOLS: 1", "1 ready", "1 requested"):
+        assert sentence in shown.stdout
+
+
 def test_erase_deletes_the_records_of_a_provider_that_is_gone(ocb: Ocb, launcher: PlayedLauncher) -> None:
     kept = launcher.makes()
     gone = launcher.makes(provider="gone", external_id="vm-7", state=PoolNodeState.IN_USE)
