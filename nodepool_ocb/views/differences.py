@@ -23,7 +23,10 @@ QUIET: Final = frozenset({"schema", "since", "by", "hooks", "changed", "generati
 
 #: Fields of records that are moments: people are shown the time.
 MOMENTS: Final = frozenset(
-    {"not_before", *(f"{each}/{end}" for each in ("hold", "mark", "pause") for end in ("since", "until"))}
+    {
+        *("not_before", "state_time", "created_time", "driver_data/since", "driver_data/not_before"),
+        *(f"{each}/{end}" for each in ("hold", "mark", "pause") for end in ("since", "until")),
+    }
 )
 
 

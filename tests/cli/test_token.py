@@ -10,6 +10,7 @@ from nodepool_ocb.model import tokens
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.store import tokens as store
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.views.times import shown
 from tests.fixtures.commands import Ocb
 
 
@@ -31,7 +32,10 @@ def test_tokens_are_listed_shown_and_revoked(ocb: Ocb, ask: Callable[..., Json])
     (row,) = ask("token", "list")
     assert (row["id"], row["name"], row["role"], row["used"]) == (made["id"], "ann", "operator", None)
     assert ask("token", "show", made["id"]) == row
-    assert made["token"].rpartition("_")[2] not in ocb("token", "list").stdout
+    listed = ocb("token", "list").stdout
+    assert made["token"].rpartition("_")[2] not in listed
+    assert shown(row["created"]) in listed
+    assert shown(row["created"]) in ocb("token", "show", made["id"]).stdout
     dry = ocb("token", "revoke", made["id"], "--dry-run")
     assert (dry.exit_code, len(ask("token", "list"))) == (10, 1)
     assert ask("token", "revoke", made["id"])["changes"][0]["kind"] == "token"

@@ -26,6 +26,8 @@ from nodepool_ocb.model.records import (
 )
 from nodepool_ocb.store.world.paths import parse
 from nodepool_ocb.views.changes import ChangesDocument, DetailedRow, rows
+from nodepool_ocb.views.differences import FieldRow
+from nodepool_ocb.views.times import shown
 from nodepool_ocb.views.view import plain
 
 TODO = NodeRole(state=State.TODO, since=1.0)
@@ -124,3 +126,9 @@ def test_the_text_that_becomes_a_secret_or_was_one_is_not_told() -> None:
         (row,) = rows([Set(path, {"db": {"pw": new}}, 1)], parse, {(path, 1): {"db": {"pw": old}}})
         assert row.fields
         assert [each.words for each in row.fields] == ["db/pw: (secret) -> (secret)"]
+
+
+def test_people_are_shown_the_time_of_a_state_and_programs_the_number() -> None:
+    row = FieldRow(field="state_time", old=1795768727.59, new=1795768800.0)
+    assert row.words == f"state_time: {shown(1795768727.59)} -> {shown(1795768800.0)}"
+    assert plain(row) == {"field": "state_time", "old": 1795768727.59, "new": 1795768800.0}

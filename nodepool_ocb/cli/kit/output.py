@@ -53,6 +53,10 @@ COLOURS: Final[Mapping[str, str]] = {
 }
 
 AGES: Final = frozenset({"since", "started", "ended", "checked"})  # columns of moments that tables show as ages
+#: Columns of other moments: tables show the local time.
+MOMENTS: Final = frozenset(
+    {"until", "created", "expires", "used", "first", "last", "next_attempt", "state_time", "created_time", "at"}
+)
 COUNTS: Final = frozenset({"nodes"})  # columns of numbers by state
 UNLIMITED: Final = 10_000
 GAP: Final = 2  # blanks between two columns of a table
@@ -96,7 +100,20 @@ SPARE: Final = (
         "parent",
     ),
     *("cluster", "whose", "labels", "tags", "flags", "requires", "rack", "exit_code", "external_id", "log", "took"),
-    *("started", "batch", "phase", "critical", "groups", "strategy", "what", "rollout_id", "driver", "slots", "by"),
+    *(
+        "started",
+        "created",
+        "batch",
+        "phase",
+        "critical",
+        "groups",
+        "strategy",
+        "what",
+        "rollout_id",
+        "driver",
+        "slots",
+        "by",
+    ),
     *("unchecked", "in_sync", "deployment", "builder", "host", "since"),
 )
 LEAST: Final = 4  # letters of a column
@@ -201,7 +218,7 @@ def _fixed(part: RenderableType) -> bool:
 
 
 def table(rows: Iterable[View], columns: Sequence[str]) -> Table:
-    """A plain table; the columns ``AGES`` hold ages, ``until`` a moment, states have their colour.
+    """A plain table; the columns ``AGES`` hold ages, ``MOMENTS`` times, states have their colour.
 
     On a terminal that is too narrow it is made to fit, and says which columns are left out.
     """
@@ -381,8 +398,8 @@ def _words(column: str, value: Json) -> str:
         return "yes" if value else "no"
     if column in AGES and isinstance(value, int | float):
         return age(time.time() - value) if value else "-"
-    if column == "until" and isinstance(value, int | float):
-        return local(value)
+    if column in MOMENTS and isinstance(value, int | float):
+        return local(value) if value else "-"
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
     if column in COUNTS and isinstance(value, dict):
