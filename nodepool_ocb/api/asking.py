@@ -53,7 +53,7 @@ async def asked_of(
     given = filled(route, kind, named)
     rest = MultiDict((name, value) for name, value in query.multi_items() if name not in {*options, *pages})
     if request.method == "GET":
-        given |= _of_query(kind, rest, given)
+        given |= _of_query(kind, rest, given, PAGES if route.key else ())
     else:
         for name in rest:
             raise _no_option(kind, name)
@@ -79,12 +79,14 @@ def fields_of(kind: type[Operation[Any]]) -> Mapping[str, FieldInfo]:
     return {each.name: each for each in msgspec.structs.fields(kind)}
 
 
-def _of_query(kind: type[Operation[Any]], query: MultiDict[str], given: Mapping[str, Any]) -> dict[str, Any]:
+def _of_query(
+    kind: type[Operation[Any]], query: MultiDict[str], given: Mapping[str, Any], beside: Sequence[str]
+) -> dict[str, Any]:
     fields = fields_of(kind)
     found: dict[str, Any] = {}
     for name in query:
         if name not in fields or name in given:
-            raise _unknown(kind, name, given)
+            raise _unknown(kind, name, given, beside)
         values, origin = query.getall(name), get_origin(fields[name].type)
         if origin is tuple:
             found[name] = values
@@ -113,6 +115,8 @@ def _no_option(kind: type[Operation[Any]], name: str) -> Invalid:
     return Invalid(f"{kind.title()}: the query has no part {name[:100]!r}{near(name[:100], OPTIONS)}")
 
 
-def _unknown(kind: type[Operation[Any]], name: str, given: Mapping[str, Any]) -> Invalid:
+def _unknown(kind: type[Operation[Any]], name: str, given: Mapping[str, Any], beside: Sequence[str] = ()) -> Invalid:
+    """``beside``: the parts of a query that a list takes, too."""
     known = ", ".join(each for each in kind.__struct_fields__ if each not in given) or "none"
-    return Invalid(f"{kind.title()}: there is no field {name[:100]!r} here; the fields are: {known}")
+    pages = f"; of a list also: {', '.join(beside)}" if beside else ""
+    return Invalid(f"{kind.title()}: there is no field {name[:100]!r} here; the fields are: {known}{pages}")

@@ -52,7 +52,8 @@ def bearer(header: str | None) -> tuple[str, str]:
     scheme, _, text = header.partition(" ")
     found = _credential(text.strip()) if scheme.lower() == "bearer" else None
     if found is None:
-        raise Unauthorized(f"the Authorization header has no token of this project; {WANTED}")
+        fault = tokens.damage(text.strip()) or "the Authorization header has no token of this project"
+        raise Unauthorized(f"{fault}; {WANTED}")
     return found
 
 
@@ -65,7 +66,8 @@ def parted(text: str) -> tuple[str, str]:
     """The id and the secret of a token that a person typed. Raises Unauthorized; no message repeats it."""
     found = tokens.split(text)
     if found is None:
-        raise Unauthorized("this is no token; a token begins with ocb_, and `nodepool-ocb token create` prints it")
+        fault = tokens.damage(text) or "this is no token"
+        raise Unauthorized(f"{fault}; a token begins with ocb_, and `nodepool-ocb token create` prints it")
     return found
 
 

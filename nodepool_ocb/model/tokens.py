@@ -23,6 +23,7 @@ SECRET_BYTES: Final = 32
 LONGEST_NAME: Final = 128
 ISSUED: Final = "oidc:"  # how the names of people with a login of an issuer begin; no token has such a name
 _TOKEN: Final = re.compile(r"ocb_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+LENGTH: Final = 60  # of a token
 _ID: Final = re.compile(r"[0-9a-f]{12}")
 
 TokenName = Annotated[
@@ -96,6 +97,19 @@ def split(token: str) -> tuple[str, str] | None:
     """
     found = _TOKEN.fullmatch(token)
     return (found[1], found[2]) if found else None
+
+
+def damage(text: str) -> str | None:
+    """The fault of a text that begins as a token and is none; None for any other text. It repeats no letter of the text.
+
+    >>> damage("ocb_00000000002a_AAA"), damage("secret"), damage("ocb_00000000002a_" + "A" * 43)
+    ('the token is malformed: it has 20 letters, and a whole one 60; perhaps it was cut', None, None)
+    """
+    if not text.startswith("ocb_") or split(text) is not None:
+        return None
+    if len(text) == LENGTH:
+        return "the token is malformed: it has a letter that no token has there"
+    return f"the token is malformed: it has {len(text)} letters, and a whole one {LENGTH}; perhaps it was cut"
 
 
 def is_id(text: str) -> bool:

@@ -211,6 +211,11 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     kept: tuple[ChangeRow, ...] = ()  # records that were named and stay as they are
     after: tuple[str, ...] = ()  # sentences to show after the changes
 
+    @property
+    def outside(self) -> tuple[ChangeRow, ...]:
+        """The rows of changes that stand in no transaction."""
+        return ()
+
 
 class Performed(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """An operation that was performed: its answers, one for each round, and the rows of its changes."""
@@ -223,3 +228,8 @@ class Performed(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     def answer(self) -> T:
         """The answer of the last round."""
         return self.answers[-1]
+
+    def completed(self) -> Performed[T]:
+        """With the rows of changes that stand in no transaction."""
+        outside = [row for each in self.answers if isinstance(each, Explained) for row in each.outside]
+        return msgspec.structs.replace(self, rows=(*self.rows, *outside))

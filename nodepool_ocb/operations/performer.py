@@ -199,7 +199,7 @@ class Performer:
             self.basis = self._plans.basis(opened.now(), changes, performed)
             if self.call.plan is not None:
                 self._plans.require(opened, self.call.plan, self.basis)
-        return performed
+        return performed.completed()
 
     def _situation(self, opened: Session, changes: Sequence[Change]) -> Situation:
         return Situation(

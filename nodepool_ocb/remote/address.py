@@ -11,6 +11,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import is_loopback
 
 PORTS: Final = {"http": 80, "https": 443}
+FORM: Final = "write https://HOST[:PORT], or for a server of this host http://127.0.0.1[:PORT]"
 
 
 class ApiAddress(msgspec.Struct, frozen=True):
@@ -39,9 +40,9 @@ def parse(url: str) -> ApiAddress:
         split = urlsplit(url)
         port = split.port
     except ValueError as wrong:
-        raise Invalid(f"--api {url}: {wrong}; write https://HOST[:PORT]") from wrong
+        raise Invalid(f"--api {url}: {wrong}; {FORM}") from wrong
     if split.scheme not in PORTS or not split.hostname or split.query or split.fragment:
-        raise Invalid(f"--api {url}: is no address of an API server; write https://HOST[:PORT]")
+        raise Invalid(f"--api {url}: is no address of an API server; {FORM}")
     if split.username is not None or split.password is not None:
         raise Invalid("--api: a URL holds no token; store it with: nodepool-ocb login URL")
     if split.scheme == "http" and not is_loopback(split.hostname):

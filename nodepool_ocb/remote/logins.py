@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model.tokens import split
+from nodepool_ocb.model.tokens import damage, split
 from nodepool_ocb.operations.operation import Call
 from nodepool_ocb.operations.performer import Caller
 from nodepool_ocb.operations.tokens.reading import TokenShow
@@ -18,7 +18,8 @@ def log_in(call: Call, caller: Caller, url: str, token: str, ca: str | None) -> 
     """The token as its server knows it; it is stored then. Raises Invalid, Unavailable, or Denied for a wrong token."""
     address, found = parse(url), split(token)
     if found is None:
-        raise Invalid("this is no token; a token looks like ocb_ID_SECRET, and `nodepool-ocb token create` makes one")
+        fault = damage(token) or "this is no token"
+        raise Invalid(f"{fault}; a token looks like ocb_ID_SECRET, and `nodepool-ocb token create` makes one")
     used = RemotePerformer(call, caller, address, StoredToken(token=token, ca=ca))
     row = used.perform(TokenShow(token=found[0])).answer
     tokens.keep(address.url, StoredToken(token=token, ca=ca, cluster=used.cluster))

@@ -125,6 +125,20 @@ def test_a_wrong_request_is_a_problem_document(
     assert problem(cluster.ask(method, path, body, If_Match="*"))[0] == status
 
 
+def test_a_wrong_field_of_a_list_names_the_parts_of_pages_too(cluster: ServedApi) -> None:
+    listed, shown = (cluster.ask("GET", f"/v1/{path}?limt=2").json()["detail"] for path in ("nodes", f"nodes/{N1}"))
+    assert listed.endswith("; of a list also: limit, cursor, fields")
+    assert "cursor" not in shown
+
+
+def test_a_request_for_nodes_answers_with_its_row_as_every_write_does(cluster: ServedApi) -> None:
+    made = cluster.ask("POST", "/v1/requests", {"labels": ["small"]}).json()
+    assert made["rows"] == [made["answer"]["row"]]
+    id = made["answer"]["request"]
+    assert made["rows"][0]["name"] == id
+    assert cluster.ask("POST", f"/v1/requests/{id}/delete?agreed=true", {}, If_Match="*").status_code == 200
+
+
 # -- versions --
 
 

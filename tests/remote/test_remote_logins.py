@@ -70,10 +70,17 @@ def test_a_token_that_the_server_refuses_is_not_stored(server: ScriptedServer, h
     assert not (home / "nodepool-ocb").exists()
 
 
-@pytest.mark.parametrize("given", ["", "hello", TOKEN[:-1], "x" * 5000])
-def test_a_text_that_is_no_token_is_sent_nowhere(server: ScriptedServer, given: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        *((each, "no token") for each in ("", "hello", "x" * 5000)),
+        (TOKEN[:-1], "the token is malformed: it has 59 letters, and a whole one 60; perhaps it was cut"),
+        (f"{TOKEN[:-1]}!", "the token is malformed: it has a letter"),
+    ],
+)
+def test_a_text_that_is_no_token_is_sent_nowhere(server: ScriptedServer, given: str, problem: str) -> None:
     ended = run("login", server.url, stdin=given)
-    assert (ended.exit_code, "no token" in ended.stderr, server.asked) == (1, True, [])
+    assert (ended.exit_code, problem in ended.stderr, server.asked) == (1, True, []), ended.stderr
 
 
 def test_a_logout_deletes_the_token_of_one_server(server: ScriptedServer) -> None:
@@ -140,6 +147,11 @@ def test_the_configuration_may_name_the_server(server: ScriptedServer, home: Pat
 def test_a_command_takes_one_way_to_the_records() -> None:
     ended = run("--api", "https://ocb", "--zookeeper", "127.0.0.1:1", "node", "list")
     assert (ended.exit_code, "contradict each other" in ended.stderr) == (2, True)
+
+
+def test_a_text_that_is_no_address_is_a_wrong_call() -> None:
+    ended = run("--api", "127.0.0.1:9480", "node", "list")
+    assert (ended.exit_code, "http://127.0.0.1[:PORT]" in ended.stderr) == (2, True), ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -243,12 +243,13 @@ def test_a_moment_of_a_plan_moves_on_with_the_clock_and_a_forged_one_does_not_pa
     assert hold.until >= held.new
 
 
-def test_a_plan_of_an_operation_without_rows_shows_its_answer(desk: Desk) -> None:
+def test_a_plan_of_an_operation_without_transactions_shows_its_row(desk: Desk) -> None:
     plan = desk.plan("request create --label small --count 2")
     assert (plan.rows, plan.answers[0]["row"]["name"]) == ((), "small")
     done = desk.bob.run(f"request create --plan {desk.file} -o json")
     assert done.exit_code == 0, done.output
-    request = json.loads(done.stdout)["answers"][0]["request"]
+    (row,) = json.loads(done.stdout)["changes"]
+    request = row["name"]
     for words in ("", " --dry-run"):
         again = desk.ann.run(f"request create --plan {desk.file}{words}")
         assert (again.exit_code, f"the plan of {plan.author} was carried out at 2" in again.stderr) == (4, True)

@@ -127,7 +127,10 @@ def _part(place: str, found: Found) -> Response[Any]:
         headers["Log-Place"] = place
         return Response(found.data, status_code=200, media_type="application/octet-stream", headers=headers)
     if isinstance(found, Shorter):
-        detail = f"the log has {found.size} bytes: its host lost its end, or another daemon begins it anew"
+        detail = (
+            f"the log has {found.size} bytes, and the offset is beyond them. If this log had them before, its host lost its end,"
+            " or another daemon begins it anew: ask from offset 0"
+        )
         return _refused(
             Problem(code="log-shorter", status=416, detail=detail, error="Invalid"), {"Log-Size": str(found.size)}
         )

@@ -15,7 +15,7 @@ import click
 from msgspec.structs import replace
 
 from nodepool_ocb.cli.kit.options import asked, confirm, settings
-from nodepool_ocb.errors import Ambiguous
+from nodepool_ocb.errors import Ambiguous, Invalid
 from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.operation import Call, Operation, Performed
 from nodepool_ocb.operations.performer import AnyPerformer, Performer
@@ -93,10 +93,21 @@ def _made(call: Call, ctx: click.Context | None) -> AnyPerformer:
     if named is not None and asked("zookeeper", ctx) is not None:
         raise click.UsageError("--api and --zookeeper contradict each other; give one of them")
     if named is not None:
+        _require_address(named)
         return _distant(call, named, None)
     if asked("zookeeper", ctx) is None and (url := settings(ctx).api.url) is not None:
         return _distant(call, url, settings(ctx).api.ca)
     return _direct(call, ctx)
+
+
+def _require_address(url: str) -> None:
+    """Raises UsageError for the text of ``--api`` that is no address."""
+    from nodepool_ocb.remote.address import parse
+
+    try:
+        parse(url)
+    except Invalid as wrong:
+        raise click.UsageError(str(wrong)) from wrong
 
 
 def _distant(call: Call, url: str, ca: str | None) -> AnyPerformer:

@@ -46,6 +46,11 @@ class LeakDeleted(Explained, frozen=True, kw_only=True):
 
     row: ChangeRow
 
+    @property
+    def outside(self) -> tuple[ChangeRow, ...]:
+        """The row."""
+        return (self.row,)
+
 
 class UploadLeaksDelete(Operation[LeakDeleted], frozen=True, kw_only=True):
     """Delete an external object that no record names at its provider.

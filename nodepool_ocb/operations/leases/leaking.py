@@ -43,6 +43,11 @@ class MachineLeakDeleted(Explained, frozen=True, kw_only=True):
 
     row: ChangeRow
 
+    @property
+    def outside(self) -> tuple[ChangeRow, ...]:
+        """The row."""
+        return (self.row,)
+
 
 class LeaseLeaksDelete(Operation[MachineLeakDeleted], frozen=True, kw_only=True):
     """Delete a machine that has no record, at its provider.

@@ -84,6 +84,11 @@ class RequestAsked(Explained, frozen=True, kw_only=True):
     request: str | None = None  # its id; None in a dry run
     row: ChangeRow
 
+    @property
+    def outside(self) -> tuple[ChangeRow, ...]:
+        """The row."""
+        return (self.row,)
+
 
 class RequestCreate(NodesWanted[RequestAsked], frozen=True, kw_only=True):
     """Ask for nodes. The request is deleted at its end, unless its nodes are in use. Raises Invalid.
