@@ -11,6 +11,7 @@ from nodepool_ocb.daemon.changed import ChangedFiles
 from nodepool_ocb.daemon.command import CommandOptions, program
 from nodepool_ocb.daemon.life import live
 from nodepool_ocb.daemon.registration import of_this_process
+from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.extensions import titled
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.providers import launching
@@ -54,7 +55,8 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
         slots=settings.launcher.launch_workers, left_out=titled(left_out), providers=tuple(context.providers)
     )
     launcher = Launcher(context, daemon)
-    log.info("launcher %s with %d providers and %d labels", context.id, len(context.providers), len(wants.labels))
+    offers = f"{counted(len(context.providers), 'provider')} and {counted(len(wants.labels), 'label')}"
+    log.info("launcher %s with %s", context.id, offers)
     live(
         launcher,
         session,

@@ -23,7 +23,7 @@ from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.engine.noderole import claimable, placed, renewing, satisfied
 from nodepool_ocb.engine.world import Vertex, World, ordered_with
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import DeploymentState, NodeRole, Role, State
+from nodepool_ocb.model.records import DeploymentState, Node, NodeRole, Role, State
 
 #: The states in which ``standing`` looks at other records.
 WAITING_STATES: Final = frozenset({State.BLOCKED, State.TODO})
@@ -244,11 +244,7 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Ite
     if not unknown and (node is None or node.dying or not (node.alive or node.virtual)):
         why = marks.why(node) if node else None
         text = f"node {view.name} is not alive" + (f": {why}" if why else "")
-        advice = f"check the machine; annealers probe it; see: nodepool-ocb node show {view.name}"
-        if node and marks.holds(node, now):
-            advice = f"annealers do not probe it meanwhile; to end the mark: nodepool-ocb node alive {view.name}"
-        if node and node.reason and node.reason.startswith("host key: "):
-            advice = f"if the machine was installed anew: nodepool-ocb node set {view.name} host_keys="
+        advice = _of_dead(view.name, node, now)
         yield Reason(Code.NODE_NOT_ALIVE, view.name, node.since if node else 0.0, text, advice)
     if node is not None and not node.available:
         text, advice = f"node {view.name} is not available", f"nodepool-ocb node available {view.name}"
@@ -262,6 +258,17 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Ite
     if busy is not None and busy is not vertex:
         text = f"{busy.name} is in TRANSITION on the same node"
         yield Reason(Code.NODE_BUSY, busy.name, busy.record.since, text, f"nodepool-ocb noderole log -f {busy.name}")
+
+
+def _of_dead(name: str, node: Node | None, now: float) -> str:
+    """The next step for a node that is not alive."""
+    if node and node.reason and node.reason.startswith("host key: "):
+        return f"if the machine was installed anew: nodepool-ocb node set {name} host_keys="
+    if node and marks.holds(node, now):
+        return f"annealers do not probe it meanwhile; to end the mark: nodepool-ocb node alive {name}"
+    if node and not node.addresses:
+        return f"it has no address that annealers could probe: nodepool-ocb node set {name} addresses=HOST"
+    return f"check the machine; annealers probe it; see: nodepool-ocb node show {name}"
 
 
 def _of_failed(vertex: Vertex, record: NodeRole) -> Iterator[Reason]:

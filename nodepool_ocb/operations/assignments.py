@@ -139,7 +139,9 @@ def node_fields(node: Node, assignments: Iterable[str]) -> dict[str, Any]:
                 problems.append(f"{key}={value}: {wrong}")
         else:
             known = [*FIELDS, "labels.NAME", "hints.NAME"]
-            problems.append(f"a node has no {key}{did_you_mean(key, known) or '; known are ' + ', '.join(known)}")
+            problems.append(
+                f"a node has no field {key!r}{did_you_mean(key, known) or '; known are ' + ', '.join(known)}"
+            )
     if problems:
         raise Invalid(problems)
     return changed

@@ -18,8 +18,8 @@ from nodepool_ocb.config import LogSettings
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.telemetry import redaction, terminal_escape
 
-#: Attributes that every record has; all others were given as ``extra``.
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+#: Attributes that every record has, and uvicorn's message with colours; all others were given as ``extra``.
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _PRIORITY: Final = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}  # the journal's, by level
 
 REPEAT_SECONDS: Final = 60.0

@@ -120,6 +120,22 @@ def test_a_node_that_is_not_available_is_named_with_the_time_since_then() -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("addresses", "advice"),
+    [
+        ((), "it has no address that annealers could probe: nodepool-ocb node set n addresses=HOST"),
+        (("192.0.2.1",), "check the machine; annealers probe it; see: nodepool-ocb node show n"),
+    ],
+)
+def test_the_next_step_for_a_dead_node_without_an_address_is_to_give_it_one(
+    addresses: tuple[str, ...], advice: str
+) -> None:
+    made = world()
+    put(made, "app@n", State.TODO)
+    made.put_node("n", Node(alive=False, addresses=addresses), 6)
+    assert reason(made, "app@n", Code.NODE_NOT_ALIVE).advice == advice
+
+
 def test_a_task_that_failed_says_so_with_its_time_and_the_command_that_retries_it() -> None:
     made = world()
     vertex = put(made, "task@n", State.ERROR, task_run="0000000003", reason="exit code 3")

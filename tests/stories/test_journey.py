@@ -97,7 +97,7 @@ def test_every_command_answers_in_every_form(ocb: Ocb, line: str, form: str) -> 
         (f"noderole set {TOP} a/b=nojson", 1, "not JSON"),
         (f"noderole set middle@{N1} middle/size=[]", 1, "middle-size"),
         (f"noderole set middle@{N1} midle-size=1", 3, "did you mean"),
-        (f"node set {N1} colour=red", 1, "no colour"),
+        (f"node set {N1} colour=red", 1, "no field 'colour'"),
         (f"node set {N1} alive=maybe", 1, "true or false"),
         ("node create nodot", 1, "fully qualified"),
         ("barclamp import /nowhere.yml", 3, "does not exist"),

@@ -32,6 +32,11 @@ def test_a_plain_line_says_when_how_bad_who_and_what() -> None:
     assert Plain().format(made) == "1970-01-01T00:00:00.000Z WARNING annealer: gone node=n1.example.com"
 
 
+def test_the_coloured_message_of_uvicorn_is_no_field() -> None:
+    made = record("Started server process [1]", color_message="Started server process [\x1b[36m1\x1b[0m]")
+    assert Plain(journal=True).format(made) == "<4>annealer: Started server process [1]"
+
+
 def test_text_of_others_cannot_begin_a_line() -> None:
     assert Plain(journal=True).format(record("first\nCRITICAL forged", said="a\r\nb")) == (
         "<4>annealer: first\\nCRITICAL forged said=a\\r\\nb"

@@ -58,7 +58,8 @@ def command(
     elif not found:
         output.say("the journal has no such entry")
     if any(row.perhaps is True for row in found):
-        output.say(f"{entries.PERHAPS}: it changed more than it has room to name, so this may be among it")
+        wanted = " or ".join(names) or "a wanted name"
+        output.say(f"{entries.PERHAPS}: the entry names only some of its changes, and {wanted} may be among the others")
 
 
 def line(row: EntryRow) -> EntryLine:

@@ -19,7 +19,7 @@ def duration(text: str) -> float:
     """
     found = _PARTS.fullmatch(text)
     if found is None or not text:
-        raise click.BadParameter(f"{text!r} is no duration; write it as 90m, 2h30m or 1d")
+        raise click.BadParameter(f"{text!r} is no duration; write it with its units: 30s, 90m, 2h30m or 1d")
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
