@@ -44,7 +44,7 @@ class LivingCluster:
         self.ocb(f"barclamp import {folder}/base.yaml")
         self.api.call("deployment/create", {"name": "lab"})
         for number in range(3):
-            node = {"schema": 1, "deployment": "lab", "tags": ["web"]}
+            node = {"deployment": "lab", "tags": ["web"]}
             self.api.call("node/create", {"name": f"n{number}.example.com", "node": node})
             self.ocb(f"node alive n{number}.example.com")
             self.ocb(f"node bind n{number}.example.com top")
