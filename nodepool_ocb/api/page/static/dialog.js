@@ -5,7 +5,7 @@
 import { commandLine, curl, fields, subjects } from "./actions.js";
 import { call, Refused } from "./api.js";
 import { announce, el, show } from "./dom.js";
-import { change, counted } from "./format.js";
+import { change, counted, made } from "./format.js";
 import { changed } from "./live.js";
 
 const MOST_ROWS = 40;
@@ -88,7 +88,7 @@ function changes(found) {
       {},
       `${row.change} ${row.kind} `,
       el("b", {}, row.name),
-      row.fields?.length ? el("span", { class: "field" }, ` ${row.fields.map(change).join("; ")}`) : null,
+      row.fields?.length ? el("span", { class: "field" }, ` ${row.fields.map(row.change === "create" ? made : change).join("; ")}`) : null,
     ),
   );
   const left = found.rows.length - rows.length;

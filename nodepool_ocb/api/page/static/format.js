@@ -94,8 +94,18 @@ export function inRacks(counts) {
 
 /** A field that changes, with its values before and after: "state: PROPOSED → COMMITTED". */
 export function change({ field, old, new: value }) {
-  const text = (each) => (each === null || each === undefined ? "–" : MOMENTS.test(field) && each > 0 ? moment(each) : typeof each === "string" ? each : JSON.stringify(each));
-  return `${field}: ${text(old)} → ${text(value)}`;
+  return `${field}: ${literal(field, old)} → ${literal(field, value)}`;
+}
+
+/** A field of a record that is created: "rack: r1". */
+export function made({ field, new: value }) {
+  return `${field}: ${literal(field, value)}`;
+}
+
+function literal(field, value) {
+  if (value === null || value === undefined) return "–";
+  if (MOMENTS.test(field) && value > 0) return moment(value);
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** ROLE@FQDN in its parts. */

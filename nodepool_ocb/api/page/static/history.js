@@ -1,6 +1,6 @@
 /** The history: the newest entries of the journal, with the values of the fields that changed. */
 import { el, link } from "./dom.js";
-import { change, moment } from "./format.js";
+import { change, made, moment } from "./format.js";
 import { filtered, list, rows } from "./lists.js";
 import { to } from "./router.js";
 
@@ -49,7 +49,7 @@ function named(name, kind = name.includes("@") ? "noderole" : undefined) {
 
 function effect(each) {
   const fields = each.fields ?? [];
-  const shown = fields.slice(0, MOST_FIELDS).map(change);
+  const shown = fields.slice(0, MOST_FIELDS).map(each.change === "create" ? made : change);
   const left = fields.length - shown.length + (each.more ?? 0);
   const words = [...shown, ...(left > 0 ? [`${left} more`] : [])].join("; ");
   return [`${each.kind} `, named(each.name, each.kind), DONE[each.change] ?? "", words ? ` (${words})` : each.state ? `: ${each.state}` : ""];
