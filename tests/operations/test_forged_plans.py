@@ -89,9 +89,13 @@ def test_a_plan_of_the_future_is_refused_and_a_clock_may_be_a_little_behind() ->
 
 
 def test_a_plan_is_saved_with_any_reason_and_any_login(world: Session, zk_settings: ZooKeeperSettings) -> None:
-    plan = planned(zk_settings, NodeSet(nodes=(N1,), assignments=("rack=r7",)), reason="new\nkernel " + "x" * 3000)
+    performer = calm(zk_settings, dry_run=True, save=True, reason="new\nkernel " + "x" * 3000)
+    performer.call = replace(performer.call, login="Ann\x1b Smith", host="")
+    performer.perform(NodeSet(nodes=(N1,), assignments=("rack=r7",)))
+    plan = saving.plan_of(performer)
+    assert plan is not None
     plan.require_whole()
-    assert (plan.reason or "")[:11] == "new kernel "
+    assert (plan.author, (plan.reason or "")[:11]) == ("Ann__Smith@unknown", "new kernel ")
     calm(zk_settings, plan=plan).perform(NodeSet(nodes=(N1,), assignments=("rack=r7",)))
     assert world.get(paths.call(keyed.plan_id(plan.digest))) is not None
 
