@@ -232,3 +232,10 @@ def test_a_path_or_a_method_that_does_not_exist_names_the_document_of_all(cluste
     assert absent.json()["detail"] == "this server has no such path; GET /openapi.json lists all"
     assert other.json()["detail"].startswith("this path has no DELETE; it has ")
     assert {"GET", "PATCH"} <= {*other.headers["allow"].split(", ")}
+
+
+@pytest.mark.parametrize("limit", [-1, 1 << 64])
+def test_a_number_of_entries_that_no_list_can_have_is_refused(cluster: ServedApi, limit: int) -> None:
+    answer = cluster.ask("GET", f"/v1/history?limit={limit}")
+    assert problem(answer)[0] == 422
+    assert "limit" in answer.json()["detail"]

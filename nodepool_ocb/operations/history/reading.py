@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 import msgspec
 
 from nodepool_ocb.operations.history import choosing
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.journal import FindEntries, RefuseUnknownNames, VerbInJournal
 from nodepool_ocb.views.history.entries import EntryFilter, EntryRow
+
+MOST: Final = 10**9  # entries of an answer
 
 
 class HistoryFound(msgspec.Struct, frozen=True):
@@ -31,7 +35,7 @@ class HistoryRead(Operation[HistoryFound], frozen=True, kw_only=True):
     since_seconds: float | None = None  # before now; not beside ``since``
     by: str | None = None  # LOGIN or LOGIN@HOST
     of_verb: str | None = None
-    limit: int | None = None
+    limit: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
 
     def decide(self, situation: Situation) -> Steps[HistoryFound]:
         wanted = EntryFilter(
