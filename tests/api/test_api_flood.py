@@ -101,7 +101,7 @@ def test_few_failed_logins_of_an_address_wait_and_the_others_end_their_connectio
         assert asked(small) < LATE_SECONDS
         assert all(each.startswith(b"HTTP/1.1 401 ") for each in answers)
         at_once = [client for client, each in zip(clients, answers, strict=True) if b"connection: close" in each]
-        assert MOST_DELAYED <= len(at_once) <= len(clients) - MOST_DELAYED
+        assert MOST // 4 < len(at_once) <= len(clients) - MOST_DELAYED
         assert len(select.select(at_once, [], [], LATE_SECONDS)[0]) == len(at_once), "they are closed"
 
 

@@ -6,8 +6,10 @@ import re
 import socket
 from typing import Final
 
+import h11
 import pytest
 
+from nodepool_ocb.api.protocol import StrictConnection
 from tests.api.served import ServedApi
 
 SECONDS: Final = 20.0
@@ -135,22 +137,51 @@ def test_a_head_in_single_bytes_is_judged_as_one_in_a_piece(api: ServedApi) -> N
                 assert status != b" 404 "
 
 
-def in_bytes(api: ServedApi, head: bytes, body: bytes) -> bytes:
-    """The first line of the answer to a head in a piece and a body in single bytes."""
-    host, port = api.address.partition("//")[2].split(":")
-    with socket.create_connection((host, int(port)), SECONDS) as client, client.makefile("rb") as answer:
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.sendall(head)
-        for number in range(len(body)):
-            client.sendall(body[number : number + 1])
-        return answer.readline()
+def events(connection: StrictConnection, data: bytes) -> list[str]:
+    """The events after these bytes; ``wrong`` for an ambiguous request."""
+    connection.receive_data(data)
+    found = []
+    try:
+        while (event := connection.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+            found.append(type(event).__name__)
+    except h11.RemoteProtocolError:
+        found.append("wrong")
+    return found
 
 
-def test_chunks_in_single_bytes_are_judged_as_those_in_a_piece(api: ServedApi) -> None:
-    head = b"POST /v1/operations/status HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
-    head += f"Authorization: Bearer {api.token}\r\n\r\n".encode()
-    for end, status in ((b"\r\n", b" 200 "), (b"\n", b" 400 "), (b"X-A: one\r\n\r\n", b" 400 ")):
-        assert status in in_bytes(api, head, b"2\r\n{}\r\n0\r\n" + end)
+@pytest.mark.parametrize(
+    ("end", "last"),
+    [(b"\r\n", "EndOfMessage"), (b"\n", "wrong"), (b"X-A: one\r\n\r\n", "wrong")],
+    ids=["CRLF", "LF", "trailer"],
+)
+def test_chunks_in_single_bytes_are_judged_as_those_in_a_piece(end: bytes, last: str) -> None:
+    whole = CHUNKS + b"2\r\n{}\r\n0\r\n" + end
+    assert events(StrictConnection(h11.SERVER), whole)[-1] == last
+    connection = StrictConnection(h11.SERVER)
+    assert [each for byte in whole for each in events(connection, bytes((byte,)))][-1] == last
+
+
+def test_the_second_head_of_a_connection_is_judged_from_its_beginning() -> None:
+    connection = StrictConnection(h11.SERVER)
+    assert events(connection, GET + b"X-A: a long first head\r\n\r\n") == ["Request", "EndOfMessage"]
+    connection.send(h11.Response(status_code=200, headers=[("Content-Length", "0")]))
+    connection.send(h11.EndOfMessage())
+    connection.start_next_cycle()
+    assert events(
+        connection, b"GET / HTTP/1.1\r\nHost: a\r\nX-A: one\r\n two\r\nX-B: longer than the first head\r\n\r\n"
+    ) == ["wrong"]
+
+
+def test_chunks_that_wait_for_an_answer_are_judged_as_others() -> None:
+    connection = StrictConnection(h11.SERVER)
+    first = CHUNKS + b"0\r\n\r\n"
+    assert events(connection, first + first) == ["Request", "EndOfMessage"]
+    for part in (b"GET / HTT", b"P/1.1\r\nHost"):
+        assert events(connection, part) == []
+    connection.send(h11.Response(status_code=200, headers=[("Content-Length", "0")]))
+    connection.send(h11.EndOfMessage())
+    connection.start_next_cycle()
+    assert [type(connection.next_event()).__name__ for _ in range(2)] == ["Request", "EndOfMessage"]
 
 
 def test_a_faulty_chunk_behind_the_answer_closes_the_connection_and_is_not_logged(api: ServedApi) -> None:

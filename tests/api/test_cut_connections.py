@@ -12,6 +12,7 @@ import pytest
 
 from nodepool_ocb.api.actor import KNOWN
 from nodepool_ocb.api.listener import Listener
+from nodepool_ocb.api.logins import FailedLogins
 from nodepool_ocb.config import ApiSettings
 
 Until = Callable[..., None]
@@ -138,3 +139,13 @@ def test_the_head_of_a_request_puts_its_connection_behind_the_others(send: Send)
     send("/held", client=first)
     assert answered(send("/"))
     assert (cut(first), cut(second)) == (False, True)
+
+
+def test_failed_logins_of_all_addresses_wait_in_a_bounded_number_and_give_up_their_places() -> None:
+    failures = FailedLogins(2)
+
+    async def fail(*addresses: str) -> list[bool]:
+        return await asyncio.gather(*map(failures.delayed, addresses))
+
+    assert asyncio.run(fail("192.0.2.1", "192.0.2.2", "192.0.2.3")) == [True, True, False]
+    assert asyncio.run(fail("192.0.2.3", "192.0.2.4")) == [True, True]
