@@ -131,7 +131,7 @@ def test_a_run_result_does_not_replace_a_valid_mark(available: bool) -> None:
 
 
 def test_explain_says_who_marked_the_node_why_and_until_when() -> None:
-    made = world(Node(mark=mark(until=3600.0)), todo=State.TODO)
+    made = world(Node(addresses=("192.0.2.1",), mark=mark(until=3600.0)), todo=State.TODO)
     vertex = made.nodes[N1].noderoles["todo"]
     (reason,) = [each for each in why_not(made, vertex, NOW) if each.code is Code.NODE_NOT_ALIVE]
     assert reason.text == f"node {N1} is not alive: marked by ann until 1970-01-01T01:00:00Z: new disk"
