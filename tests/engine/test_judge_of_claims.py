@@ -139,7 +139,7 @@ def test_a_machine_that_is_not_alive_has_the_way_out_of_what_is_wrong_with_it(re
     vertex = put(made, "app@n", State.TODO)
     node = made.nodes["n"].record
     assert node is not None
-    made.put_node("n", replace(node, alive=False, reason=reason), 1)
+    made.put_node("n", replace(node, alive=False, reason=reason, addresses=("192.0.2.1",)), 1)
     (found,) = why_not(made, vertex, 1.0)
     assert found.code is Code.NODE_NOT_ALIVE
     assert advice in found.advice
