@@ -158,4 +158,4 @@ def test_a_viewer_sees_no_action_and_signing_out_ends_the_session(browser: Brows
     assert json.loads(str(browser.script("return JSON.stringify(document.cookie)"))) == ""
     browser.click("#person button", "Sign out")
     browser.one("#token").send_keys("ocb_wrong", Keys.ENTER)
-    browser.shows("this is no token")
+    browser.shows("the token is malformed")
