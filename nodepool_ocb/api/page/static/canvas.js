@@ -2,6 +2,8 @@
  * The drawing of the matrix: the rows and columns that are visible, on a canvas. It knows sizes and colours, and no data of its
  * own. Each state has a letter beside its colour.
  */
+import { cleared } from "./surface.js";
+
 const ROW = 20;
 const HEAD = 96;
 const LEAST_CELL = 20;
@@ -32,31 +34,12 @@ export function cellAt(sizes, x, y, scroll) {
   return { row, column };
 }
 
-/** The colours of the style sheet, by letter and name. */
-export function colours() {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name) => style.getPropertyValue(`--${name}`).trim();
-  const cells = Object.fromEntries([..."ERTBPA"].map((letter) => [letter, { back: of(`cell-${letter}`), text: of(`on-${letter}`) }]));
-  return { cells, text: of("text"), quiet: of("quiet"), line: of("line"), back: of("back"), accent: of("accent"), raised: of("raised") };
-}
-
 /**
  * Draw it. `data`: {roles, rows: [{node, rack, marks, states}]}; `cursor`: {row, column};
  * `chosen(node, role)`: whether a noderole is chosen.
  */
 export function draw(canvas, sizes, scroll, data, cursor, chosen, palette) {
-  const scale = window.devicePixelRatio || 1;
-  const width = canvas.clientWidth;
-  const height = canvas.clientHeight;
-  if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
-  }
-  const pen = canvas.getContext("2d");
-  pen.setTransform(scale, 0, 0, scale, 0, 0);
-  pen.fillStyle = palette.back;
-  pen.fillRect(0, 0, width, height);
-  pen.textBaseline = "middle";
+  const { pen, width, height } = cleared(canvas, palette);
   const range = visible(sizes, scroll.top, height, data.rows.length);
   const columns = {
     first: Math.max(0, Math.floor(scroll.left / sizes.cell)),

@@ -1,7 +1,7 @@
 /** The matrix of a deployment: nodes and roles, with a filter in the language of `-l`, keys, and a choice for actions. */
 import { buttons } from "./actions.js";
 import { get, Refused } from "./api.js";
-import { cellAt, colours, draw, extent, layout } from "./canvas.js";
+import { cellAt, draw, extent, layout } from "./canvas.js";
 import { Choice, showChoice } from "./choice.js";
 import { deploymentField, elsewhere, meant } from "./deployments.js";
 import { announce, append, el, link, show } from "./dom.js";
@@ -9,6 +9,7 @@ import { badge, BY_LETTER, counted, STATES } from "./format.js";
 import { typing } from "./keys.js";
 import { follow } from "./live.js";
 import { setQuery, to } from "./router.js";
+import { colours, onceInAFrame, watchLooks } from "./surface.js";
 
 const TABLE_MS = 250; // after the last scroll, until the table for screen readers is renewed
 const MOVES = { j: [1, 0], ArrowDown: [1, 0], k: [-1, 0], ArrowUp: [-1, 0], l: [0, 1], ArrowRight: [0, 1], h: [0, -1], ArrowLeft: [0, -1] };
@@ -30,34 +31,16 @@ export function matrix(place, { name, query }) {
     showChoice(parts.choice, state.choice, state.racks, meant(state));
     paint();
   });
-  let asked = false;
-  const paint = () => {
-    if (asked) return;
-    asked = true;
-    requestAnimationFrame(() => {
-      asked = false;
-      painted(state, parts);
-    });
-  };
+  const paint = onceInAFrame(() => painted(state, parts));
   const load = () => loaded(state, parts).then(paint);
   show(place, parts.bar, parts.counts, parts.fault, parts.about, parts.choice, parts.scroller);
   bind(state, parts, paint, load);
-  const resized = new ResizeObserver(paint);
-  resized.observe(parts.scroller);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const recolour = () => {
-    state.palette = colours();
-    paint();
-  };
-  dark.addEventListener("change", recolour);
   const keys = (event) => pressed(event, state, parts, paint);
   document.addEventListener("keydown", keys);
   load();
-  const end = follow(load);
+  const ends = [watchLooks(parts.scroller, state, paint), follow(load)];
   return () => {
-    end();
-    resized.disconnect();
-    dark.removeEventListener("change", recolour);
+    for (const end of ends) end();
     document.removeEventListener("keydown", keys);
   };
 }

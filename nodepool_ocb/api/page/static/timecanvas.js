@@ -2,6 +2,8 @@
  * The drawing of the timeline: a lane for each node, a bar for each run, hatches for waiting. It knows sizes and colours, and no
  * data of its own. Each bar has a letter beside its colour.
  */
+import { cleared } from "./surface.js";
+
 const LANE = 24;
 const HEAD = 26;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 2592000];
@@ -30,17 +32,7 @@ export function under(sizes, left, top, scroll) {
 
 /** Draw it. `lanes`: [{node, bars}]; a bar: {from, to, letter, waits, mark}. `cursor`: {lane, bar}. */
 export function draw(canvas, sizes, scroll, lanes, cursor, palette) {
-  const ratio = window.devicePixelRatio || 1;
-  const { clientWidth: width, clientHeight: tall } = canvas;
-  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(tall * ratio)) {
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(tall * ratio);
-  }
-  const pen = canvas.getContext("2d");
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.fillStyle = palette.back;
-  pen.fillRect(0, 0, width, tall);
-  pen.textBaseline = "middle";
+  const { pen, width, height: tall } = cleared(canvas, palette);
   const frame = { pen, sizes, scroll, palette, width, tall };
   grid(frame);
   const first = Math.max(0, Math.floor(scroll / sizes.lane));

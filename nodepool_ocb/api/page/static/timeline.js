@@ -3,7 +3,6 @@
  * The range of times stands in the address: `last=3600`, or `from` and `to` in seconds since 1970.
  */
 import { get, Refused } from "./api.js";
-import { colours } from "./canvas.js";
 import { deploymentField, elsewhere, meant } from "./deployments.js";
 import { announce, append, el, link, show } from "./dom.js";
 import { badge, clock, counted, parts as partsOf, seconds } from "./format.js";
@@ -11,6 +10,7 @@ import { typing } from "./keys.js";
 import { follow } from "./live.js";
 import { legible } from "./log.js";
 import { route, setQuery, to } from "./router.js";
+import { colours, onceInAFrame, watchLooks } from "./surface.js";
 import { draw, height, layout, under } from "./timecanvas.js";
 
 const REST_MS = 2000; // between two reads, while records change
@@ -36,20 +36,12 @@ export function timeline(place, { name, query }) {
     timer: null,
   };
   const parts = frame(state);
-  let asked = false;
-  const paint = () => {
-    if (asked) return;
-    asked = true;
-    requestAnimationFrame(() => {
-      asked = false;
-      painted(state, parts);
-    });
-  };
+  const paint = onceInAFrame(() => painted(state, parts));
   const load = () => loaded(state, parts).then(paint);
   show(place, el("h1", { class: "aside" }, "Timeline"), parts.bar, parts.fault, parts.counts, parts.about, parts.scroller, parts.table);
   bind(state, parts, paint, load);
   load();
-  const ends = [watch(state, parts, paint), follow(() => later(state, load))];
+  const ends = [watchLooks(parts.scroller, state, paint), follow(() => later(state, load))];
   const tick = setInterval(paint, 1000); // bars of the present grow
   const keys = (event) => pressed(event, state, parts, paint);
   document.addEventListener("keydown", keys);
@@ -66,22 +58,6 @@ function ranged(query) {
   if (from > 0 && until > from) return { from, to: until };
   const last = Number(query.get("last"));
   return { last: last > 0 ? last : null }; // null: all that is known
-}
-
-/** Paint again after a change of sizes or colours. */
-function watch(state, parts, paint) {
-  const resized = new ResizeObserver(paint);
-  resized.observe(parts.scroller);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const recolour = () => {
-    state.palette = colours();
-    paint();
-  };
-  dark.addEventListener("change", recolour);
-  return () => {
-    resized.disconnect();
-    dark.removeEventListener("change", recolour);
-  };
 }
 
 function frame(state) {
