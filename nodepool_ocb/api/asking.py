@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Final, get_origin
+from typing import Annotated, Any, Final, TypeVar, get_origin
 
 import msgspec
 from litestar import Request
@@ -19,6 +19,8 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.operations.calls.longwork import begins
 from nodepool_ocb.operations.names import near
 from nodepool_ocb.operations.operation import Operation
+
+T = TypeVar("T")
 
 #: The parts of a query that are no fields.
 OPTIONS: Final = ("dry_run", "agreed", "reason", "deadline_seconds", "wait")
@@ -37,6 +39,15 @@ class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
     wait: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WAIT_SECONDS)] | None = (
         None  # seconds, for the end of long work
     )
+
+
+def query_of(request: Request[Any, Any, Any], kind: type[T], subject: str) -> T:
+    """The parts of a query as a struct, of repeated ones the last. Raises Invalid, with the subject of the query."""
+    given = {name: values[-1] for name, values in request.query_params.dict().items()}
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as wrong:
+        raise Invalid(f"the query of {subject}: {wrong}") from wrong
 
 
 async def asked_of(

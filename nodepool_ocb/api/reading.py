@@ -51,6 +51,11 @@ async def read(desk: Desk, request: Request[Any, Any, Any], asked: AskedResource
     found = _remembered(desk, asked, place, known)
     if found is None:
         found = await _read_once(desk, asked, place, known)
+    return answered(found)
+
+
+def answered(found: FoundDocument) -> Response[Any]:
+    """The answer with the version of a document; 304 if the client has it."""
     headers = {"Ocb-Zxid": str(found.zxid), **({} if found.version is None else {"ETag": f'"{found.version}"'})}
     if found.content is None:
         return Response(None, status_code=304, headers=headers)

@@ -14,11 +14,13 @@ import msgspec
 from litestar import Request, Response, route
 
 from nodepool_ocb.api.actor import Actor, require_right
+from nodepool_ocb.api.asking import query_of
 from nodepool_ocb.api.page.drawing import Drawer, Undrawn
 from nodepool_ocb.api.performing import OperationOrder, perform, world_version
+from nodepool_ocb.api.reading import FoundDocument, answered
 from nodepool_ocb.api.requests import Desk, min_zxid, versions
 from nodepool_ocb.api.routes import PICTURE_PATH
-from nodepool_ocb.errors import Invalid, TimedOut
+from nodepool_ocb.errors import TimedOut
 from nodepool_ocb.operations.records.graph import GraphDraw
 from nodepool_ocb.views.graphs import excerpt
 from nodepool_ocb.views.view import public
@@ -35,14 +37,6 @@ class PictureQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: Annotated[int, msgspec.Meta(ge=1, le=excerpt.MOST_STEPS)] = 2  # from the noderole
 
 
-class FoundPicture(msgspec.Struct, frozen=True):
-    """``content`` is None if the client has this version; ``version`` is None if there is no drawing."""
-
-    version: str | None
-    content: bytes | None
-    zxid: int
-
-
 def handler(desk: Desk) -> Any:
     """The route; it draws on threads of its own, since ``dot`` may take seconds."""
     threads = ThreadPoolExecutor(THREADS, thread_name_prefix="api-graphs")
@@ -52,31 +46,19 @@ def handler(desk: Desk) -> Any:
     async def picture(request: Request[Any, Any, Any]) -> Response[Any]:
         actor = await desk.actor(request)
         require_right(actor, GraphDraw)
-        query = _query(request)
+        query = query_of(request, PictureQuery, "a picture")
         operation = GraphDraw(deployment=query.deployment, around=query.around, selector=query.selector)
         order = OperationOrder(operation=operation, deadline=desk.deadline(), min_zxid=min_zxid(request))
         known = versions(request.headers.get("if-none-match"))
         found = await desk.run(lambda: _found(desk, drawer, actor, order, (query, known)), order.deadline, threads)
-        headers = {"Ocb-Zxid": str(found.zxid), **({} if found.version is None else {"ETag": f'"{found.version}"'})}
-        if found.content is None:
-            return Response(None, status_code=304, headers=headers)
-        return Response(found.content, status_code=200, media_type="application/json", headers=headers)
+        return answered(found)
 
     return picture
 
 
-def _query(request: Request[Any, Any, Any]) -> PictureQuery:
-    """Raises Invalid."""
-    given = {name: values[-1] for name, values in request.query_params.dict().items()}
-    try:
-        return msgspec.convert(given, PictureQuery, strict=False)
-    except msgspec.ValidationError as wrong:
-        raise Invalid(f"the query of a picture: {wrong}") from wrong
-
-
 def _found(
     desk: Desk, drawer: Drawer, actor: Actor, order: OperationOrder, asked: tuple[PictureQuery, tuple[str, ...]]
-) -> FoundPicture:
+) -> FoundDocument:
     if time.monotonic() > order.deadline:  # it has waited for a thread, and its client is gone
         raise TimedOut("the deadline of this request has passed")
     query, known = asked
@@ -84,9 +66,9 @@ def _found(
     place = f"{PICTURE_PATH} {query}"
     version = world_version(records, actor, order, place)
     if version is not None and version in known:
-        return FoundPicture(version, None, zxid)
+        return FoundDocument(version, None, zxid)
     if version is not None and (kept := desk.documents.get(place, version, records.now())) is not None:
-        return FoundPicture(version, kept, zxid)
+        return FoundDocument(version, kept, zxid)
     notes: list[str] = []
     found = perform(records, actor, order, notes.append)
     graph = found.performed.answer
@@ -96,6 +78,6 @@ def _found(
     answer = {**public(part), "drawing": None if failed else drawn, "undrawn": failed}
     content = msgspec.json.encode({"answer": answer, "notes": notes})
     if failed or version is None or notes:
-        return FoundPicture(None, content, found.zxid)
+        return FoundDocument(None, content, found.zxid)
     desk.documents.keep(place, version, content, records.next_end())
-    return FoundPicture(version, content, found.zxid)
+    return FoundDocument(version, content, found.zxid)

@@ -16,9 +16,10 @@ import msgspec
 from litestar import Request, Response
 
 from nodepool_ocb.api.actor import Actor, require_right
+from nodepool_ocb.api.asking import query_of
 from nodepool_ocb.api.performing import OperationOrder, perform
 from nodepool_ocb.api.requests import Desk, problem
-from nodepool_ocb.errors import Invalid, Unavailable
+from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.operations.buildlogs import BuildLogSeen, LogOfBuild
 from nodepool_ocb.operations.images.logs import ImageLog
 from nodepool_ocb.operations.logparts import Found, LogPart, MissingLog, Shorter
@@ -84,7 +85,7 @@ class LogDesk:
     ) -> Response[Any]:
         actor = await self.desk.actor(request)
         require_right(actor, kind)
-        query = _query(request)
+        query = query_of(request, LogQuery, "a log")
 
         def ask() -> Response[Any]:
             log = find(actor)
@@ -102,15 +103,6 @@ class LogDesk:
             if waits:
                 self._waiting.release()
         return _part(place, found)
-
-
-def _query(request: Request[Any, Any, Any]) -> LogQuery:
-    """Raises Invalid."""
-    given = {name: values[-1] for name, values in request.query_params.dict().items()}
-    try:
-        return msgspec.convert(given, LogQuery, strict=False)
-    except msgspec.ValidationError as wrong:
-        raise Invalid(f"the query of a log: {wrong}") from wrong
 
 
 def _seen(log: RunLog | LogOfBuild) -> Response[Any]:
