@@ -59,6 +59,7 @@ class ApiRecords:
         self._wishes = 0  # for newer records
         self._granted = 0  # the wishes that the cache has met
         self._digest = WorldDigest()
+        self._restores = 0  # how often the numbers of ZooKeeper went back
         self.world_version: str | None = None
         self._loaded = False
         self.rows = KeptRows()
@@ -120,6 +121,9 @@ class ApiRecords:
             self._cache.load()
             self._loaded = True
             self._digest, self.rows = WorldDigest(), KeptRows()
+            if zxid < self.zxid:  # ZooKeeper was restored: its numbers come again, with other records
+                self._restores += 1
+                self.zxid = zxid
             self._show((), self._cache.world.nodes, SHOWN)
             self._feeder.begin(self._cache.world, zxid)
             self._turned(self._wishes, zxid)
@@ -148,7 +152,8 @@ class ApiRecords:
     def _show(self, vertices: Iterable[Vertex], nodes: Iterable[str], kinds: Iterable[type[Record]]) -> None:
         self.rows.forget(vertices)
         self._digest.follow(self._cache.world, nodes, kinds)
-        self.world_version = self._digest.text
+        text = self._digest.text
+        self.world_version = text if not self._restores else f"{text}-{self._restores}"
 
     def _turned(self, wishes: int, zxid: int) -> None:
         self._granted, self.zxid = max(self._granted, wishes), max(self.zxid, zxid)

@@ -34,7 +34,10 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
     check(settings)
     changed = ChangedFiles(_files(settings))
     session = Session(
-        settings.zookeeper, on_connected=lambda: daemon.turns.wake.set(), tree=nodepool11.tree(settings.layout)
+        settings.zookeeper,
+        on_connected=lambda: daemon.turns.wake.set(),
+        tree=nodepool11.tree(settings.layout),
+        renews=True,
     )
 
     def listener(records: Any) -> Listener:

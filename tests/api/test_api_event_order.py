@@ -17,7 +17,7 @@ from nodepool_ocb.model.records import Append, Create, Node, Set
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.events import EventClient
-from tests.api.served import ServedApi
+from tests.api.served import ServedApi, problem
 
 Until = Callable[..., None]
 
@@ -175,5 +175,46 @@ def test_a_stream_of_the_time_before_a_restored_zookeeper_is_reset_also_after_it
                 ], returned
                 again.close()
                 create(returned + 10)
+        finally:
+            served.close()
+
+
+def test_a_server_that_runs_while_zookeeper_is_put_back_shows_the_older_records_within_seconds(
+    tmp_path: Path, until: Until
+) -> None:
+    """ZooKeeper refuses a session that has seen more than itself; and its numbers come again, with other records."""
+    with Server(fsync=False) as server:
+        served = ServedApi(ZooKeeperSettings(hosts=server.hosts, session_timeout_seconds=4.0), tmp_path / "api")
+        data, copy = server.directory / "data", tmp_path / "copy"
+
+        def create(name: str) -> int:
+            lines = served.call("node/create", {"name": f"{name}.example.com", "node": {}})
+            return next(each["done"]["zxid"] for each in lines if isinstance(each, dict) and "done" in each)
+
+        def names(**headers: str) -> list[str]:
+            answer = served.ask("GET", "/v1/nodes", **headers)
+            assert answer.status_code == 200, answer.text
+            return [row["name"].partition(".")[0] for row in answer.json()["answer"]]
+
+        try:
+            create("kept")
+            server.kill()
+            shutil.copytree(data, copy)
+            server.start()
+            until(lambda: served.ask("GET", "/v1/nodes/kept.example.com").status_code == 200)
+            lost = [create(f"lost{number}") for number in range(3)][-1]
+            assert len(names()) == 4
+            etag = served.ask("GET", "/v1/nodes").headers["etag"]
+            server.kill()
+            shutil.rmtree(data)
+            shutil.copytree(copy, data)
+            server.start()
+            until(lambda: names() == ["kept"], 15.0)
+            assert int(served.ask("GET", "/v1/nodes").headers["ocb-zxid"]) < lost
+            assert problem(served.ask("GET", "/v1/nodes", Ocb_Min_Zxid=str(lost + 1000)))[0] == 409
+            until(lambda: served.ask("GET", "/v1/nodes/kept.example.com").status_code == 200)
+            made = create("after")
+            assert (made < lost, names(Ocb_Min_Zxid=str(made))) == (True, ["after", "kept"])
+            assert served.ask("GET", "/v1/nodes", If_None_Match=etag).status_code == 200
         finally:
             served.close()

@@ -8,6 +8,9 @@ Here a server is late if it owes an answer and has sent nothing for ``late_secon
 to a request, or to the connecting. Then the next address is tried, the late one last.
 
 With a single address, the server gets half of the session's time-out, because there is no other server to try.
+
+A server closes the connection of a client that has seen newer transactions than itself. One that lags catches up. After a restore
+from an older copy all servers do this until their numbers have grown, so a session that ``renews`` is given up after a while.
 """
 
 from __future__ import annotations
@@ -73,6 +76,8 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
             Server, tuple[int, float]
         ] = {}  # servers that were late: how often in a row, and when last
         self._answer_seconds = 0.0  # that the server may take which we connect to now
+        self.renews = False  # give a session up that no server takes
+        self._shut_out_since: float | None = None  # when servers began to close each new connection without an answer
         self._expiries: list[Server] = []  # servers in a row that said the session is over; one may stand there twice
 
     @property
@@ -120,6 +125,7 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
         try:
             self._xid = 0
             read_ms, timeout_ms = self._connect(host, hostip, port)
+            self._shut_out_since = None
             self._expiries.clear()
             self._late_servers.pop((host, hostip, port), None)
             retry.reset()
@@ -158,6 +164,20 @@ class Beating(ConnectionHandler):  # type: ignore[misc]
         self.logger.warning("Connection dropped: %s", error)
         if self.client._state != KeeperState.CONNECTING:
             self.client._session_callback(KeeperState.CONNECTING)
+        elif self.renews and diagnosis.cause_of(error) is error:
+            self._shut_out()
+
+    def _shut_out(self) -> None:
+        """A server has closed a new connection; after half of the session's time-out the next one begins a new session.
+
+        Some servers may lag, so another session may see older records than this one: its user must read with ``sync``.
+        """
+        now = time.monotonic()
+        since = self._shut_out_since = self._shut_out_since or now
+        if now - since > self.client._session_timeout / 2000:
+            self.logger.warning("No server takes this session; beginning a new one")
+            self._shut_out_since = None
+            self.client._session_callback(KeeperState.EXPIRED_SESSION)
 
     def _converse(self, read_timeout: float, timeout: float) -> None:
         """Send and read until the server has taken leave; raises ConnectionDropped, or kazoo's time-out where it is late."""

@@ -51,6 +51,9 @@ class Session(SessionReads):
     ``on_lost`` is called after the session and all its ephemeral znodes have ended. ``on_connected`` is called after
     each connection, the first one too. By then watches are armed again, and the changes of that time must be read.
 
+    If it ``renews``, a session that all servers refuse is given up while its ephemeral znodes may still be there: for a user that
+    holds no claims. So it survives a restore of ZooKeeper from an older copy.
+
     ``ambiguous`` counts transactions with a lost answer. ``unresolved`` counts those of them that have a signature and
     were not settled by reading. ``connections`` counts the connections. ``largest_bytes`` and ``largest_changes`` are
     those of the largest transactions that were sent.
@@ -63,6 +66,7 @@ class Session(SessionReads):
         on_lost: Callable[[], None] | None = None,
         on_connected: Callable[[], None] | None = None,
         tree: ImageTree = NATIVE,
+        renews: bool = False,
     ) -> None:
         access.refuse_plain_text(settings)
         self._on_lost = on_lost
@@ -85,6 +89,7 @@ class Session(SessionReads):
             command_retry=KazooRetry(max_tries=1),
             **access.options(settings),
         )
+        client._connection.renews = renews
         client.add_listener(self._listen)
         super().__init__(client, settings.hosts, settings.session_timeout_seconds * 2 + 5, tree)
 
