@@ -91,6 +91,7 @@ EXEMPT: Final[Mapping[tuple[str, str], str]] = {
     ("nodepool_ocb/engine/liveness.py", "changed"): "the fields of a node that a person changes; a node has no state",
     ("nodepool_ocb/jigs/jig.py", "bounded"): "texts of an outcome; an outcome is no record",
     ("nodepool_ocb/jigs/tasks/upload.py", "_file"): "parameters of a task",
+    ("nodepool_ocb/operations/limits/showing.py", "_nodes"): "a row of a table",
     ("nodepool_ocb/site/exporting.py", "_deployment"): "the wanted state in a site file",
     ("nodepool_ocb/site/exporting.py", "_noderole"): "the wanted state in a site file",
     ("nodepool_ocb/testing/grid.py", "Grid._frame"): BENCHMARKS,

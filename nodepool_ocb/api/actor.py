@@ -9,7 +9,7 @@ import msgspec
 
 from nodepool_ocb.errors import Denied
 from nodepool_ocb.model.tokens import Token, TokenRole
-from nodepool_ocb.operations.limits import Limits
+from nodepool_ocb.operations.limits.narrowing import Limits
 from nodepool_ocb.operations.operation import Operation, Right
 from nodepool_ocb.operations.tokens.reading import TokenShow
 

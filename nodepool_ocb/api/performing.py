@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -25,9 +26,12 @@ from nodepool_ocb.api.actor import (
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.errors import NotFound, OcbError, Unavailable
 from nodepool_ocb.model.tokens import TokenRole
-from nodepool_ocb.operations import limits, repeats
+from nodepool_ocb.operations import repeats
 from nodepool_ocb.operations.calls import saving
-from nodepool_ocb.operations.operation import Call, Operation, Performed
+from nodepool_ocb.operations.limits import narrowing
+from nodepool_ocb.operations.limits.narrowing import Limits
+from nodepool_ocb.operations.limits.permits import WritePermit
+from nodepool_ocb.operations.operation import Call, Operation, Performed, Situation
 from nodepool_ocb.operations.performer import Condition, Performer
 from nodepool_ocb.operations.plans.saved import PlanDemand, SavedPlan
 from nodepool_ocb.operations.reads.versions import ReadVersions, digest
@@ -109,6 +113,23 @@ class ServedPerformer(Performer):
         super().__init__(call, caller, lambda: records.settings, order.deadline, order.conditions)
         self._records = records
         self.world: Any = None  # of the cache, while it does not change
+        self._limits: Limits | None = None
+        self._permit: WritePermit | None = None
+
+    def limit(self, limits: Limits) -> None:
+        """From now on the call sees and writes the noderoles within the limits alone."""
+        self._limits = limits
+        self._permit = WritePermit(limits) if self.world is None else None
+
+    def permit(self, world: Any, changes: Sequence[Any]) -> None:
+        """Raises Denied for changes of objects outside the limits."""
+        if self._permit is not None:
+            self._permit.require(self.call.verb, world, changes)
+
+    def _situation(self, opened: Any, changes: Sequence[Any]) -> Situation:
+        found = super()._situation(opened, changes)
+        limits = self._limits
+        return found if limits is None else replace(found, within=partial(narrowing.noderoles_within, limits))
 
     def rows_of(self, vertices: list[Any]) -> list[NoderoleRow]:
         """The rows that the server keeps, if this call reads the cache."""
@@ -119,7 +140,10 @@ class ServedPerformer(Performer):
     def load(self, opened: Any) -> Any:
         """The world of the cache, if this call reads it; else as it is now."""
         if self.world is None:
-            return super().load(opened)
+            found = super().load(opened)
+            if self._permit is not None:
+                self._permit.begin(found)
+            return found
         self.journal.declare(self.world)
         for reason in self.world.unreadable.values():
             self.caller.note(f"warning: this record cannot be read: {reason}")
@@ -202,8 +226,9 @@ def _within_limits(performer: ServedPerformer, actor: Actor, operation: Operatio
     if wanted is None or actor.token.role is TokenRole.JOIN or shows_own_token(actor, operation):
         return performer.perform(operation, opened)
     with _unhinted():
-        found = performer.read(limits.narrowed(operation, wanted), opened)
-        performer.conditions = (*performer.conditions, limits.within(found.operation, wanted))
+        performer.limit(wanted)
+        found = performer.read(narrowing.narrowed(operation, wanted), opened)
+        performer.conditions = (*performer.conditions, narrowing.within(found.operation, wanted))
         performed = performer.perform(found.operation, opened)
     answers = tuple(found.keep(answer) for answer in performed.answers)
     return replace(performed, answers=answers)

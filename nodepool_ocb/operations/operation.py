@@ -14,13 +14,14 @@ Its return value is the answer of the operation: a document of ``views/``, or ``
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, Stale
 from nodepool_ocb.model.ranges import LATEST
 from nodepool_ocb.model.records import Change
@@ -69,6 +70,14 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
         Change, ...
     ] = ()  # by this call so far: of rounds and attempts before; in a dry run, of rounds before
     transactions: int = 0  # that these changes were written in
+    within: Callable[[World], Collection[str]] | None = None  # the names inside the limits of the caller, if it has any
+
+    def own(self, world: World, vertices: Iterable[Vertex]) -> list[Vertex]:
+        """Those of ``vertices`` that are inside the limits of the caller."""
+        if self.within is None:
+            return list(vertices)
+        names = self.within(world)
+        return [vertex for vertex in vertices if vertex.name in names]
 
     @property
     def by(self) -> str:

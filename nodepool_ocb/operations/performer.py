@@ -216,6 +216,9 @@ class Performer:
         if self.deadline is not None and time.monotonic() >= self.deadline:
             raise TimedOut("the deadline of this call has passed; nothing more is written; see: nodepool-ocb history")
 
+    def permit(self, world: World, changes: Sequence[Change]) -> None:
+        """Called before each transaction, also of a dry run. Raises Denied if the caller may not make these changes."""
+
     # -- plans --
 
     def _begin_plan(self, operation: Operation[Any], opened: Session, plan: PlanDemand) -> None:
@@ -359,6 +362,7 @@ class Reader:
                     continue
                 else:
                     self._meet_conditions()
+                    self.performer.permit(self.world, step)
                     yield step
                 step = next(steps)
         except StopIteration as ended:

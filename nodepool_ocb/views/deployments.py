@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from nodepool_ocb.engine import deployments, maintenance
 from nodepool_ocb.engine.inputs import concealing
@@ -61,11 +61,12 @@ class DeploymentBranch(View, frozen=True):
     below: tuple[DeploymentBranch, ...] = ()
 
 
-def rows(world: World, now: float) -> list[DeploymentRow]:
-    """All of them, parents before children."""
+def rows(world: World, now: float, among: Collection[str] | None = None) -> list[DeploymentRow]:
+    """All of them, parents before children; ``among``: the noderoles that are counted, None: all."""
     counts: dict[str, Counter[State]] = {}
     for vertex in world.vertices():
-        counts.setdefault(vertex.record.deployment, Counter())[vertex.record.state] += 1
+        if among is None or vertex.name in among:
+            counts.setdefault(vertex.record.deployment, Counter())[vertex.record.state] += 1
     order = deployments.below(world, deployments.SYSTEM) if deployments.SYSTEM in world.deployments else []
     names = [*order, *sorted(world.deployments.keys() - set(order))]
     return [_row(world, name, counts.get(name, Counter()), now) for name in names]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from nodepool_ocb.engine import maintenance, marks, readiness
-from nodepool_ocb.engine.world import NodeView, World
+from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.model.records import Claim, Node, State
 from nodepool_ocb.views.view import View
 
@@ -31,6 +31,13 @@ class NodeRow(View, frozen=True, kw_only=True):
     since: float
     reason: str | None
     busy: str | None  # the noderole for which it is claimed
+
+
+class NoderoleSummary(NamedTuple):
+    """The noderoles of a node in a row."""
+
+    state: State | None
+    noderoles: str | None
 
 
 class BoundOnNode(View, frozen=True, kw_only=True):
@@ -75,17 +82,24 @@ def rows(
     ]
 
 
-def _row(view: NodeView, node: Node, now: float) -> NodeRow:
-    counts = Counter(vertex.record.state for vertex in view.noderoles.values())
+def summary(vertices: Iterable[Vertex]) -> NoderoleSummary:
+    """The worst state of noderoles, and the number in each state."""
+    counts = Counter(vertex.record.state for vertex in vertices)
     states = [state for state in WORST if counts[state]]
+    numbers = ", ".join(f"{counts[state]} {state}" for state in states)
+    return NoderoleSummary(states[0] if states else None, numbers or None)
+
+
+def _row(view: NodeView, node: Node, now: float) -> NodeRow:
+    own = summary(view.noderoles.values())
     return NodeRow(
         name=view.name,
         deployment=node.deployment,
         alive=node.alive or node.virtual,
         available=node.available,
         held=_held(node, now),
-        state=states[0] if states else None,
-        noderoles=", ".join(f"{counts[state]} {state}" for state in states) or None,
+        state=own.state,
+        noderoles=own.noderoles,
         tags=node.tags,
         labels=node.labels,
         rack=node.rack,

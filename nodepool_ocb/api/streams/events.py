@@ -25,9 +25,9 @@ from nodepool_ocb.api.requests import Desk
 from nodepool_ocb.api.streams import wanted
 from nodepool_ocb.api.streams.resuming import PAGE, RESTORED, StreamStart, start
 from nodepool_ocb.errors import Unavailable
-from nodepool_ocb.operations import limits
 from nodepool_ocb.operations.deployments.pausing import RestoredCluster
 from nodepool_ocb.operations.history.reading import EventsChoose
+from nodepool_ocb.operations.limits.narrowing import names_within
 
 MEDIA_TYPE: Final = "text/event-stream"
 HEARTBEAT_SECONDS: Final = 15.0
@@ -163,6 +163,6 @@ class EventStream:
 
         def find() -> frozenset[str]:
             with self._records.reading() as world:
-                return limits.names_within(world, inside)
+                return names_within(world, inside)
 
         selected.look(await self._desk.run(find, self._desk.deadline()))

@@ -183,7 +183,7 @@ class NoderoleRetry(NoderoleAct, frozen=True, kw_only=True):
         if self.deployment is not None:
             deployment_of(world, self.deployment)
         if self.failed:
-            chosen = _failed(world, self.deployment)
+            chosen = situation.own(world, _failed(world, self.deployment))
         else:
             chosen = yield from self.chosen(world)
         commands.refuse_tasks(chosen)

@@ -9,7 +9,7 @@ from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.records import Change
-from nodepool_ocb.operations import selection
+from nodepool_ocb.operations import outside, selection
 from nodepool_ocb.operations.names import deployment_of, role_of
 from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
@@ -55,7 +55,10 @@ class NodeBind(Operation[Explained], frozen=True, kw_only=True):
             )
             explanations.extend(plan.explanations)
             notes.extend(plan.elsewhere)
-            kept.extend(keeps(view.noderoles[role]) for role in self.roles if role in view.noderoles)
+            bound = [view.noderoles[role] for role in self.roles if role in view.noderoles]
+            own = situation.own(world, bound)
+            kept.extend(map(keeps, own))
+            notes.extend(outside.left_alone(len(bound) - len(own)))
             return plan.changes
 
         chosen = yield from selection.nodes(world, self.nodes, self.selector)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
-from nodepool_ocb.operations import selection
+from nodepool_ocb.operations import outside, selection
 from nodepool_ocb.operations.commits import committing
 from nodepool_ocb.operations.commits.committing import Committed
 from nodepool_ocb.operations.operation import AwaitedNoderoles, Operation, Right, Situation, Steps
@@ -16,7 +16,8 @@ from nodepool_ocb.operations.reads.world import ReadWorld
 class NodeCommit(Operation[Committed], frozen=True, kw_only=True):
     """Commit the PROPOSED noderoles of nodes, and run their outdated ones again in place.
 
-    Refused without ``force`` if a rollout under way reserves one of them.
+    Refused without ``force`` if a rollout under way reserves one of them. A note counts the noderoles outside the limits of the
+    caller, which stay as they are.
     """
 
     noun = "node"
@@ -33,11 +34,12 @@ class NodeCommit(Operation[Committed], frozen=True, kw_only=True):
         world = yield from ReadWorld()
         views = yield from selection.nodes(world, self.nodes, self.selector)
         names = tuple(view.name for view in views)
-        bound = [vertex for view in views for vertex in view.noderoles.values()]
+        every = [vertex for view in views for vertex in view.noderoles.values()]
+        bound = situation.own(world, every)
         deploymentroles.refuse_noderoles(world, bound)
         unreadable.refuse_commit(world, bound, [view.name for view in views])
         answer = yield from committing.commit(world, situation, bound, self.force)
-        return replace(answer, chosen=names)
+        return replace(answer, chosen=names, notes=outside.left_alone(len(every) - len(bound)))
 
     def awaited(self, answer: Committed) -> AwaitedNoderoles:
         """The noderoles of the chosen nodes."""

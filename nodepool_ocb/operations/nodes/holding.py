@@ -7,9 +7,9 @@ from typing import Final
 
 from nodepool_ocb.engine import maintenance, nodes
 from nodepool_ocb.engine.selection import together
-from nodepool_ocb.engine.world import NodeView
+from nodepool_ocb.engine.world import NodeView, Vertex
 from nodepool_ocb.model.records import Change, State
-from nodepool_ocb.operations import selection
+from nodepool_ocb.operations import outside, selection
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 
@@ -58,14 +58,17 @@ class NodeHold(Operation[NodesHeld], frozen=True, kw_only=True):
         after = yield from ReadWorld()
         held = selection.nodes_again(after, names, resolved=self.selector is not None)
         found = [view.name for view in held]
+        running = [] if self.force else list(_running(held))
+        own = situation.own(after, running)
         return NodesHeld(
+            notes=outside.left_alone(len(running) - len(own), "goes on to its end", "go on to their end"),
             held=tuple(found),
             until=end,
             release=maintenance.releasing(" ".join(found) if len(found) <= NAMED else "FQDN..."),
-            running=() if self.force else tuple(_running(held)),
+            running=tuple(vertex.name for vertex in own),
         )
 
 
-def _running(views: list[NodeView]) -> list[str]:
+def _running(views: list[NodeView]) -> list[Vertex]:
     busy = (view.busy for view in views if view.busy is not None)
-    return [each.name for each in busy if each.record.state is State.TRANSITION and each.record.cancel_reason is None]
+    return [each for each in busy if each.record.state is State.TRANSITION and each.record.cancel_reason is None]

@@ -1,7 +1,8 @@
 """The limits of a caller: an operation is narrowed to the objects within them, or refused.
 
 An object outside the limits and an absent one answer alike: NotFound, in the same words. Of the objects that a selector means,
-those within the limits are named instead.
+those within the limits are named instead. A node has noderoles of several deployments: an operation on it sees and moves those
+within the limits (``Situation.own``, ``showing``), and ``permits`` refuses a write of any other.
 
 ``NAMED`` lists the operations that work within limits, with the fields that name their objects.
 An operation without a row there shows or moves more than one caller's part of the cluster.
@@ -17,12 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.documents.counting import counted as counted_words
 from nodepool_ocb.engine import selection
 from nodepool_ocb.engine.selection import SelectionFacts
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Denied, NotFound
-from nodepool_ocb.operations import deploymentlimits
-from nodepool_ocb.operations.operation import Operation, Steps
+from nodepool_ocb.operations.limits import deployments as deploymentlimits
+from nodepool_ocb.operations.limits import showing
+from nodepool_ocb.operations.nodes.reading import NodeShow
+from nodepool_ocb.operations.operation import Note, Operation, Steps
+from nodepool_ocb.operations.outside import left_alone
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.selection import ResolveNoderoles, ResolveNodes
 from nodepool_ocb.views.grid import NoderoleGrid
@@ -81,7 +86,7 @@ NAMED: Final[Mapping[str, Mapping[str, ObjectKind]]] = {
     "DeploymentWait": _DEPLOYMENT,
     "NodeAlive": _NODES,
     "NodeAvailable": _NODES,
-    "NodeBind": {**_NODES, "deployment": ObjectKind.DEPLOYMENTS},
+    "NodeBind": {**_NODES, "deployment": ObjectKind.DEPLOYMENTS, "parents": ObjectKind.NODEROLES},
     "NodeCommit": _NODES,
     "NodeDead": _NODES,
     "NodeDelete": _NODES,
@@ -99,13 +104,16 @@ NAMED: Final[Mapping[str, Mapping[str, ObjectKind]]] = {
     "NoderoleCancel": _NODEROLES,
     "NoderoleCheck": _NODEROLES,
     "NoderoleCheckLook": {"noderoles": ObjectKind.NODEROLES},
+    "NoderoleCheckResults": {"asked": ObjectKind.NODEROLES},
     "NoderoleCommit": _NODEROLES,
+    "NoderoleCommitOutdated": {"concerned": ObjectKind.NODEROLES},
     "NoderoleExplain": _NODEROLES,
     "NoderoleList": {"deployment": ObjectKind.DEPLOYMENTS, "node": ObjectKind.NODES},
     "NoderoleLog": _NODEROLE,
     "NoderolePropose": _NODEROLES,
     "NoderoleRedeploy": _NODEROLES,
     "NoderoleRefresh": _NODEROLES,
+    "NoderoleRetry": {**_NODEROLES, "deployment": ObjectKind.DEPLOYMENTS},
     "NoderoleSet": _NODEROLES,
     "NoderoleShow": _NODEROLE,
     "NoderoleListRuns": _NODEROLES,
@@ -132,6 +140,8 @@ LISTS: Final = {
 }
 
 
+#: The operation with which noderoles of a node go, of each deployment.
+DELETION: Final = "NodeDelete"
 #: The look at noderoles that nodes and deployments name: those within the limits are named instead.
 LOOK: Final = "NoderoleWaitLook"
 
@@ -159,6 +169,7 @@ def narrowed(operation: Operation[T], limits: Limits) -> Steps[Narrowed[T]]:
         raise Denied(
             f"{operation.title()} concerns the whole cluster, and this token has limits; use one without limits"
         )
+    _refuse_part(operation, limits)
     world = yield from ReadWorld()
     inside = _Inside(world, limits)
     changes: dict[str, Any] = {}
@@ -180,7 +191,38 @@ def narrowed(operation: Operation[T], limits: Limits) -> Steps[Narrowed[T]]:
     shown = inside.of(listed) if listed is not None else None
     if name == LOOK:
         changes |= inside.awaited(operation)
-    return Narrowed(replace(operation, **changes), lambda answer: kept(answer, shown, counted=counted))
+    made = replace(operation, **changes)
+    if name == DELETION:
+        _refuse_shared(inside, made)
+    part = showing.PARTS.get(name)
+    if part is None:
+        return Narrowed(made, lambda answer: kept(answer, shown, counted=counted))
+    seen = showing.NamesWithin(world, inside.of(ObjectKind.NODEROLES), inside.of(ObjectKind.DEPLOYMENTS))
+    if isinstance(made, NodeShow):
+        yield from map(Note, left_alone(showing.others(seen, made.node), "is not shown", "are not shown"))
+    return Narrowed(made, lambda answer: part(seen, kept(answer, shown)))
+
+
+def _refuse_part(operation: Operation[Any], limits: Limits) -> None:
+    """Raises Denied for a write of a whole deployment, if the selector of the limits may leave a part of it out."""
+    whole = operation.noun == "deployment" and operation.writes
+    if whole and limits.deployments and limits.selector is not None:
+        raise Denied(
+            f"{operation.title()} concerns a whole deployment, and the selector of this token may leave out a part of it;"
+            " use one without a selector"
+        )
+
+
+def _refuse_shared(inside: _Inside, deletion: Any) -> None:
+    """Raises Denied if noderoles outside the limits would go with the nodes."""
+    for name in deletion.nodes:
+        number = inside.others(name)
+        if number:
+            bound = counted_words(number, "noderole")
+            raise Denied(
+                f"node {name} has {bound} outside the limits of this token, which would go with it; nothing was written;"
+                " unbind them first, or use a token without these limits"
+            )
 
 
 def within(operation: Operation[Any], limits: Limits) -> Condition:
@@ -190,6 +232,11 @@ def within(operation: Operation[Any], limits: Limits) -> Condition:
         type(reader)(reader.performer, reader.session, {}).run(narrowed(operation, limits))
 
     return condition
+
+
+def noderoles_within(limits: Limits, world: World) -> frozenset[str]:
+    """The names of the noderoles within limits. Raises Invalid for a wrong selector."""
+    return _Inside(world, limits).of(ObjectKind.NODEROLES)
 
 
 def names_within(world: World, limits: Limits) -> frozenset[str]:
@@ -235,6 +282,10 @@ class _Inside:
         for name in (given,) if isinstance(given, str) else given:
             if name not in self.of(kind):
                 raise NotFound(f"{kind} {name} does not exist")
+
+    def others(self, node: str) -> int:
+        """The number of the noderoles of a node that are outside."""
+        return showing.others(showing.NamesWithin(self._world, self.of(ObjectKind.NODEROLES), frozenset()), node)
 
     def awaited(self, look: Any) -> dict[str, Any]:
         """The fields of a look that names the noderoles within."""
