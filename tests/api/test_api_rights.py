@@ -10,7 +10,7 @@ import pytest
 from nodepool_ocb.catalogue import files
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.journal import Effect, Entry
-from nodepool_ocb.model.records import Append, Json
+from nodepool_ocb.model.records import Append, Json, State
 from nodepool_ocb.operations.barclamps.importing import BarclampImport
 from nodepool_ocb.operations.rollouts.starting import RolloutStart
 from nodepool_ocb.operations.tokens.reading import TokenShow
@@ -19,6 +19,7 @@ from nodepool_ocb.rollout import reading
 from nodepool_ocb.store.client.session import Session
 from tests.api.events import EventClient
 from tests.api.served import ServedApi, problem
+from tests.page import tree
 
 N1, N2 = "n1.example.com", "n2.example.com"
 
@@ -149,9 +150,16 @@ def test_an_object_outside_the_limits_and_an_absent_one_answer_alike(
                 assert answer.status_code == 404, (path, answer.text)
                 found.append(answer.text.replace(name, "NAME"))
             assert found[0] == found[1]
-    whole = ("/v1/rollouts", "/v1/history") if "selector" in limits else ()  # a selector means parts of deployments
-    for path in ("/v1/status", "/v1/tokens", "/v1/graph", "/v1/records", "/v1/images", "/v1/requests", *whole):
-        assert problem(cluster.ask("GET", path, token=token)) == (403, "denied", "Denied")
+    parts = (
+        "rollouts",
+        "history",
+        "status",
+        "graph",
+        "graph/picture",
+        "causes",
+    )  # a selector means parts of deployments
+    for path in ("tokens", "records", "images", "pools", "requests", *(parts if "selector" in limits else ())):
+        assert problem(cluster.ask("GET", f"/v1/{path}", token=token)) == (403, "denied", "Denied"), path
 
 
 STRATEGY: Final = """
@@ -189,6 +197,63 @@ def test_limits_by_deployments_open_the_rollouts_and_the_journal_of_these_deploy
     assert {"of web", "of both"} <= {row["reason"] for row in rolled.ask("GET", "/v1/history").json()["answer"]["rows"]}
     chosen = rolled.ask("GET", f"/v1/events/choice?selector=tag:web&names={N1}", token=token).json()["answer"]
     assert (chosen["meant"], chosen["names"]) == ([], [N1])
+
+
+@pytest.fixture(scope="module")
+def failing(cluster: ServedApi) -> ServedApi:
+    """Deployments dev and ops: a failed noderole with a child in each, both paused, and a held node in each."""
+    for name, number in (("dev", 5), ("ops", 6)):
+        node = f"n{number}.example.com"
+        cluster.call("deployment/create", {"name": name})
+        cluster.call("node/create", {"name": node, "node": {"deployment": name}})
+        cluster.call("node/bind", {"nodes": [node], "roles": ["base"]})
+        cluster.call("node/hold", {"nodes": [node], "reason": f"of {name}"})
+        cluster.call("deployment/pause", {"names": [name], "reason": f"of {name}"})
+        with Session(cluster.settings) as session:
+            tree.change(session, f"base@{node}", state=State.ERROR, reason="no space", since=time.time())
+    return cluster
+
+
+def test_limits_by_deployments_show_the_status_of_these_deployments_alone(failing: ServedApi) -> None:
+    token = failing.direct.token(role="viewer", deployments=("dev",))
+    found = failing.ask("GET", "/v1/status", token=token).json()["answer"]
+    assert {state: count for state, count in found["noderoles"].items() if count} == {"ERROR": 1}
+    assert [each["noderole"] for each in found["errors"]] == ["base@n5.example.com"]
+    assert [each["what"] for each in found["aside"]] == ["deployment dev", "node n5.example.com"]
+    assert (found["nodes"]["all"], [each["name"] for each in found["nodes"]["not_alive"]]) == (1, ["n5.example.com"])
+    assert ([each["name"] for each in found["deployments"]], found["rollouts"]["all"]) == (["dev"], 0)
+    assert (found["daemons"], found["quarantined"], found["images"]["all"]) == ([], [], 0)
+    whole = failing.ask("GET", "/v1/status").json()["answer"]
+    assert {"deployment ops", "node n6.example.com"} <= {each["what"] for each in whole["aside"]}
+    assert "api" in {each["kind"] for each in whole["daemons"]}
+    failing.call("pause", {"reason": "night"})
+    try:
+        aside = failing.ask("GET", "/v1/status", token=token).json()["answer"]["aside"]
+        assert aside[0]["what"] == "everything"
+    finally:
+        failing.call("resume")
+
+
+def test_limits_by_deployments_show_the_graph_and_the_causes_of_these_deployments_alone(failing: ServedApi) -> None:
+    token = failing.direct.token(role="viewer", deployments=("dev",))
+    graph = failing.ask("GET", "/v1/graph", token=token).json()["answer"]
+    assert [each["name"] for each in graph["nodes"]] == ["base@n5.example.com"]
+    for place in ("/v1/graph/picture", "/v1/graph/picture?around=base@n5.example.com"):
+        boxes = failing.ask("GET", place, token=token).json()["answer"]["boxes"]
+        assert [each["states"] for each in boxes] == [{"ERROR": 1}], place
+    for query in ("", "?selector=role:base", "?deployment=dev"):
+        (cause,) = failing.ask("GET", f"/v1/causes{query}", token=token).json()["answer"]
+        assert (cause["examples"], cause["before"]) == (["base@n5.example.com"], cause["before"])
+        assert cause["before"] is None or cause["before"]["subjects"] == ["dev"]
+    for path, outside, absent in (
+        ("/v1/graph/picture?around=base@{}", "n6.example.com", "n9.example.com"),
+        ("/v1/graph?deployment={}", "ops", "none"),
+        ("/v1/causes?deployment={}", "ops", "none"),
+        ("/v1/task-runs/history?run={}", "ops", "none"),
+    ):
+        answers = [failing.ask("GET", path.format(name), token=token) for name in (outside, absent)]
+        assert [each.status_code for each in answers] == [404, 404], path
+        assert answers[0].text.replace(outside, "NAME") == answers[1].text.replace(absent, "NAME"), path
 
 
 def test_an_entry_belongs_to_the_deployment_that_its_object_had(rolled: ServedApi) -> None:

@@ -116,7 +116,7 @@ def test_the_picture_has_the_version_of_the_world_and_says_how_it_is_cut(api: Se
     assert near["cut"].startswith(f"{len(near['boxes'])} of ")
     for query, status in (("steps=9", 422), ("colour=red", 422), ("around=nothing@n", 404), ("deployment=x", 404)):
         assert problem(api.ask("GET", f"{place}?{query}"))[0] == status
-    assert problem(api.ask("GET", place, token=api.direct.token(role="viewer", deployments=("bench",))))[0] == 403
+    assert problem(api.ask("GET", place, token=api.direct.token(role="viewer", selector="rack:r1")))[0] == 403
     if shutil.which("dot") is None:
         assert "apt-get install graphviz" in found["undrawn"]
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from nodepool_ocb.operations.cluster import limited
 from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.images import finding
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
@@ -43,6 +44,10 @@ class StatusOverview(Operation[Overview], frozen=True, kw_only=True):
         *outdated.READS,
     )
 
+    def of_deployments(self, names: frozenset[str]) -> StatusWithin:
+        """The same of these deployments alone, for a caller with limits."""
+        return StatusWithin(names=names)
+
     def decide(self, situation: Situation) -> Steps[Overview]:
         world = yield from ReadWorldAgain()
         images = yield from ReadImages()
@@ -72,3 +77,32 @@ class StatusOverview(Operation[Overview], frozen=True, kw_only=True):
             pool=pool,
             now=situation.local_now,
         )
+
+
+class StatusWithin(StatusOverview, frozen=True, kw_only=True):
+    """Images, pools, the webhook and unreadable records belong to no deployment: they are left out.
+
+    It has no name in the API: the limits of a caller put it in the place of ``StatusOverview``.
+    """
+
+    names: frozenset[str]  # of the deployments
+
+    def decide(self, situation: Situation) -> Steps[Overview]:
+        world = yield from ReadWorldAgain()
+        rows = yield from rollouts.rows()
+        runs = yield from task_runs.rows(None)
+        pauses = yield from ReadDaemonPauses()
+        inside = [each for each in world.vertices() if each.record.deployment in self.names]
+        changed = yield from outdated.find(world, inside)
+        found = shown.overview(
+            world,
+            {},
+            [row for row in rows if row.deployment in self.names],
+            {},
+            {},
+            changed.vertices,
+            [row for row in runs if row.run.partition("/")[0] in self.names],
+            {key: pause for key, pause in pauses.items() if key[0] == limited.ANNEALER},
+            now=situation.local_now,
+        )
+        return limited.within(found, world, self.names, situation.local_now)

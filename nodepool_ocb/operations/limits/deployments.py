@@ -1,4 +1,5 @@
-"""Reads of whole deployments, for a caller with limits by deployments: rollouts, runs of task lists, and the journal.
+"""Reads of whole deployments, for a caller with limits by deployments: the status, the graph, causes of errors, rollouts, runs of
+task lists, and the journal.
 
 A deployment outside the limits and an absent one answer alike. An entry of the journal is shown if all that it changed was in
 these deployments when it was written. A name of an object that is gone, or outside, is refused.
@@ -17,6 +18,8 @@ from nodepool_ocb.errors import Ambiguous, NotFound
 from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.operations.operation import Operation, Steps
 from nodepool_ocb.operations.reads.rollouts import ReadRolloutDeployments
+from nodepool_ocb.views.causes import ErrorCause
+from nodepool_ocb.views.graphs.noderoles import Graph
 from nodepool_ocb.views.history import placing
 from nodepool_ocb.views.history.entries import EntryFilter, EntryRow, place
 
@@ -58,14 +61,54 @@ def _listed(key: str) -> Callable[[Any, Territory], NarrowedRead]:
     """Of a list with rows of DEPLOYMENT/ID."""
 
     def narrow(operation: Any, within: Territory) -> NarrowedRead:
-        named = getattr(operation, "deployment", None)
-        if named is not None and named not in within.deployments:
-            raise unknown("deployment", named, within.deployments)
+        _require_deployment(operation, within)
         return NarrowedRead(
             operation, lambda rows: [row for row in rows if getattr(row, key).partition("/")[0] in within.deployments]
         )
 
     return narrow
+
+
+def _require_deployment(operation: Any, within: Territory) -> None:
+    """Raises NotFound for a deployment outside or absent."""
+    named = getattr(operation, "deployment", None)
+    if named is not None and named not in within.deployments:
+        raise unknown("deployment", named, within.deployments)
+
+
+def _status(operation: Any, within: Territory) -> NarrowedRead:
+    return NarrowedRead(operation.of_deployments(within.deployments))
+
+
+def _graph(operation: Any, within: Territory) -> NarrowedRead:
+    """The noderoles within, and the edges among them."""
+    _require_deployment(operation, within)
+    if operation.around is not None and not within.has(operation.around):
+        raise NotFound(f"noderole {operation.around} does not exist")
+
+    def keep(found: Graph) -> Graph:
+        nodes = tuple(each for each in found.nodes if each.deployment in within.deployments)
+        names = {each.name for each in nodes}
+        edges = tuple((parent, child) for parent, child in found.edges if parent in names and child in names)
+        return Graph(nodes=nodes, edges=edges)
+
+    return NarrowedRead(operation, keep)
+
+
+def _causes(operation: Any, within: Territory) -> NarrowedRead:
+    """The errors within; the entry before the first one only if it is within, too."""
+    _require_deployment(operation, within)
+    known = sorted(within.deployments & within.world.deployments.keys())
+    limit = f"deployment:{','.join(known)}"
+    selector = limit if operation.selector in (None, limit) else f"{limit} ({operation.selector})"
+
+    def keep(found: tuple[ErrorCause, ...]) -> tuple[ErrorCause, ...]:
+        rows = found if known else ()
+        return tuple(
+            row if row.before is None or _is_within(row.before, within) else replace(row, before=None) for row in rows
+        )
+
+    return NarrowedRead(replace(operation, selector=selector) if known else operation, keep)
 
 
 def _rollout(operation: Any, within: Territory) -> NarrowedRead:
@@ -82,6 +125,12 @@ def _rollout(operation: Any, within: Territory) -> NarrowedRead:
     if wanted not in known:
         raise unknown("rollout of deployment", wanted, known)
     return NarrowedRead(replace(operation, deployment=wanted))
+
+
+def _task_run(operation: Any, within: Territory) -> NarrowedRead:
+    if operation.run.partition("/")[0] not in within.deployments:
+        raise unknown("run of tasks", operation.run, ())
+    return NarrowedRead(operation)
 
 
 def _look(operation: Any, within: Territory) -> NarrowedRead:
@@ -125,10 +174,15 @@ def _is_within(row: EntryRow, within: Territory) -> bool:
 #: The operations, by class; each with the function that narrows it.
 NARROWED: Final[dict[str, Callable[[Any, Territory], NarrowedRead]]] = {
     "EventsChoose": _events,
+    "GraphDraw": _graph,
     "HistoryRead": _history,
+    "NoderoleCauses": _causes,
     "RolloutList": _listed("rollout"),
     "RolloutShow": _rollout,
     "RolloutWait": _rollout,
     "RolloutWaitLook": _look,
+    "StatusOverview": _status,
+    "StatusWithin": _status,
+    "TasksHistory": _task_run,
     "TasksRuns": _listed("run"),
 }

@@ -40,7 +40,10 @@ class FindEntries(Lookup[list[EntryRow]], frozen=True):
 
 
 class EntriesBefore(Lookup["list[EntryRow | None]"], frozen=True):
-    """For each moment the newest entry of people or annealers that is not younger; None if the journal has none."""
+    """For each moment the newest entry of people or annealers that is not younger; None if the journal has none.
+
+    Entries about tokens are left out: a token changes no machine.
+    """
 
     records = "the journal"
 
@@ -50,6 +53,8 @@ class EntriesBefore(Lookup["list[EntryRow | None]"], frozen=True):
         left = sorted(range(len(self.moments)), key=lambda place: -self.moments[place])
         found: list[EntryRow | None] = [None] * len(self.moments)
         for row in _of_folder(reader, pool=False, warn=False):
+            if row.record.verb.startswith("token "):
+                continue
             while left and row.record.at <= self.moments[left[0]]:
                 found[left.pop(0)] = row
             if not left:
