@@ -33,7 +33,7 @@ class LoggedRun:
         self.file.touch()
         self.certificate = OwnCertificate()
         self.readers = logkeys.Readers(session)
-        page = LogPage(lambda: folder, lambda _: self.ended)
+        page = LogPage(lambda: folder, lambda name: self.ended or not name.endswith(RUN))
         self.pages = Pages("127.0.0.1:0", {}, PrivatePages({"logs": page}, self.certificate, self.readers))
         self._annealer = Daemon(
             host=socket.gethostname(),
@@ -63,6 +63,17 @@ class LoggedRun:
     def write(self, data: bytes) -> None:
         with self.file.open("ab") as out:
             out.write(data)
+
+    def before(self, run: str, data: bytes, tail: str) -> None:
+        """A run that failed earlier; ``tail`` is the recorded end of its output."""
+        name = logs.of_run("base", FQDN, run)
+        (self.file.parent / f"{name.rpartition('/')[2]}.log").write_bytes(data)
+        record = Run(
+            annealer="a-1", started=0.5, ended=0.9, outcome="failed", generation=1, epoch=1, exit_code=1, tail=tail,
+            log=f"{self._annealer.host}:{name}.log",
+        )  # fmt: skip
+        self._session.ensure(f"{paths.noderole('base', FQDN)}/runs")
+        self._session.commit([Create(paths.run("base", FQDN, run), record)])
 
     def end(self) -> None:
         """The run ends well."""

@@ -23,6 +23,8 @@ from tests.page import tree
 from tests.page.browser import Browser
 
 LEASE: Final = "0000000007"
+EARLIER: Final = "0000000000-aaaaaaaa"  # a run of base, which failed
+EARLIER_LOG: Final = "it begins here\n" + 900 * "a line\n" + "E: disk full\n"
 
 
 class ServedTree(ServedApi):
@@ -46,6 +48,7 @@ def served(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Itera
         session.commit([Create(paths.role("base"), Role(barclamp="chain", jig="noop"))])
         session.commit([Create(paths.pool_node(LEASE), leased)])
         logged = LoggedRun(session, tmp_path_factory.mktemp("runs"))
+        logged.before(EARLIER, EARLIER_LOG.encode(), EARLIER_LOG[-40:])
         made = ServedTree(settings, tmp_path_factory.mktemp("api"))
         made.logged, made.operator = logged, made.direct.token("olga", "operator")
         made.call("node/hold", {"nodes": ["n0003.example.com"], "reason": "waits for a disk"})

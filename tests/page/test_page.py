@@ -148,6 +148,21 @@ def test_a_destructive_action_on_several_records_asks_for_their_number(page: Bro
     assert state(served, "step-0-0@n0004.example.com") is State.PROPOSED
 
 
+def test_a_viewer_of_one_deployment_sees_its_part_and_why_the_rest_is_closed(
+    browser: Browser, served: ServedTree
+) -> None:
+    browser.enter(served.address, served.direct.token("vera", "viewer", deployments=("lab",)))
+    browser.shows("vera (viewer of lab)")
+    browser.shows("on 1 node")
+    browser.shows("Nodes that cannot work: 1")
+    browser.go("#/graph")
+    browser.one("main td a", "base")
+    assert "step-0-0" not in browser.text
+    assert browser.console() == []
+    browser.go("#/images")
+    browser.shows("This view is closed to your token: image list concerns the whole cluster")
+
+
 def test_a_viewer_sees_no_action_and_signing_out_ends_the_session(browser: Browser, served: ServedTree) -> None:
     browser.driver.delete_all_cookies()
     sign_in(browser, served.address, served.direct.token("vic", "viewer"))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.api.logged import FQDN
 from tests.page.browser import Browser, Keys, why_not
-from tests.page.conftest import LEASE, ServedTree
+from tests.page.conftest import EARLIER, EARLIER_LOG, LEASE, ServedTree
 from tests.page.tree import FAILED, HOSTILE, IMAGE, WORKED
 
 pytestmark = [pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
@@ -80,6 +80,16 @@ def test_a_log_is_followed_as_text_and_no_size_of_a_line_fills_the_page(
     assert time.monotonic() - began < 5.0
     logged.write(b"still going\n")
     page.shows("still going")
+    assert page.console() == []
+
+
+def test_the_whole_log_of_a_run_that_is_over_is_one_button_away(page: Browser) -> None:
+    page.go(f"#/noderole/{GOING}?run={EARLIER}")
+    page.shows("This is its recorded end.")
+    assert "it begins here" not in page.one("pre.log").text
+    page.click("button", "Read the log at its annealer")
+    page.shows(f"The whole log has {len(EARLIER_LOG):,} bytes; it has ended.")
+    assert page.script("return document.querySelector('pre.log').textContent") == EARLIER_LOG
     assert page.console() == []
 
 

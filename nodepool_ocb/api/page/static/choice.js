@@ -54,7 +54,7 @@ export function showChoice(place, choice, racks, selector) {
     place,
     el("strong", {}, `${counted(names.length, "noderole")} on ${counted(nodes.length, "node")}`, inRacks(perRack(nodes, racks))),
     buttons(["retry", "refresh", "commit", "propose", "cancel", "redeploy"], target),
-    el("span", { class: "quiet" }, "their nodes:"),
+    el("span", { class: "quiet acting" }, "their nodes:"),
     buttons(["hold", "release"], { nodes }),
   );
 }

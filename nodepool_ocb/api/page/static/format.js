@@ -22,7 +22,7 @@ const MOODS = {
 
 const MOST_RACKS = 6;
 /** Fields of records that are moments. */
-const MOMENTS = /^(not_before|(hold|mark|pause)\/(since|until))$/;
+const MOMENTS = /(^|\/)(not_before|since|until|at|started|ended|queued|created|expires|state_time)$/;
 
 /** The class of a state's colour. */
 export function mood(state) {
@@ -104,7 +104,7 @@ export function made({ field, new: value }) {
 
 function literal(field, value) {
   if (value === null || value === undefined) return "–";
-  if (MOMENTS.test(field) && value > 0) return moment(value);
+  if (MOMENTS.test(field) && typeof value === "number" && value > 0) return moment(value);
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 

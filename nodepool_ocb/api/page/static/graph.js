@@ -108,9 +108,9 @@ function address(state, box) {
   return to("matrix", state.deployment, { l: [state.selector ? `(${state.selector})` : "", `role:${box.name}`].filter(Boolean).join(" ") });
 }
 
-function words(box) {
-  const counts = STATES.filter((each) => box.states[each.state]).map((each) => `${box.states[each.state].toLocaleString("en")} ${each.state}`);
-  return box.node === null ? counts.join(", ") : box.state;
+/** The number of noderoles of a role in each state. */
+function counts(box) {
+  return STATES.filter((each) => box.states[each.state]).map((each) => el("span", { class: "count" }, badge(each.state), ` ${box.states[each.state].toLocaleString("en")} `));
 }
 
 // -- the drawing --
@@ -152,6 +152,6 @@ function rows(state, found) {
   const parents = found.boxes.map(() => []);
   for (const [parent, child] of found.arrows) parents[child].push(found.boxes[parent].name);
   const columns = [state.around ? "noderole" : "role", "states", "after"];
-  const lines = found.boxes.map((box, n) => ({ [columns[0]]: link(box.name, address(state, box)), states: [badge(box.state), box.node === null ? ` ${words(box)}` : null], after: parents[n].join(", ") }));
+  const lines = found.boxes.map((box, n) => ({ [columns[0]]: link(box.name, address(state, box)), states: box.node === null ? counts(box) : badge(box.state), after: parents[n].join(", ") }));
   return table(lines, { columns, empty: "No noderole matches." });
 }

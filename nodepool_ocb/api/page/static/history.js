@@ -4,7 +4,7 @@ import { change, made, moment } from "./format.js";
 import { filtered, list, rows } from "./lists.js";
 import { to } from "./router.js";
 
-const LIMIT = 200; // entries
+const LIMIT = 200; // entries, at first
 const MOST_SUBJECTS = 5;
 const MOST_CHANGES = 4;
 const MOST_FIELDS = 8;
@@ -15,11 +15,20 @@ const DONE = { create: " created", delete: " deleted" };
 /** Show it in `place`. */
 export function history(place, { query }) {
   const field = filtered(query, "names, divided by spaces", () => end.load());
+  let limit = LIMIT;
+  const older = () => {
+    limit *= 2;
+    end.load();
+  };
+  const more = () => el("button", { type: "button", "data-key": "older", onclick: older }, "Show older entries");
   const columns = ["at", "login", "host", "verb", "subjects", "reason", "changes"];
   const read = async () => {
     const names = field.value.trim().split(/\s+/).filter(Boolean);
     const pick = (answer) => [...answer.rows].reverse().map(entry);
-    return [{ title: `The newest ${LIMIT} entries of the journal`, columns, forms: { at: moment }, ...(await rows("/v1/history", { names, limit: LIMIT }, pick)) }];
+    const found = await rows("/v1/history", { names, limit }, pick);
+    const all = found.rows.length < limit;
+    const title = all ? `All ${found.rows.length.toLocaleString("en")} entries of the journal` : `The newest ${limit.toLocaleString("en")} entries of the journal`;
+    return [{ title, columns, forms: { at: moment }, most: limit, more: all ? null : more(), ...found }];
   };
   const end = list(place, "History", read, field);
   return end;

@@ -22,10 +22,10 @@ export function list(place, title, read, controls = null) {
       const text = JSON.stringify(found.map((part) => [part.title, part.rows, part.notes]));
       if (text === before) return;
       before = text;
-      show(body, found.map((part) => card(part.title, (part.notes ?? []).map((note) => el("p", { class: "quiet" }, note)), table(part.rows, part))));
+      show(body, found.map((part) => card(part.title, (part.notes ?? []).map((note) => el("p", { class: "quiet" }, note)), table(part.rows, part), part.more)));
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      fault.textContent = error.message;
+      fault.textContent = error.problem.status === 403 ? `This view is closed to your token: ${error.message}.` : error.message;
     }
   };
   load();

@@ -46,6 +46,7 @@ const VIEWS = {
   lease: { show: lease, named: true },
 };
 const STALE_SECONDS = 10;
+const MOST_LIMITS = 3; // deployments that the header names
 
 const main = document.getElementById("main");
 let end = () => {};
@@ -84,13 +85,15 @@ function enter(found) {
   document.getElementById("head").hidden = false;
   document.body.classList.toggle("viewer", found.role === "viewer"); // whose token opens no action
   const limits = [...found.deployments, ...(found.selector ? [found.selector] : [])];
+  document.body.classList.toggle("limited", limits.length > 0); // it shows its part of the cluster
   const leave = async () => {
     await signOut();
     leaveTo();
   };
+  const part = limits.length > MOST_LIMITS ? ` of ${limits.length} deployments` : limits.length ? ` of ${limits.join(", ")}` : "";
   show(
     document.getElementById("person"),
-    el("span", { title: limits.length ? `limited to ${limits.join(", ")}` : "the whole cluster" }, `${found.name} (${found.role})`),
+    el("span", { title: limits.length ? `limited to ${limits.join(", ")}` : "the whole cluster" }, `${found.name} (${found.role}${part})`),
     el("button", { type: "button", onclick: leave }, "Sign out"),
   );
   shown();

@@ -102,10 +102,12 @@ function taken(state, parts, found) {
   }
   Object.assign(state, { document: found, data: { roles: found.roles, rows }, racks: new Map(rows.map((row) => [row.node, row.rack])) });
   state.cursor.row = Math.max(0, rows.findIndex((row) => row.node === node));
-  state.cursor.column = Math.max(0, found.roles.findIndex((each) => each.role === role));
+  const column = found.roles.findIndex((each) => each.role === role);
+  const bound = [...(rows[state.cursor.row]?.states ?? "")].findIndex((letter) => letter !== "."); // the first, at first
+  state.cursor.column = Math.max(0, column >= 0 ? column : bound);
   state.choice.keep(new Set(names(state)));
   showChoice(parts.choice, state.choice, state.racks, meant(state));
-  const counts = STATES.filter((each) => found.totals[each.state]).map((each) => [badge(each.state), ` ${found.totals[each.state].toLocaleString("en")} `]);
+  const counts = STATES.filter((each) => found.totals[each.state]).map((each) => el("span", { class: "count" }, badge(each.state), ` ${found.totals[each.state].toLocaleString("en")} `));
   show(parts.counts, `${counted(rows.length, "node")} × ${counted(found.roles.length, "role")}: `, counts.length ? counts : `no noderole${state.selector.trim() ? " matches" : ""}.`);
   told(state, parts);
 }

@@ -19,7 +19,7 @@ function content(found) {
   return [
     el("div", { class: "bar" }, el("h1", {}, found.name), buttons([found.hold ? "release" : "hold"], { nodes: [found.name] }), failed.length ? buttons(["retry"], { noderoles: failed }) : null),
     found.held ? el("p", { class: "reason" }, `held ${found.held}`) : null,
-    found.reason ? el("p", { class: "reason" }, legible(found.reason)) : null,
+    found.reason ? el("p", { class: `reason ${found.alive ? "" : "bad"}` }, legible(found.reason)) : null,
     facts([
       ["Deployment", link(found.deployment, to("matrix", found.deployment, { l: found.name }))],
       ["Alive", found.virtual ? "virtual" : value("", found.alive)],

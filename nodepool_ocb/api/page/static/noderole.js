@@ -84,7 +84,7 @@ function chosen(shown, wanted) {
 function head(found) {
   const { role, node } = parts(found.noderole);
   return [
-    el("div", { class: "bar" }, el("h1", {}, `${role}@`, link(node, to("node", node))), badge(found.state), buttons(BY_STATE[found.state] ?? [], { noderoles: [found.noderole] }), buttons(["hold"], { nodes: [node] })),
+    el("div", { class: "bar" }, el("h1", {}, `${role}@`, link(node, to("node", node))), badge(found.state), buttons(BY_STATE[found.state] ?? [], { noderoles: [found.noderole] }), el("span", { class: "quiet acting" }, "its node:"), buttons(["hold"], { nodes: [node] })),
     found.reason ? el("p", { class: `reason ${found.state === "ERROR" ? "bad" : ""}` }, legible(found.reason)) : null,
     facts([
       ["Deployment", link(found.deployment, to("matrix", found.deployment, { l: node }))],
@@ -93,7 +93,7 @@ function head(found) {
       ["Attempt", found.attempt || null],
       ["Run", found.run],
       ["Annealer", found.by],
-      ["Task run", found.task_run],
+      ["Task run", found.task_run ? link(found.task_run, to("run", `${found.deployment}/${found.task_run}`)) : null],
     ]),
   ];
 }

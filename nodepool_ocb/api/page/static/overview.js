@@ -11,7 +11,10 @@ import { stopped, troubles } from "./troubles.js";
 
 const OFTEN_SECONDS = 5;
 const MOST_WAITING = 2000; // noderoles in TODO of which the oldest are looked for
-const MOST_DEPLOYMENTS = 8; // with progress
+const MOST_DEPLOYMENTS = 8; // with progress, until a person wants all
+const MOST_CAUSES = 20; // the same
+const MOST_RUNNING = 20; // the same
+const MOST_NODES = 10; // the same
 const OLDEST = 5;
 
 /** Show it in `place`. */
@@ -20,13 +23,14 @@ export function overview(place) {
   const places = Object.fromEntries(names.map((name) => [name, el("div", { class: `part stack part-${name}` })]));
   show(place, el("h1", { class: "aside" }, "Overview"), Object.values(places));
   const seen = {};
+  const want = { deployments: false, causes: false }; // all of them
   const put = (name, key, content) => {
     const text = JSON.stringify(key);
     if (seen[name] !== text) show(places[name], content());
     seen[name] = text;
   };
   const load = async () => {
-    const steps = [causes(put), status(put), progress(put)];
+    const steps = [causes(put, want, load), status(put), progress(put, want, load)];
     for (const each of await Promise.allSettled(steps)) {
       if (each.status === "rejected" && !(each.reason instanceof Refused)) throw each.reason;
     }
@@ -47,11 +51,21 @@ async function refusable(put, name, work) {
 
 // -- errors --
 
-function causes(put) {
+function causes(put, want, load) {
   return refusable(put, "errors", async () => {
     const rows = (await get("/v1/causes")).answer;
-    put("errors", rows, () => card(rows.length ? "Errors by cause" : "No errors", rows.map(cause)));
+    const shown = want.causes ? rows : rows.slice(0, MOST_CAUSES);
+    put("errors", [rows, shown.length], () => card(rows.length ? "Errors by cause" : "No errors", shown.map(cause), wanted(want, "causes", rows.length - shown.length, rows.length, load)));
   });
+}
+
+/** A button that shows all of a list, if `left` of it are not shown. */
+function wanted(want, name, left, all, load) {
+  const pressed = () => {
+    want[name] = true;
+    load();
+  };
+  return left > 0 ? el("button", { type: "button", "data-key": `all ${name}`, onclick: pressed }, `Show all ${all.toLocaleString("en")} ${name}`) : null;
 }
 
 function cause(row) {
@@ -85,7 +99,7 @@ function cause(row) {
 /** Of a cause with many noderoles: the retry of all that failed of its roles and deployments, which may have other causes, too. */
 function more(row) {
   const selector = `failed role:${row.roles.join(",")} deployment:${row.deployments.join(",")}`;
-  return [el("span", { class: "quiet" }, ` all failed of ${counted(row.roles.length, "role")}: `), buttons(["retry"], { selector })];
+  return [el("span", { class: "quiet acting" }, ` all failed of ${counted(row.roles.length, "role")}: `), buttons(["retry"], { selector })];
 }
 
 // -- the state of the whole --
@@ -106,7 +120,7 @@ function counts(found) {
     el("a", { class: "chip", href: to("matrix", "", { l: `state:${each.state.toLowerCase()}` }), "data-key": each.state }, el("b", {}, found.noderoles[each.state].toLocaleString("en")), " ", badge(each.state)),
   );
   const failed = found.noderoles.ERROR ? buttons(["retry"], { selector: "failed" }) : null;
-  return el("div", { class: "chips" }, chips, el("span", { class: "quiet" }, `on ${counted(found.nodes.all, "node")}`), failed ? el("span", { class: "push" }, "all failed: ", failed, buttons(["pauseAll"], {})) : el("span", { class: "push" }, buttons(["pauseAll"], {})));
+  return el("div", { class: "chips" }, chips, el("span", { class: "quiet" }, `on ${counted(found.nodes.all, "node")}`), failed ? el("span", { class: "push" }, el("span", { class: "acting" }, "all failed: "), failed, buttons(["pauseAll"], {})) : el("span", { class: "push" }, buttons(["pauseAll"], {})));
 }
 
 function aside(found) {
@@ -148,10 +162,18 @@ async function work(put, found) {
     el(
       "div",
       { class: "columns" },
-      card(`Running now: ${running.length}`, table(running.slice(0, 20), { columns: ["noderole", "since", "by", "attempt"], empty: "Nothing runs." })),
-      card(`To do: ${todo.toLocaleString("en")}; those that were tried first, then the oldest`, todo > MOST_WAITING ? el("p", {}, link(`${counted(todo, "noderole")} to do`, to("matrix", "", { l: "state:todo" }))) : table(shown, { columns, empty: "Nothing waits for an annealer." })),
+      card(`Running now: ${running.length.toLocaleString("en")}`, table(running, { columns: ["noderole", "since", "by", "attempt"], empty: "Nothing runs.", most: MOST_RUNNING })),
+      card(`To do: ${todo.toLocaleString("en")}`, waits(todo, shown, columns)),
     ),
   );
+}
+
+/** The noderoles to do with their reasons, and the way to all of them. */
+function waits(todo, shown, columns) {
+  const all = todo > shown.length ? link(`All ${counted(todo, "noderole")} to do`, to("matrix", "", { l: "state:todo" })) : null;
+  if (todo && !shown.length) return el("p", {}, all);
+  const order = all ? el("p", { class: "quiet" }, `Shown are ${shown.length}: those that were tried, then the oldest. `, all) : null;
+  return [table(shown, { columns, empty: "Nothing waits for an annealer." }), order];
 }
 
 /** Why these noderoles do not start, as `noderole explain` says it: by name the first reason. */
@@ -181,29 +203,33 @@ function system(found) {
   return el(
     "div",
     { class: "columns" },
-    card(`Nodes that cannot work: ${idle.length}`, table(idle.slice(0, 10), { columns: ["name", "is", "since", "reason"], forms, empty: "All nodes can work." })),
-    card("Rollouts", table(lines, { columns: ["rollout", "state", "reason", "since"], empty: "None is under way or failed." })),
-    card("Task runs", table(runs, { columns: ["run", "state", "since"], empty: "None is under way or failed." })),
-    card("Daemons", table(found.daemons, { columns: ["kind", "host", "state", "trouble", "paused"], empty: "No daemon runs." })),
-    card(`Images: ${images.all}`, table([...images.building, ...trouble], { columns: ["image", "builder", "reason", "since"], empty: "None builds or fails." })),
+    card(link(`Nodes that cannot work: ${idle.length.toLocaleString("en")}`, to("nodes", "", { l: found.nodes.not_alive.length ? "alive:no" : "" })), table(idle, { columns: ["name", "is", "since", "reason"], forms, empty: "All nodes can work.", most: MOST_NODES })),
+    card(link("Rollouts", to("rollouts")), table(lines, { columns: ["rollout", "state", "reason", "since"], empty: "None is under way or failed." })),
+    card(link("Task runs", to("runs")), table(runs, { columns: ["run", "state", "reason", "started"], empty: "None is under way or failed." })),
+    card(document.body.classList.contains("limited") ? "Daemons" : link("Daemons", to("daemons")), table(found.daemons, { columns: ["kind", "host", "state", "trouble", "paused"], empty: "No daemon runs." })),
+    el("div", { class: "whole stack" }, card(link(`Images: ${images.all}`, to("images")), table([...images.building, ...trouble], { columns: ["image", "builder", "reason", "since"], empty: "None builds or fails." }))),
     troubles(found).map(([title, rows, columns]) => card(title, table(rows, { columns }))),
   );
 }
 
 // -- progress --
 
-function progress(put) {
+function progress(put, want, load) {
   return refusable(put, "progress", async () => {
     const all = (await get("/v1/deployments")).answer;
-    const rows = all.filter((row) => row.noderoles).slice(0, MOST_DEPLOYMENTS);
+    const filled = all.filter((row) => row.noderoles);
+    const rows = want.deployments ? filled : filled.slice(0, MOST_DEPLOYMENTS);
     const found = await Promise.all(rows.map((row) => get("/v1/noderole-states", { deployment: row.name, roles_only: true })));
     const key = [all, ...found.map((each) => each.answer)];
-    put("progress", key, () => card("Deployments", rows.map((row, n) => deployment(row, found[n].answer)), others(all.length - rows.length)));
+    put("progress", key, () => card("Deployments", rows.map((row, n) => deployment(row, found[n].answer)), wanted(want, "deployments", filled.length - rows.length, filled.length, load), empties(all)));
   });
 }
 
-function others(count) {
-  return count > 0 ? el("p", { class: "quiet" }, `${counted(count, "more deployment")} with no noderoles, or not shown here`) : null;
+/** The deployments in which no role is bound. */
+function empties(all) {
+  const names = all.filter((row) => !row.noderoles).map((row) => row.name);
+  const rest = names.length - MOST_DEPLOYMENTS;
+  return names.length ? el("p", { class: "quiet" }, `Without noderoles: ${names.slice(0, MOST_DEPLOYMENTS).join(", ")}${rest > 0 ? `, and ${rest.toLocaleString("en")} more` : ""}`) : null;
 }
 
 /** The milestones of a deployment; without any, its last role. */

@@ -3,9 +3,10 @@ import { buttons } from "./actions.js";
 import { get } from "./api.js";
 import { card, el, link } from "./dom.js";
 import { age, badge } from "./format.js";
+import { legible } from "./log.js";
 import { object } from "./object.js";
 import { to } from "./router.js";
-import { facts, table } from "./table.js";
+import { ago, facts, table } from "./table.js";
 
 const OFTEN_SECONDS = 2;
 const GROUP_COLUMNS = ["group", "state", "critical", "phase", "batch", "members", "nodes", "since", "reason", "unmet", "accepted", "depends_on"];
@@ -23,12 +24,12 @@ function content(name, found) {
   const over = OVER.includes(state);
   return [
     el("div", { class: "bar" }, el("h1", {}, found.rollout ?? name, " "), badge(state), buttons(over ? ["retryRollout"] : ["resumeRollout", "cancelRollout"], target)),
-    found.reason ? el("p", { class: "reason" }, found.reason) : null,
+    found.reason ? el("p", { class: `reason ${state === "failed" ? "bad" : ""}` }, legible(found.reason)) : null,
     facts([
       ["Deployment", link(found.deployment, to("matrix", found.deployment))],
       ["Strategy", found.strategy],
       ["Since", age(found.since)],
-      ["Started", age(found.started)],
+      ["Started", ago(found.started)],
       ["Attempt", found.attempt],
       ["By", found.by],
       ["Task run", found.task_run ? link(found.task_run, to("run", found.task_run)) : null],

@@ -5,7 +5,8 @@ import { legible } from "./log.js";
 import { to } from "./router.js";
 
 const LONGEST = 300; // characters of a value
-const MOST_ROWS = 500;
+const MOST_ROWS = 500; // that are shown at first
+const shownAll = new Set(); // tables of which a person wanted all rows: view and columns
 
 /** The form of a value, by its key. */
 const FORMS = {
@@ -18,11 +19,11 @@ const FORMS = {
   image: (text) => link(text, to("image", text)),
   state: (state) => badge(state),
   since: age,
-  started: age,
-  ended: age,
-  created: age,
-  used: age,
-  state_time: age,
+  started: ago,
+  ended: ago,
+  created: ago,
+  used: ago,
+  state_time: ago,
   at: (at) => clock(at),
   until: (at) => clock(at),
 };
@@ -38,6 +39,11 @@ export function value(key, given, forms = {}) {
   return text === "" ? nothing() : text;
 }
 
+/** The time since a moment, as a sentence has it. */
+export function ago(at) {
+  return at ? [age(at), " ago"] : nothing();
+}
+
 /** The text; of a long one the beginning, up to a space if there is one near, and a mark. */
 function cut(text) {
   if (text.length <= LONGEST) return text;
@@ -46,7 +52,7 @@ function cut(text) {
 }
 
 function nothing() {
-  return el("span", { class: "quiet" }, "–");
+  return el("span", { class: "quiet", "data-nothing": "1" }, "–");
 }
 
 function words(given) {
@@ -63,27 +69,36 @@ function words(given) {
 
 /**
  * A table. `columns`: the keys to show, else all of the first row; `extra(row)`: what stands at the end of a row, such as
- * buttons; `forms`: forms of values, by key.
+ * buttons; `forms`: forms of values, by key; `most`: rows that are shown until a person wants all.
  */
-export function table(rows, { columns, extra, forms, empty = "There is none." } = {}) {
+export function table(rows, { columns, extra, forms, empty = "There is none.", most = MOST_ROWS } = {}) {
   if (!rows.length) return el("p", { class: "quiet" }, empty);
   const keys = columns ?? Object.keys(rows[0]);
   const head = keys.map((key) => el("th", { scope: "col" }, key.replaceAll("_", " ")));
-  const lines = rows.slice(0, MOST_ROWS).map((row) =>
-    el(
-      "tr",
-      { "data-row": true },
-      keys.map((key) => el("td", { "data-label": key.replaceAll("_", " ") }, value(key, row[key], forms))),
-      extra ? el("td", { class: "last" }, extra(row)) : null,
-    ),
-  );
-  const left = rows.length - lines.length;
+  const name = `${location.hash} ${keys.join()}`;
+  const shown = shownAll.has(name) ? rows : rows.slice(0, most);
+  const body = el("tbody", {}, shown.map((row) => line(row, keys, extra, forms)));
+  const rest = rows.slice(shown.length);
+  const more = el("button", { type: "button", "data-key": `all ${name}` }, `Show all ${rows.length.toLocaleString("en")}`);
+  more.addEventListener("click", () => {
+    shownAll.add(name);
+    body.append(...rest.map((row) => line(row, keys, extra, forms)));
+    more.remove();
+  });
   return el(
     "div",
     { class: "wide", tabindex: 0, role: "region", "aria-label": "Table" },
-    el("table", {}, el("thead", {}, el("tr", {}, head, extra ? el("th", { scope: "col" }, el("span", { class: "aside" }, "Actions")) : null)), el("tbody", {}, lines)),
-    left > 0 ? el("p", { class: "quiet" }, `and ${left} more`) : null,
+    el("table", {}, el("thead", {}, el("tr", {}, head, extra ? el("th", { scope: "col" }, el("span", { class: "aside" }, "Actions")) : null)), body),
+    rest.length ? more : null,
   );
+}
+
+function line(row, keys, extra, forms) {
+  const cell = (key) => {
+    const given = value(key, row[key], forms);
+    return el("td", { "data-label": key.replaceAll("_", " "), class: given instanceof Element && given.dataset.nothing ? "none" : "" }, given);
+  };
+  return el("tr", { "data-row": true }, keys.map(cell), extra ? el("td", { class: "last" }, extra(row)) : null);
 }
 
 /** Keys and values, for one object. */

@@ -101,7 +101,7 @@ function taken(state, parts, found) {
   Object.assign(state, { found, behind: Date.now() / 1000 - found.now, lanes: lanesOf(found) });
   state.cursor.lane = Math.max(0, Math.min(state.lanes.length - 1, state.cursor.lane));
   const left = found.nodes_left_out ? ` Shown are the ${counted(found.nodes.length, "node")} that changed last; ${found.nodes_left_out.toLocaleString("en")} are left out: a filter shows them.` : "";
-  show(parts.counts, `${counted(found.nodes.length, "node")}, ${counted(found.runs.length, "run")} (of each noderole the newest ${found.runs_each}), ${counted(found.present.length, "noderole")} running or waiting.${left}`);
+  show(parts.counts, `${counted(found.nodes.length, "node")}, ${counted(found.runs.length, "run")} (of each noderole the newest ${found.runs_each}), ${counted(found.present.length, "noderole")} running or waiting.${left}`, el("span", { class: "quiet" }, " A filled bar is a run, with its letter and colour as in the matrix; a hatched one is a wait."));
   tabled(state, parts);
   told(state, parts);
 }
