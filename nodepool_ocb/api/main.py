@@ -51,6 +51,7 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
 
         def apply() -> None:
             daemon.records.settings = fresh
+            daemon.records.feed.token_changed()  # a value of a claim may have another role, or none
             daemon.listener.renew_certificate()
 
         return Reload(apply=apply, listen=asked.listen or _pages(fresh), end_within_seconds=_end_within_seconds(fresh))

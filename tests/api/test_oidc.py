@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import httpx
 import pytest
+import yaml
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.testing.zookeeper.server import Server
+from tests.api.events import EventClient
 from tests.api.issuer import CLIENT, Issuer
 from tests.api.served import ServedApi, problem
 from tests.fixtures.chroots import fresh
@@ -23,6 +25,7 @@ ROLES: Final = {
     "labs": {"role": "operator", "deployments": ["lab"]},
     "webs": {"role": "operator", "deployments": ["web"], "reveal": True},
     "watch": {"role": "viewer"},
+    "guard": {"role": "viewer"},
 }
 
 
@@ -194,6 +197,25 @@ def test_a_new_key_is_found_and_a_known_one_serves_while_the_issuer_is_away(know
         assert known.ask("GET", "/v1/nodes").status_code == 200, "tokens of ours need no issuer"
     finally:
         issuer.start()
+
+
+def test_a_role_that_an_admin_takes_away_ends_the_streams_of_its_holders_alone(
+    known: ServedApi, issuer: Issuer, until: Callable[..., None]
+) -> None:
+    guard, watcher = (issuer.token(aud="ocb-api", groups=[each]) for each in ("guard", "watch"))
+    streams = [EventClient(known.address, each) for each in (guard, watcher)]
+    until(lambda: all(each.of("begin") for each in streams))
+    section = yaml.safe_load(known.daemon.config.read_text())["api"]["oidc"]
+    roles = {name: role for name, role in section["roles"].items() if name != "guard"}
+    known.daemon.configure(api={"oidc": {**section, "roles": roles}})
+    known.daemon.reload()
+    until(lambda: streams[0].ended, seconds=20.0)
+    assert [each["reason"] for each in streams[0].of("end")] == ["the token is revoked, or has ended"]
+    assert problem(known.ask("GET", "/v1/nodes", token=guard))[0] == 403
+    assert known.ask("GET", "/v1/nodes", token=watcher).status_code == 200
+    assert not streams[1].ended
+    for each in streams:
+        each.close()
 
 
 # -- the page --
