@@ -176,9 +176,8 @@ class BoundedProtocol(H11Protocol):
             self._late = None
 
     def _end(self) -> None:
-        self._late = None
-        if self._between_requests() and not self.transport.is_closing():
-            self.transport.close()
+        self._late = None  # it waits between two requests alone
+        self.transport.close()
 
     # -- the time for an answer --
 

@@ -3,56 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import select
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any, Final
 
 import pytest
 
-from nodepool_ocb.api.actor import KNOWN
-from nodepool_ocb.api.listener import Listener
+from nodepool_ocb.api import accepting
 from nodepool_ocb.api.logins import FailedLogins
-from nodepool_ocb.config import ApiSettings
+from tests.api.smallserver import SmallServer, answered, cut
 
 Until = Callable[..., None]
-
-SECONDS: Final = 20.0
-OK: Final = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
-
-
-class SmallServer:
-    """At most two connections. ``/known`` tells that the caller is known, ``/held`` gives no answer; ``seen`` has the events."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-        self.clients: list[socket.socket] = []
-        self.listener = Listener(self, ApiSettings(listen="127.0.0.1:0", connections=2))
-        self.listener.open()
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if "known" in scope["path"]:
-            scope["state"][KNOWN]()
-        self.seen.append("head")
-        if "held" in scope["path"]:
-            while (message := await receive())["type"] != "http.disconnect":
-                if not message["more_body"]:
-                    self.seen.append("body")
-            return
-        await send(OK)
-        await asyncio.sleep(0)
-        await send({"type": "http.response.body", "body": b"ok"})
-
-    def client(self) -> socket.socket:
-        host, port = self.listener.address.partition("//")[2].split(":")
-        made = socket.create_connection((host, int(port)), SECONDS)
-        self.clients.append(made)
-        return made
-
-    def close(self) -> None:
-        for each in self.clients:
-            each.close()
-        self.listener.close()
 
 
 @pytest.fixture
@@ -73,19 +33,6 @@ def send(server: SmallServer, until: Until) -> Callable[..., socket.socket]:
         return client
 
     return send
-
-
-def answered(client: socket.socket) -> bool:
-    """Whether it gets an answer before its connection ends."""
-    got = b""
-    while not got.endswith(b"ok") and (part := client.recv(65536)):
-        got += part
-    return got.startswith(b"HTTP/1.1 200 ")
-
-
-def cut(client: socket.socket) -> bool:
-    """Whether the server has closed it; it has no answer to read."""
-    return bool(select.select([client], [], [], 0.0)[0])
 
 
 Send = Callable[..., socket.socket]
@@ -139,6 +86,17 @@ def test_the_head_of_a_request_puts_its_connection_behind_the_others(send: Send)
     send("/held", client=first)
     assert answered(send("/"))
     assert (cut(first), cut(second)) == (False, True)
+
+
+def test_a_connection_that_leaves_in_the_pause_before_a_cut_makes_the_room(
+    server: SmallServer, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = send("/held"), send("/held")
+    monkeypatch.setattr(accepting, "PAUSE_SECONDS", 1.0)
+    third = server.client()
+    second.close()
+    assert answered(send("/", client=third))
+    assert not cut(first)
 
 
 def test_failed_logins_of_all_addresses_wait_in_a_bounded_number_and_give_up_their_places() -> None:
