@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nodepool_ocb.api.memory.digesting import SHOWN, WorldDigest
 from nodepool_ocb.engine.world import Stored, World
-from nodepool_ocb.model.records import Deployment, DeploymentState, Node, NodeRole, State
+from nodepool_ocb.model.records import Claim, Deployment, DeploymentState, Node, NodeRole, State
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["n1", "n2"]), st.sampled_from(["node", "a", "b", "lab", "lost"]), st.booleans())
@@ -52,3 +52,19 @@ def test_each_change_has_another_digest() -> None:
         turn(world, node, part, False, mzxid)
         seen.add(of(world))
     assert len(seen) == len(steps)
+
+
+def test_records_of_two_groups_with_one_name_have_two_digests() -> None:
+    one, other = WorldDigest(), WorldDigest()
+    one.put("Role", [("lab", 5)])
+    other.put("Deployment", [("lab", 5)])
+    assert one.text != other.text
+
+
+def test_a_record_that_no_list_shows_leaves_the_digest() -> None:
+    world, digest = World(), WorldDigest()
+    before = digest.text
+    claim = Claim(annealer="a-1", noderole="base@n1", run="0000000001-c0ffee10", epoch=1, since=1.0)
+    world.put(Stored(claim, 0, 7), "n1")
+    digest.follow(world, (), [Claim])
+    assert digest.text == before

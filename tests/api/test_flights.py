@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Coroutine
 from types import SimpleNamespace
@@ -46,6 +47,10 @@ class Reads:
 
     def ask(self, key: str = "a", least: int = 0, now: int = 5, seconds: float = LATER) -> asyncio.Task[int]:
         return asyncio.create_task(self.flights.join(key, least, now, time.monotonic() + seconds, self.read))
+
+    async def until(self, begun: int) -> None:
+        while self.begun < begun:
+            await asyncio.sleep(0)
 
     async def end(self, *asked: asyncio.Task[int]) -> list[int | BaseException]:
         await asyncio.sleep(0)
@@ -106,6 +111,38 @@ def test_a_read_does_not_join_one_that_ends_much_earlier() -> None:
         assert await reads.end(first, second) == [1, 2]
 
     run(story())
+
+
+def test_a_read_that_ends_late_leaves_a_newer_one_of_its_key_to_the_others() -> None:
+    async def story() -> None:
+        reads = Reads()
+        old = reads.ask(now=5)
+        await reads.until(1)
+        ends, reads.ends = reads.ends, asyncio.Event()
+        newer = reads.ask(least=6)
+        await reads.until(2)
+        ends.set()
+        assert await old == 1
+        assert await reads.end(newer, reads.ask(least=6)) == [2, 2]
+
+    run(story())
+
+
+def test_the_error_of_a_read_that_all_have_left_is_no_fault_of_the_loop() -> None:
+    faults: list[object] = []
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, each: faults.append(each))
+        reads = Reads()
+        with pytest.raises(TimedOut):
+            await reads.ask(seconds=0.05)
+        reads.error = NotFound("gone")
+        await reads.end()
+        await asyncio.sleep(0.01)
+        gc.collect()
+
+    run(story())
+    assert faults == []
 
 
 def actor(id: str = "00000000002a", role: TokenRole = TokenRole.VIEWER, **fields: Any) -> Actor:

@@ -48,6 +48,10 @@ def memory(zk_session: Session, zk_settings: ZooKeeperSettings) -> Iterator[Memo
         yield made
 
 
+def away(_session: Session, _id: str) -> None:
+    raise Unavailable("ZooKeeper does not answer")
+
+
 def test_a_token_that_was_read_opens_without_a_read_for_its_secret_alone(memory: Memory) -> None:
     assert memory.current is None
     read = memory.valid(memory.id, memory.secret)
@@ -100,9 +104,6 @@ def test_while_zookeeper_is_away_a_token_opens_unless_it_was_written(
     memory.valid(memory.id, memory.secret)
     memory.doubt([written or paths.token(memory.id)])
 
-    def away(_session: Session, _id: str) -> None:
-        raise Unavailable("ZooKeeper does not answer")
-
     monkeypatch.setattr("nodepool_ocb.api.memory.tokens.stored_tokens.one", away)
     if opens:
         assert memory.valid(memory.id, memory.secret) is not None
@@ -118,12 +119,66 @@ def test_while_zookeeper_is_away_a_token_with_an_event_opens_nothing(
     calm(zk_settings).perform(TokenRevoke(tokens=(memory.id,)))
     until(lambda: memory.announced)
 
-    def away(_session: Session, _id: str) -> None:
-        raise Unavailable("ZooKeeper does not answer")
-
     monkeypatch.setattr("nodepool_ocb.api.memory.tokens.stored_tokens.one", away)
     with pytest.raises(Unavailable):
         memory.valid(memory.id, memory.secret)
+
+
+def test_while_zookeeper_is_silent_no_token_opens_without_a_read(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.valid(memory.id, memory.secret)
+    memory.note_use(memory.id)
+    memory.valid(memory.id, memory.secret)
+    used = memory._kept[memory.id].found.record.used
+    assert used is not None
+    monkeypatch.setattr(memory._session, "now", lambda: used + NOTED_SECONDS + 1.0)
+    assert memory.use_due(memory.id)
+    monkeypatch.setattr(Session, "trusted", False)
+    assert memory.current is None
+    assert not memory.use_due(memory.id)
+
+
+def test_while_zookeeper_is_away_a_token_opens_for_a_short_time_alone(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.valid(memory.id, memory.secret)
+    monkeypatch.setattr("nodepool_ocb.api.memory.tokens.stored_tokens.one", away)
+    assert memory.valid(memory.id, memory.secret) is not None
+    monkeypatch.setattr("nodepool_ocb.api.memory.tokens.REMEMBERED_SECONDS", 0.0)
+    with pytest.raises(Unavailable):
+        memory.valid(memory.id, memory.secret)
+
+
+def test_a_token_that_was_gone_at_its_last_read_opens_nothing_while_zookeeper_is_away(
+    zk_session: Session, zk_settings: ZooKeeperSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No event has told of it: nothing is watched here."""
+    memory = Memory(zk_session, zk_settings)
+    memory.valid(memory.id, memory.secret)
+    calm(zk_settings).perform(TokenRevoke(tokens=(memory.id,)))
+    assert memory.valid(memory.id, memory.secret) is None
+    assert memory.announced == []
+    monkeypatch.setattr("nodepool_ocb.api.memory.tokens.stored_tokens.one", away)
+    with pytest.raises(Unavailable):
+        memory.valid(memory.id, memory.secret)
+
+
+def test_tokens_are_remembered_in_a_bounded_number(
+    memory: Memory, zk_session: Session, zk_settings: ZooKeeperSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Memory(zk_session, zk_settings)
+    monkeypatch.setattr("nodepool_ocb.api.memory.tokens.MOST_TOKENS", 1)
+    assert memory.valid(memory.id, memory.secret) is not None
+    assert memory.valid(other.id, other.secret) is not None
+    assert memory.known(other.id, other.secret) is not None
+    assert memory.current is None
+
+
+@pytest.mark.parametrize("id", ["", "..", "a/b", "00000000002A", "000000000000\n"])
+def test_a_text_that_is_no_id_is_no_path_of_a_read(memory: Memory, id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodepool_ocb.api.memory.tokens.stored_tokens.one", away)
+    assert memory.valid(id, memory.secret) is None
 
 
 def test_a_token_ends_at_its_time_without_an_event(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
