@@ -11,7 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from types import TracebackType
+from typing import Final, NamedTuple, Self
 
 import yaml
 
@@ -37,6 +38,7 @@ from tests.journeys.troubles import Commands
 RUN: Final = ("tasks", "run", "--deployment", DEPLOYMENT, "--facts-file", "none")
 STOP: Final = ("tasks", "stop", DEPLOYMENT)
 CRASHED: Final = 1  # the exit code of a command with a fault of its own
+START_SECONDS: Final = 120.0  # until the session of the notes is there; the host may be busy
 DESCRIPTORS: Final = 200  # that a daemon may have open when all is calm
 
 #: A file ``odd`` in a machine's home is an exit code, which one task there ends with.
@@ -144,9 +146,18 @@ class Notes(Trouble):
         states = Counter(str(note.running.head.state) for note in self.notes.values())
         return f"notes of runs {dict(states)}"
 
-    def _work(self) -> None:
-        with self._session:
-            super()._work()
+    def __enter__(self) -> Self:
+        """The session begins before the thread, and not during a fault."""
+        self._session.start(START_SECONDS)
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._session.close()
 
     def round(self) -> None:
         self.pause(0.1, 0.1)
