@@ -203,3 +203,44 @@ def test_the_last_use_is_written_once_in_some_minutes(
     used = token.used
     monkeypatch.setattr(memory._session, "now", lambda: used + NOTED_SECONDS + 1.0)
     assert memory.use_due(memory.id)
+
+
+def test_a_new_session_reads_each_token_again(memory: Memory) -> None:
+    memory.valid(memory.id, memory.secret)
+    assert memory.current is not None
+    memory.watch()
+    assert memory.current is None
+
+
+def test_a_token_that_this_server_wrote_during_its_read_is_read_again(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = store.one
+
+    def written(session: Session, id: str) -> object:
+        found = read(session, id)
+        memory.doubt([paths.token(id)])
+        return found
+
+    monkeypatch.setattr("nodepool_ocb.api.memory.tokens.stored_tokens.one", written)
+    assert memory.valid(memory.id, memory.secret) is not None
+    assert memory.current is None
+
+
+def test_one_request_at_a_time_writes_the_last_use_and_a_failure_is_left_to_a_later_one(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due: list[bool] = []
+
+    def fails(*_: object) -> None:
+        due.append(memory.use_due(memory.id))
+        memory.note_use(memory.id)
+        raise Unavailable("ZooKeeper does not answer")
+
+    monkeypatch.setattr("nodepool_ocb.api.memory.tokens.stored_tokens.note_use", fails)
+    memory.note_use(memory.id)
+    assert due == [], "it was never read"
+    memory.valid(memory.id, memory.secret)
+    memory.note_use(memory.id)
+    assert due == [False]
+    assert memory.use_due(memory.id)

@@ -56,6 +56,7 @@ class SmallJournal:
         return KeptEntries([entry(each, pool) for each in page], page[0] if page else None, page[-1] if page else after)
 
     def time_of_entry(self, number: int, pool: bool) -> int | None:
+        assert number >= 0, "no entry has this number"
         return made(number) if number in self.kept[pool] else None
 
     def start(self, since: EventCursor | None) -> StreamStart:
@@ -123,6 +124,7 @@ def test_a_page_that_was_written_meanwhile_does_not_repeat_the_entries_of_the_bu
         pytest.param(EventCursor(entry=7, entry_made=made(7)), None, id="the same entry"),
         pytest.param(EventCursor(entry=4, entry_made=7), None, id="an entry that is not kept"),
         pytest.param(EventCursor(entry=7), None, id="an entry of an unknown time"),
+        pytest.param(EventCursor(entry=7, pool_made=7), None, id="a time of no entry"),
         pytest.param(EventCursor(entry=9, zxid=1), OLD, id="changes that the buffer has passed"),
     ],
 )
