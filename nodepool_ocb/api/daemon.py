@@ -36,6 +36,7 @@ from nodepool_ocb.model.tokens import Token
 from nodepool_ocb.store import clusters, daemons, journal, keyed, logkeys
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.cache import Cache
+from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb.views.keptrows import KeptRows
 
@@ -88,6 +89,17 @@ class ApiRecords:
                 raise Unavailable("this server has not read the records yet; try again")
             yield self._cache.world
 
+    @contextmanager
+    def glimpse(self) -> Iterator[World | None]:
+        """As ``ServedRecords.glimpse`` states."""
+        if not self._turning.acquire(blocking=False):
+            yield None
+            return
+        try:
+            yield self._cache.world if self._loaded else None
+        finally:
+            self._turning.release()
+
     def catch_up(self, zxid: int | None, deadline: float) -> None:
         """As ``ServedRecords.catch_up`` states."""
         with self._turning:
@@ -118,7 +130,7 @@ class ApiRecords:
         self._feeder.watch()
         self._tokens.watch()
         with self._turning:
-            self._cache.load()
+            self._read(self._cache.load)
             self._loaded = True
             self._digest, self.rows = WorldDigest(), KeptRows()
             if zxid < self.zxid:  # ZooKeeper was restored: its numbers come again, with other records
@@ -135,7 +147,7 @@ class ApiRecords:
             self.session.sync()
         taken = self._feeder.take(self.session.last_zxid)
         with self._turning:
-            changed = self._cache.refresh()
+            changed = self._read(self._cache.refresh)
             self._show(changed.vertices, changed.nodes, changed.kinds)
             self._feeder.give(self._cache.world, changed, taken)
             self._turned(wishes, taken.zxid)
@@ -143,11 +155,19 @@ class ApiRecords:
     def sweep(self) -> None:
         taken = self._feeder.take(self.session.last_zxid)
         with self._turning:
-            changed = self._cache.sweep()
+            changed = self._read(self._cache.sweep)
             self._show(changed.vertices, changed.nodes, changed.kinds)
             self._feeder.give(self._cache.world, changed, taken)
             self._turned(self._granted, taken.zxid)
         metrics.QUARANTINED.set(len(self._cache.quarantined))
+
+    def _read(self, read: Callable[[], ChangeSet]) -> ChangeSet:
+        """The changes. After a failure the world may show some of them, and no row is kept: rows would mix both states."""
+        try:
+            return read()
+        except BaseException:
+            self.rows = KeptRows()
+            raise
 
     def _show(self, vertices: Iterable[Vertex], nodes: Iterable[str], kinds: Iterable[type[Record]]) -> None:
         self.rows.forget(vertices)

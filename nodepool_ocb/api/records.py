@@ -49,6 +49,9 @@ class ServedRecords(Protocol):
     def reading(self) -> AbstractContextManager[Any]:
         """The world of the cache, which does not change within the block."""
 
+    def glimpse(self) -> AbstractContextManager[Any]:
+        """As ``reading``; None instead of a wait for a refresh that is under way, and before the world is known."""
+
     def catch_up(self, zxid: int | None, deadline: float) -> None:
         """Return when the cache shows all writes up to ``zxid``; None: all writes before this call.
 

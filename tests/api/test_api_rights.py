@@ -6,11 +6,12 @@ import time
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.catalogue import files
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.journal import Effect, Entry
-from nodepool_ocb.model.records import Append, Json, State
+from nodepool_ocb.model.records import Append, Change, Create, Delete, Json, NodeRole, Set, State
 from nodepool_ocb.operations.barclamps.importing import BarclampImport
 from nodepool_ocb.operations.rollouts.starting import RolloutStart
 from nodepool_ocb.operations.tokens.reading import TokenShow
@@ -393,3 +394,56 @@ def test_each_token_shows_itself_to_its_holder_and_no_other_token(cluster: Serve
     assert problem(cluster.ask("GET", f"/v1/tokens/{other}", token=token))[0] == 403
     refused = cluster.ask("POST", "/v1/operations/token/show", {"fields": {"token": other}}, token=token)
     assert problem(refused)[0] == 403
+
+
+# -- the list of all noderoles, which is joined from parts that were made before --
+
+
+def rows(api: ServedApi, zxid: int, query: str = "", token: str | None = None) -> dict[str, Json]:
+    """The rows by name, no older than a write."""
+    answer = api.ask("GET", f"/v1/noderoles{query}", token=token, Ocb_Min_Zxid=str(zxid))
+    assert answer.status_code == 200
+    return {row["noderole"]: row for row in answer.json()["answer"]["rows"]}
+
+
+def test_the_list_of_all_noderoles_shows_each_change_at_once(cluster: ServedApi) -> None:
+    more, record = paths.noderole("more", N2), NodeRole(state=State.ERROR, since=1.0, deployment="web")
+    named, lab = f"more@{N2}", cluster.direct.token(role="viewer", deployments=("lab",))
+    steps: list[Change] = [
+        Create(more, record),
+        *(Set(more, replace(record, reason=f"no disk {number}"), number) for number in range(5)),
+        Delete(more, 5),
+    ]
+    before = rows(cluster, 0)
+    with Session(cluster.settings) as session:
+        for step in steps:
+            session.commit([step])
+            whole = rows(cluster, session.last_zxid)
+            assert whole == rows(cluster, session.last_zxid, "?limit=1000")
+            assert {*whole} == {*before} | (set() if isinstance(step, Delete) else {named})
+            assert isinstance(step, Delete) or whole[named]["reason"] == step.data.reason  # type: ignore[union-attr]
+            assert {row["deployment"] for row in rows(cluster, session.last_zxid, token=lab).values()} == {"lab"}
+            assert [*rows(cluster, session.last_zxid, "?limit=1")] == [min(whole)]
+            assert {*rows(cluster, session.last_zxid, "?fields=noderole")[min(whole)]} == {"noderole"}
+
+
+def test_the_list_of_all_noderoles_is_not_sent_again_and_warns_of_a_record_that_is_unreadable(
+    cluster: ServedApi,
+) -> None:
+    more = paths.noderole("more", N2)
+    with Session(cluster.settings) as session:
+        session.commit([Create(more, NodeRole(state=State.ERROR, since=1.0, deployment="web"))])
+        first = cluster.ask("GET", "/v1/noderoles", Ocb_Min_Zxid=str(session.last_zxid))
+        session.commit([Set(more, NodeRole(state=State.ACTIVE, since=1.0, deployment="web"), 0)])
+        zxid, known = str(session.last_zxid), first.headers["etag"]
+        known_all = cluster.ask("GET", "/v1/noderoles", Ocb_Min_Zxid=zxid, If_None_Match="*")
+        changed = cluster.ask("GET", "/v1/noderoles", Ocb_Min_Zxid=zxid, If_None_Match=known)
+        same = cluster.ask("GET", "/v1/noderoles", Ocb_Min_Zxid=zxid, If_None_Match=changed.headers["etag"])
+        assert [each.status_code for each in (known_all, changed, same)] == [304, 200, 304]
+        assert changed.json()["notes"] == []
+        future = cluster.ask("GET", "/v1/noderoles", Ocb_Min_Zxid=str(session.last_zxid + 1_000_000))
+        assert problem(future)[0] == 409
+        session.commit([Set(more, {"state": "odd"}, 1)])
+        odd = cluster.ask("GET", "/v1/noderoles", Ocb_Min_Zxid=str(session.last_zxid))
+        session.commit([Delete(more, 2)])
+    assert more in odd.json()["notes"][0]
