@@ -149,6 +149,10 @@ class Unavailable(OcbError):
     exit_code = 7
 
 
+class TooMany(Unavailable):
+    """This caller has as many requests under way as it may; nothing was written."""
+
+
 class OutcomeUnknown(Unavailable):
     """The connection broke while a transaction was under way: it may have been applied; read before writing."""
 

@@ -125,7 +125,7 @@ def _stamped(app: Any, records: ServedRecords) -> Any:
             await send(message)
 
         try:
-            await app(scope, receive, stamp)
+            await app(_as_get(scope), receive, stamp)
         except asyncio.CancelledError:  # this server ends
             if not answered:
                 for message in _cut():
@@ -133,6 +133,13 @@ def _stamped(app: Any, records: ServedRecords) -> Any:
             raise
 
     return stamped
+
+
+def _as_get(scope: Any) -> Any:
+    """A HEAD as a GET: uvicorn leaves the body out. A stream of events has no end, so its path has no HEAD."""
+    if scope.get("method") != "HEAD" or scope["path"] == EVENTS_PATH:
+        return scope
+    return {**scope, "method": "GET"}
 
 
 def _cut() -> tuple[dict[str, Any], ...]:

@@ -15,6 +15,7 @@ from litestar.response import Stream
 from msgspec.structs import replace
 
 from nodepool_ocb.api.actor import Actor, require_right
+from nodepool_ocb.api.memory.places import RequestPlace
 from nodepool_ocb.api.performing import AgreementAsked, Answered, OperationOrder, perform
 from nodepool_ocb.api.requests import Desk, body_of, call_key, min_zxid, versions
 from nodepool_ocb.errors import Invalid, NotFound, OcbError
@@ -38,9 +39,12 @@ async def call(desk: Desk, request: Request[Any, Any, Any]) -> Response[Any]:
     require_right(actor, kind)
     order = _order(desk, request, kind, await body_of(request))
     order = replace(order, key=call_key(request, actor, order.operation, order.reason))
-    lines = _lines(desk, actor, order)
-    first = await anext(lines)
-    return Stream(_joined(first, lines), media_type=MEDIA_TYPE)
+    place = desk.calls.take(actor.id)
+    lines = _lines(desk, actor, order, place)
+    with place:
+        first = await anext(lines)
+        place.shared()  # ``_joined`` leaves it
+    return Stream(_joined(first, lines, place), media_type=MEDIA_TYPE)
 
 
 def _order(desk: Desk, request: Request[Any, Any, Any], kind: Any, data: bytes) -> OperationOrder:
@@ -66,20 +70,23 @@ def _order(desk: Desk, request: Request[Any, Any, Any], kind: Any, data: bytes) 
     )
 
 
-async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for line in rest:
-        yield line
+async def _joined(first: bytes, rest: AsyncIterator[bytes], place: RequestPlace) -> AsyncIterator[bytes]:
+    """The lines; the place is free behind the last one."""
+    with place:
+        yield first
+        async for line in rest:
+            yield line
 
 
-async def _lines(desk: Desk, actor: Actor, order: OperationOrder) -> AsyncIterator[bytes]:
+async def _lines(desk: Desk, actor: Actor, order: OperationOrder, place: RequestPlace) -> AsyncIterator[bytes]:
     """The lines; raises an error that comes before the first one."""
     loop, heard = asyncio.get_running_loop(), asyncio.Queue[bytes | None]()
 
     def hear(text: str) -> None:
         loop.call_soon_threadsafe(heard.put_nowait, encode_line(AnswerLine(note=text)))
 
-    work = asyncio.ensure_future(desk.run(lambda: perform(desk.records, actor, order, hear), order.deadline))
+    performing = desk.run(lambda: perform(desk.records, actor, order, hear), order.deadline, place=place)
+    work = asyncio.ensure_future(performing)
     work.add_done_callback(lambda _: heard.put_nowait(None))
     begun = False
     while (line := await heard.get()) is not None:

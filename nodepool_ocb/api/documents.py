@@ -49,7 +49,8 @@ REFUSALS: Final[Mapping[int, str]] = {
     422: "A field is wrong.",
     424: "The awaited thing ended in error.",
     428: "The version of the object is lacking.",
-    503: "ZooKeeper does not answer, or the token has too many streams here; nothing was written.",
+    429: "The token has too many streams, or writes and calls, under way here; nothing was written.",
+    503: "ZooKeeper does not answer; nothing was written.",
     504: "The deadline has passed.",
 }
 
@@ -102,7 +103,7 @@ def openapi() -> dict[str, Any]:
         "info": {
             "title": "nodepool-ocb",
             "version": version("nodepool-ocb"),
-            "description": "docs/api.md explains the rules.",
+            "description": "docs/api.md explains the rules. Each path with GET has HEAD, too, except /v1/events.",
         },
         "security": [{"token": []}],
         "paths": found,

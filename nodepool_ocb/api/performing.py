@@ -7,7 +7,7 @@ command does: locks that it takes end with it, also if this process is stopped i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, Final
@@ -34,6 +34,7 @@ from nodepool_ocb.operations.limits.permits import WritePermit
 from nodepool_ocb.operations.operation import Call, Operation, Performed, Situation
 from nodepool_ocb.operations.performer import Condition, Performer
 from nodepool_ocb.operations.plans.saved import PlanDemand, SavedPlan
+from nodepool_ocb.operations.reads import versions
 from nodepool_ocb.operations.reads.versions import ReadVersions, digest
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.repeats import CallKey
@@ -61,6 +62,8 @@ class OperationOrder(msgspec.Struct, frozen=True, kw_only=True):
     agreed: bool = False
     deadline: float  # monotonic
     conditions: tuple[Condition, ...] = ()
+    place: str | None = None  # the branch of the object that it writes to, if the answer is to have its new version
+    known: tuple[str, ...] = ()  # the versions of the object that the caller may know, as If-Match has them
     save: bool = False  # answer the dry run with a plan
     plan: PlanDemand | None = None  # that the call carries out: a saved plan, or the digest of a dry run
     key: CallKey | None = None  # of a write that may be repeated
@@ -69,12 +72,16 @@ class OperationOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """``zxid``: of the newest state that was read or written; ``plan``: the digest of the changes of a dry run."""
+    """``zxid``: of the newest state that was read or written; ``plan``: the digest of the changes of a dry run.
+
+    ``version``: of the object as the write left it.
+    """
 
     performed: Performed[Any]
     zxid: int
     plan: str | None = None
     saved: SavedPlan | None = None
+    version: str | None = None
 
 
 class HttpCaller:
@@ -103,11 +110,12 @@ class ServedPerformer(Performer):
             login=actor.token.name,
             host=actor.address,
             verb=order.operation.title(),
-            reason=order.reason,
+            reason=_reason(order),
             dry_run=order.dry_run,
             save=order.save,
             plan=order.plan,
             limited=actor.limits is not None or actor.token.role in OF_MACHINES,
+            deployments=_heard(actor),
         )
         caller = HttpCaller(hear, agreed=order.agreed)
         super().__init__(call, caller, lambda: records.settings, order.deadline, order.conditions)
@@ -150,6 +158,23 @@ class ServedPerformer(Performer):
         return self.world
 
 
+def _reason(order: OperationOrder) -> str | None:
+    """For the journal: that of the call, or the one that the caller gave to a field of the operation."""
+    if order.reason is not None:
+        return order.reason
+    fields = {each.name: each for each in msgspec.structs.fields(type(order.operation))}
+    given = getattr(order.operation, "reason", None)
+    return given if "reason" in fields and given != fields["reason"].default else None
+
+
+def _heard(actor: Actor) -> frozenset[str] | None:
+    """The deployments of which the journal tells this caller; None: of all."""
+    limits = actor.limits
+    if limits is None:
+        return frozenset() if actor.token.role in OF_MACHINES else None
+    return frozenset(limits.deployments) if limits.selector is None else frozenset()
+
+
 def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: Callable[[str], None]) -> Answered:
     """Perform it; on a thread that may wait. Raises the errors of the operation, and AgreementAsked."""
     require_own_token(actor, order.operation)
@@ -168,13 +193,29 @@ def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: C
             return Answered(performed=found, zxid=own.last_zxid)
         if order.save:
             saving.refuse(order.operation, performer.call)
+        place = None if order.dry_run else order.place
+        before = {} if place is None else versions.seen(own, place)
         if key is not None:
             performed = _once(performer, actor, order, key, own)
         else:
             performed = _within_limits(performer, actor, order.operation, own)
         saved = saving.plan_of(performer) if order.save else None
         plan = performer.basis.digest if performer.basis is not None and order.dry_run else None
-        return Answered(performed=performed, zxid=own.last_zxid, plan=plan, saved=saved)
+        version = None if place is None else _version(performer, own, order, before)
+        return Answered(performed=performed, zxid=own.last_zxid, plan=plan, saved=saved, version=version)
+
+
+def _version(performer: ServedPerformer, own: Any, order: OperationOrder, before: Mapping[str, int]) -> str | None:
+    """The version of the object after the write; None also if ZooKeeper goes away meanwhile: the write is done.
+
+    A write that changes nothing meets no condition, so the caller may not know the version that it began from.
+    """
+    place, known = order.place, order.known
+    if place is None or not (not known or {versions.ANY, versions.digest(before.items())} & {*known}):
+        return None
+    with suppress(OcbError):
+        return versions.written(own, place, before, performer.changes, performer.committed)
+    return None
 
 
 @contextmanager

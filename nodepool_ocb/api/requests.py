@@ -18,8 +18,9 @@ from nodepool_ocb.api import hosts, logins
 from nodepool_ocb.api.actor import CLOSES, KNOWN, Actor
 from nodepool_ocb.api.memory.documents import KeptDocuments
 from nodepool_ocb.api.memory.flights import Flights
-from nodepool_ocb.api.memory.places import StreamPlaces
+from nodepool_ocb.api.memory.places import RequestPlace, RequestPlaces
 from nodepool_ocb.api.records import ServedRecords
+from nodepool_ocb.api.routes import EVENTS_PATH
 from nodepool_ocb.errors import Invalid, OcbError, TimedOut, TooLarge, Unauthorized
 from nodepool_ocb.operations import repeats
 from nodepool_ocb.operations.operation import Operation
@@ -52,16 +53,28 @@ class Desk:
     def __init__(self, records: ServedRecords) -> None:
         connections = records.settings.api.connections
         self.records = records
-        self.places = StreamPlaces(connections)
+        self.places = RequestPlaces(connections, "streams of events")
+        self.calls = RequestPlaces(connections, "writes and calls")
         self.threads = ThreadPoolExecutor(records.settings.api.workers, thread_name_prefix="api")
         self.documents = KeptDocuments()
         self.flights: Flights[Any] = Flights()
         self._failed = logins.FailedLogins(connections // logins.SHARE)
         self._people: OidcPeople | None = None
 
-    async def run(self, call: Callable[[], T], deadline: float, threads: ThreadPoolExecutor | None = None) -> T:
-        """The result of a call on a thread of its own. Raises TimedOut at the deadline (monotonic)."""
+    async def run(
+        self,
+        call: Callable[[], T],
+        deadline: float,
+        threads: ThreadPoolExecutor | None = None,
+        place: RequestPlace | None = None,
+    ) -> T:
+        """The result of a call on a thread of its own. Raises TimedOut at the deadline (monotonic).
+
+        The thread may go on after that; it shares the ``place`` until its end.
+        """
         future = asyncio.get_running_loop().run_in_executor(threads or self.threads, call)
+        if place is not None:
+            future.add_done_callback(place.shared())
         try:
             return await asyncio.wait_for(asyncio.shield(future), max(0.0, deadline - time.monotonic()))
         except TimeoutError:
@@ -213,7 +226,7 @@ def versions(header: str | None) -> tuple[str, ...]:
 def problem(found: Problem) -> Response[bytes]:
     """The answer of a request that was refused."""
     headers = {"WWW-Authenticate": 'Bearer realm="nodepool-ocb"'} if found.status == 401 else {}
-    headers |= {"Retry-After": "1"} if found.status == 503 else {}
+    headers |= {"Retry-After": "1"} if found.status in (429, 503) else {}
     return Response(msgspec.json.encode(found), status_code=found.status, media_type=PROBLEM, headers=headers)
 
 
@@ -226,6 +239,8 @@ def of_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[b
     """The handler of errors of the HTTP layer: no such path, another method, a body that is too large."""
     status = error.status_code if 400 <= error.status_code < 500 else 500
     allow = next((text for name, text in (error.headers or {}).items() if name.lower() == "allow"), None)
+    if allow is not None and "GET" in allow and request.url.path != EVENTS_PATH:
+        allow = f"{allow}, HEAD"
     detail = {
         404: "this server has no such path; GET /openapi.json lists all",
         405: f"this path has no {request.method[:20]}; it has {allow or 'others'}; GET /openapi.json lists all",

@@ -12,6 +12,7 @@ from nodepool_ocb.api import longwork
 from nodepool_ocb.api.actor import require_right
 from nodepool_ocb.api.asking import asked_of
 from nodepool_ocb.api.encoding import encoded, shown
+from nodepool_ocb.api.memory.places import RequestPlace
 from nodepool_ocb.api.performing import AgreementAsked, OperationOrder, perform
 from nodepool_ocb.api.reading import AskedResource, read
 from nodepool_ocb.api.requests import (
@@ -40,6 +41,7 @@ async def answer(
     # Litestar reserves some names of parameters, so its own have a prefix
     named = {name: str(request.path_params[f"of_{name}"]) for name in parameters(path)}
     options, pages, operation = await asked_of(request, route, kind, named)
+    place = branch(route.records, named[route.records]) if route.records in named else None
     order = OperationOrder(
         operation=operation,
         reason=options.reason,
@@ -48,26 +50,35 @@ async def answer(
         deadline=desk.deadline(options.deadline_seconds),
         min_zxid=min_zxid(request),
         key=call_key(request, actor, operation, options.reason),
+        place=place,
     )
-    place = branch(route.records, named[route.records]) if route.records in named else None
     asked = AskedResource(
         route=route, actor=actor, order=order, place=place, page=pages, wait_seconds=options.wait or 0.0
     )
-    return await (_write if kind.writes else read)(desk, request, asked)
+    if not kind.writes:
+        return await read(desk, request, asked)
+    held = desk.calls.take(actor.id)
+    with held:
+        return await _write(desk, request, asked, held)
 
 
-async def _write(desk: Desk, request: Request[Any, Any, Any], asked: AskedResource) -> Response[Any]:
+async def _write(
+    desk: Desk, request: Request[Any, Any, Any], asked: AskedResource, held: RequestPlace
+) -> Response[Any]:
     match, none = versions(request.headers.get("if-match")), versions(request.headers.get("if-none-match"))
-    order = asked.order
+    order = replace(asked.order, known=match)
     if not order.dry_run:
         order = _conditioned(order, asked.route, asked.place, match, none)
     notes: list[str] = []
     try:
-        found = await desk.run(lambda: perform(desk.records, asked.actor, order, notes.append), order.deadline)
+        found = await desk.run(
+            lambda: perform(desk.records, asked.actor, order, notes.append), order.deadline, place=held
+        )
     except AgreementAsked as question:
         detail = f"this will {question.question.text}; nothing was written; repeat the request with agreed=true if it is meant"
         return problem(Problem(code="agreement-needed", status=409, detail=detail, error="Conflict"))
-    headers = {"Ocb-Zxid": str(found.zxid), **({} if found.plan is None else {"ETag": f'"{found.plan}"'})}
+    version = found.plan or found.version
+    headers = {"Ocb-Zxid": str(found.zxid), **({} if version is None else {"ETag": f'"{version}"'})}
     more: dict[str, Any] = {"dry_run": order.dry_run, "rows": [public(row) for row in found.performed.rows]}
     status, work = 200, begun(order.operation, found.performed)
     if work is not None:

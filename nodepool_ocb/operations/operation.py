@@ -57,6 +57,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     save: bool = False  # the dry run is to be saved as a plan
     plan: PlanDemand | None = None  # that the call must carry out
     limited: bool = False  # the caller has limits: it must not hear of changes of other objects
+    deployments: frozenset[str] | None = None  # the caller hears of changes within these alone; None: of all
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):

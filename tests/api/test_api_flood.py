@@ -114,12 +114,35 @@ def test_one_token_takes_a_part_of_the_connections_with_streams_and_leaves_the_r
         streams = sent(small, request, STREAMS, kept)
         assert all(b" 200 " in each.recv(15) for each in streams)
         refused = small.ask("GET", "/v1/events", token=token)
-        assert problem(refused) == (503, "unavailable", "Unavailable")
+        assert problem(refused) == (429, "too-many", "TooMany")
         assert "20 streams" in refused.json()["detail"]
         assert refused.headers["retry-after"]
         EventClient(small.address, other).close()
         streams[0].close()
         until(lambda: b" 200 " in sent(small, request, 1, kept)[0].recv(15))
+
+
+def test_one_token_has_a_bounded_number_of_writes_and_calls_under_way(small: ServedApi, until: Until) -> None:
+    token, other = small.direct.token(role="operator"), small.direct.token(role="operator")
+    body = b'{"labels": ["small"]}'
+    head = (
+        f"POST /v1/requests?wait=5 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+
+    def called(name: str, by: str) -> httpx.Response:
+        return small.ask("POST", "/v1/operations/deployment/create", {"fields": {"name": name}}, by)
+
+    with ExitStack() as kept:
+        sent(small, head.encode() + body, STREAMS, kept)
+        until(lambda: len(small.ask("GET", "/v1/requests").json()["answer"]) >= STREAMS)
+        for refused in (called("more", token), small.ask("PUT", "/v1/deployments/more", {}, token)):
+            assert problem(refused) == (429, "too-many", "TooMany")
+            assert "20 writes and calls" in refused.json()["detail"]
+            assert refused.headers["retry-after"]
+        assert called("others", other).status_code == 200
+        assert small.ask("GET", "/v1/nodes", token=token).status_code == 200
+    until(lambda: called("later", token).status_code == 200)
 
 
 @pytest.mark.long

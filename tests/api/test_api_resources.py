@@ -6,13 +6,17 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from nodepool_ocb.api.routes import ROUTES, filled, parameters
 from nodepool_ocb.api.versions import BRANCHES
-from nodepool_ocb.model.records import Json
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Create, Delete, Json, Set
 from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.nodes.holding import NodeHold
+from nodepool_ocb.operations.reads import versions
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from tests.api.served import ServedApi, problem
 
 N1: Final = "n1.example.com"
@@ -239,3 +243,72 @@ def test_a_number_of_entries_that_no_list_can_have_is_refused(cluster: ServedApi
     answer = cluster.ask("GET", f"/v1/history?limit={limit}")
     assert problem(answer)[0] == 422
     assert "limit" in answer.json()["detail"]
+
+
+def test_the_answer_of_a_write_has_the_version_that_it_made(cluster: ServedApi) -> None:
+    path, other, change = f"/v1/nodes/{N1}", {"assignments": ["labels.other=1"]}, {"assignments": ["labels.other=2"]}
+    first = cluster.ask("PATCH", path, {"assignments": ["labels.version=one"]}, If_Match="*")
+    assert first.headers["etag"] == cluster.ask("GET", path).headers["etag"]
+    second = cluster.ask("PATCH", path, {"assignments": ["labels.version=two"]}, If_Match=first.headers["etag"])
+    assert (second.status_code, second.headers["etag"] == first.headers["etag"]) == (200, False)
+    same = cluster.ask("PATCH", path, {"assignments": ["labels.version=two"]}, If_Match=second.headers["etag"])
+    assert (same.json()["rows"], same.headers["etag"]) == ([], second.headers["etag"])
+    cluster.ask("PATCH", path, other, If_Match="*")
+    assert problem(cluster.ask("PATCH", path, change, If_Match=second.headers["etag"]))[0] == 412
+    unseen = cluster.ask("PATCH", path, other, If_Match=second.headers["etag"])  # it changes nothing
+    assert (unseen.status_code, "etag" in unseen.headers) == (200, False)
+    created = cluster.ask("PUT", "/v1/deployments/versioned", {}, If_None_Match="*").headers["etag"]
+    for body in ({"schedule": "0 3 * * *"}, {}):
+        checked = cluster.ask("PUT", "/v1/deployments/versioned/checks", body, If_Match=created)
+        assert checked.status_code == 200, checked.text
+        created = checked.headers["etag"]
+    gone = cluster.ask("DELETE", "/v1/deployments/versioned?agreed=true", {}, If_Match=created)
+    assert (gone.status_code, "etag" in gone.headers) == (200, False)
+
+
+def test_a_change_of_another_writer_in_the_meantime_leaves_the_version_out(cluster: ServedApi) -> None:
+    """Its digest would let a client replace a change that it has not seen."""
+    name = "between.example.com"
+    cluster.call("node/create", {"name": name, "node": {"deployment": "lab"}})
+    branch, beside = paths.node(name), f"{paths.noderoles(name)}/other"
+    with Session(cluster.settings) as session:
+        before = versions.seen(session, branch)
+        view = load_world(session).nodes[name]
+        assert view.record is not None
+        change = Set(branch, replace(view.record, rack="mine"), view.version)
+        stats = session.commit([change])
+
+        def version() -> str | None:
+            return versions.written(session, branch, before, [change], stats)
+
+        assert version() == versions.digest(versions.seen(session, branch).items())
+        session.commit([Create(beside, None)])  # by another writer
+        assert version() is None
+        session.commit([Delete(beside, 0)])
+        assert version() is not None
+        session.commit([replace(change, version=view.version + 1)])
+        assert version() is None
+
+
+def test_each_path_that_is_read_answers_head_without_a_body(cluster: ServedApi) -> None:
+    for path in (f"/v1/nodes/{N1}", "/v1/nodes", "/openapi.json", "/"):
+        read, head = cluster.ask("GET", path), cluster.ask("HEAD", path)
+        assert (head.status_code, head.content) == (read.status_code, b"") == (200, b""), path
+        assert head.headers.get("etag") == read.headers.get("etag")
+        assert head.headers["content-length"] == str(len(read.content))
+    version = cluster.ask("GET", f"/v1/nodes/{N1}").headers["etag"]
+    assert cluster.ask("HEAD", f"/v1/nodes/{N1}", If_None_Match=version).status_code == 304
+    assert cluster.ask("HEAD", "/v1/nodes/none.example.com").status_code == 404
+    assert cluster.ask("HEAD", f"/v1/nodes/{N1}", token="wrong").status_code == 401
+    refused = cluster.ask("HEAD", "/v1/nodes/import")
+    assert (refused.status_code, "HEAD" in refused.headers["allow"]) == (405, False)
+    assert "HEAD" in cluster.ask("DELETE", f"/v1/nodes/{N1}").headers["allow"]
+    assert cluster.ask("HEAD", "/v1/events").status_code == 405  # it has no end
+
+
+def test_the_reason_in_a_field_of_an_operation_is_that_of_the_journal(cluster: ServedApi) -> None:
+    for reason, more in (("a disk", {}), ("a fan", {"reason": "a fan"})):
+        cluster.call("node/hold", {"nodes": [N1], "reason": "a disk"}, **more)
+        newest = cluster.ask("GET", "/v1/history?limit=1").json()["answer"]["rows"][0]
+        assert (newest["verb"], newest["reason"]) == ("node hold", reason)
+        cluster.call("node/release", {"nodes": [N1]})

@@ -224,3 +224,20 @@ def test_a_deployment_beside_a_selector_is_shown_in_part_and_not_changed(shared:
         body: Json = {"reason": "a test"} if verb == "pause" else {}
         assert problem(shared.ask("POST", f"{path}/{verb}", body, token))[0] == 403
     assert shared.ask("POST", f"{path}/commit", {}).status_code == 202  # without a selector
+
+
+def test_a_412_tells_a_limited_token_of_changes_inside_its_limits_alone(shared: SharedNode) -> None:
+    api, path = shared.api, f"/v1/nodes/{shared.name}"
+    own: Json = {"assignments": ["rack=own"]}
+    api.call("deployment/create", {"name": f"{shared.deployment}-secret"})
+    api.call("node/move", {"nodes": [shared.name], "deployment": f"{shared.deployment}-secret"})
+    version = api.ask("GET", path).headers["etag"]
+    api.call("node/move", {"nodes": [shared.name], "deployment": shared.deployment}, reason="secret plan")
+    stale = api.ask("PATCH", path, own, shared.token, If_Match=version)
+    assert (problem(stale)[0], "secret" in stale.text, "node move" in stale.text) == (412, False, False)
+    assert f"node {shared.name} has changed; the request demands" in stale.json()["detail"]
+    assert "secret plan" in api.ask("PATCH", path, own, If_Match=version).json()["detail"]
+    api.call("node/set", {"nodes": [shared.name], "assignments": ["labels.a=b"]}, reason="inside")
+    detail = api.ask("PATCH", path, own, shared.token, If_Match=version).json()["detail"]
+    assert "node set" in detail
+    assert "inside" in detail

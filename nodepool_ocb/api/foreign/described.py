@@ -107,5 +107,5 @@ def _ready() -> dict[str, Any]:
 
 
 def _refusals() -> dict[str, Any]:
-    statuses = (400, 401, 403, 404, 405, 409, 421, 422, 503, 504)
+    statuses = (400, 401, 403, 404, 405, 409, 421, 422, 429, 503, 504)
     return {str(status): {"$ref": f"#/components/responses/{status}"} for status in statuses}

@@ -20,7 +20,7 @@ from nodepool_ocb.api.actor import Actor, require_right
 from nodepool_ocb.api.feed.cursor import text
 from nodepool_ocb.api.feed.items import EntryItem, EventFilter, Item
 from nodepool_ocb.api.feed.ring import FeedTaken, behind, missing
-from nodepool_ocb.api.memory.places import StreamPlace
+from nodepool_ocb.api.memory.places import RequestPlace
 from nodepool_ocb.api.requests import Desk
 from nodepool_ocb.api.streams import wanted
 from nodepool_ocb.api.streams.resuming import PAGE, RESTORED, StreamStart, start
@@ -41,15 +41,16 @@ async def events(desk: Desk, request: Request[Any, Any, Any]) -> Response[Any]:
     actor = await desk.actor(request)
     require_right(actor, EventsChoose)
     query = wanted.asked(request, actor)
-    place = desk.places.take(actor.id)
-    deadline = desk.deadline()
-    begun = await desk.run(lambda: start(desk.records, query.since, deadline), deadline)
-    stream = EventStream(desk, actor, query.filter, begun)
-    await stream.look()
+    place, deadline = desk.places.take(actor.id), desk.deadline()
+    with place:
+        begun = await desk.run(lambda: start(desk.records, query.since, deadline), deadline)
+        stream = EventStream(desk, actor, query.filter, begun)
+        await stream.look()
+        place.shared()  # ``_at`` leaves it
     return Stream(_at(place, stream.pieces()), media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
-async def _at(place: StreamPlace, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _at(place: RequestPlace, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The pieces; the place is free behind the last one."""
     with place:
         async for piece in pieces:

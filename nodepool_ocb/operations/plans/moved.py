@@ -13,7 +13,7 @@ from nodepool_ocb.model.journal import Entry
 from nodepool_ocb.model.records import Delete
 from nodepool_ocb.operations.plans.saved import ABSENT, PlanBasis
 from nodepool_ocb.views import changes
-from nodepool_ocb.views.history import entries
+from nodepool_ocb.views.history import entries, placing
 from nodepool_ocb.views.times import universal
 
 if TYPE_CHECKING:
@@ -88,16 +88,25 @@ def newest(opened: Session, found: PlanBasis, in_time: InTime = _endless) -> str
     return newest_changes(opened, [max(found.records, key=lambda path: found.records[path])], in_time)
 
 
-def newest_changes(opened: Session, moved: Sequence[str], in_time: InTime = _endless) -> str:
-    """A sentence about the records or branches at these paths: the newest change of each."""
+def newest_changes(
+    opened: Session, moved: Sequence[str], in_time: InTime = _endless, among: frozenset[str] | None = None
+) -> str:
+    """A sentence about the records or branches at these paths: the newest change of each.
+
+    ``among``: a change outside these deployments is not described; the entry of a move would name the former place.
+    """
     names = {path: name_of(path) for path in moved[:NAMED]}
     journal = _newest(opened, [name.name for name in names.values()], in_time)
-    sentences = [_sentence(name, _last_zxid(opened, path), journal.get(name.name)) for path, name in names.items()]
+    sentences = [
+        _sentence(name, _last_zxid(opened, path), journal.get(name.name), among) for path, name in names.items()
+    ]
     more = len(moved) - len(names)
     return "; ".join([*sentences, *([f"and {more} more have changed"] if more else [])])
 
 
-def _sentence(name: RecordName, zxid: int, entry: _KnownEntry | None) -> str:
+def _sentence(name: RecordName, zxid: int, entry: _KnownEntry | None, among: frozenset[str] | None) -> str:
+    if among is not None and (entry is None or not _is_among(entry.record, among)):
+        return f"{name} has changed"
     if entry is None:
         return f"{name} has changed; the journal does not know how: a daemon has moved it, or its entry is gone"
     record = entry.record
@@ -106,6 +115,11 @@ def _sentence(name: RecordName, zxid: int, entry: _KnownEntry | None) -> str:
     change = f"{record.verb} by {author} at {universal(record.at)}{reason} (entry {entry.number} of the journal)"
     later = "; a daemon has moved it after that" if zxid > entry.zxid else ""
     return f"{name} has changed; its newest change is {change}{later}"
+
+
+def _is_among(entry: Entry, deployments: frozenset[str]) -> bool:
+    found = placing.deployments(entry)
+    return found is not None and found <= deployments
 
 
 def _last_zxid(opened: Session, path: str) -> int:

@@ -32,6 +32,7 @@ STATUS: Final[Mapping[type[OcbError], int]] = {
     errors.TimedOut: 504,
     errors.InError: 424,
     errors.Unavailable: 503,
+    errors.TooMany: 429,
     errors.Denied: 403,
     errors.Unauthorized: 401,
     errors.NoCluster: 421,
