@@ -210,6 +210,9 @@ def failing(cluster: ServedApi) -> ServedApi:
         cluster.call("node/bind", {"nodes": [node], "roles": ["base"]})
         cluster.call("node/hold", {"nodes": [node], "reason": f"of {name}"})
         cluster.call("deployment/pause", {"names": [name], "reason": f"of {name}"})
+        if name == "ops":
+            cluster.call("deployment/create", {"name": "elsewhere"})
+        cluster.direct.token("new")
         with Session(cluster.settings) as session:
             tree.change(session, f"base@{node}", state=State.ERROR, reason="no space", since=time.time())
     return cluster
@@ -244,8 +247,12 @@ def test_limits_by_deployments_show_the_graph_and_the_causes_of_these_deployment
         assert [each["states"] for each in boxes] == [{"ERROR": 1}], place
     for query in ("", "?selector=role:base", "?deployment=dev"):
         (cause,) = failing.ask("GET", f"/v1/causes{query}", token=token).json()["answer"]
-        assert (cause["examples"], cause["before"]) == (["base@n5.example.com"], cause["before"])
-        assert cause["before"] is None or cause["before"]["subjects"] == ["dev"]
+        assert (cause["examples"], cause["before"]["subjects"]) == (["base@n5.example.com"], ["dev"])
+    other = failing.direct.token(role="viewer", deployments=("ops",))
+    (cause,) = failing.ask("GET", "/v1/causes", token=other).json()["answer"]
+    assert (cause["examples"], cause["before"]) == (["base@n6.example.com"], None)
+    (whole,) = failing.ask("GET", "/v1/causes?deployment=ops").json()["answer"]
+    assert (whole["before"]["verb"], whole["before"]["subjects"]) == ("deployment create", ["elsewhere"])
     for path, outside, absent in (
         ("/v1/graph/picture?around=base@{}", "n6.example.com", "n9.example.com"),
         ("/v1/graph?deployment={}", "ops", "none"),
