@@ -94,6 +94,7 @@ def test_a_group_that_waits_for_a_person_is_promoted(browser: Browser, living: L
     browser.enter(living.api.address, living.api.token)
     browser.go("#/rollouts")
     (row,) = living.api.direct.perform(RolloutList())
+    browser.shows("all: pauses after batch 1")
     browser.click("main td a", row.rollout)
     browser.shows("waits for a promotion")
     command = performed(browser, "promote", "the canary is well")

@@ -23,6 +23,7 @@ graphviz = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is n
 def test_a_box_of_the_graph_leads_to_its_noderole_and_the_table_says_the_same(page: Browser) -> None:
     page.go("#/graph/bench")
     page.one(".graph a.box", "step-1-0")
+    page.one("main td .count", "8")  # the noderoles of a role in a state
     page.go(f"#/graph?around={AROUND}&steps=1")
     page.one(".graph .centre", "n0006.example.com")
     texts = (
@@ -108,6 +109,7 @@ def test_the_cause_of_a_failed_build_is_two_clicks_away_and_a_build_can_be_asked
 def test_a_node_of_a_pool_has_a_view_and_its_actions(page: Browser) -> None:
     page.press("g", "p")
     page.one("main td a", LEASE)
+    page.one("main td", "ann")  # the comment of its hold
     page.press("j", "j", Keys.ENTER)  # the first row, a pool, has no link
     page.one("h1", LEASE)
     page.shows("10.0.0.7")

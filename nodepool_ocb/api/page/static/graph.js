@@ -110,7 +110,7 @@ function address(state, box) {
 
 /** The number of noderoles of a role in each state. */
 function counts(box) {
-  return STATES.filter((each) => box.states[each.state]).map((each) => el("span", { class: "count" }, badge(each.state), ` ${box.states[each.state].toLocaleString("en")} `));
+  return STATES.filter((each) => box.states[each.state]).flatMap((each) => [el("span", { class: "count" }, badge(each.state), ` ${box.states[each.state].toLocaleString("en")}`), " "]);
 }
 
 // -- the drawing --

@@ -4,6 +4,7 @@ import { get, Refused } from "./api.js";
 import { card, el, link, show } from "./dom.js";
 import { leaseActions } from "./lease.js";
 import { follow } from "./live.js";
+import { withWait } from "./rollout.js";
 import { setQuery, to } from "./router.js";
 import { table } from "./table.js";
 
@@ -60,7 +61,7 @@ export function nodes(place, { query }) {
 
 export function rollouts(place) {
   const columns = ["rollout", "state", "strategy", "reason", "groups", "nodes", "since", "started", "attempt", "by"];
-  return list(place, "Rollouts", async () => [{ title: "Rollouts", columns, ...(await rows("/v1/rollouts")) }]);
+  return list(place, "Rollouts", async () => [{ title: "Rollouts", columns, ...(await rows("/v1/rollouts", {}, (answer) => answer.map(withWait))) }]);
 }
 
 export function runs(place) {
@@ -80,13 +81,18 @@ export function images(place) {
   ]);
 }
 
+/** Nodes of pools; the comment of a hold is the reason of its state. */
+function commented(answer) {
+  return answer.map((row) => ({ ...row, reason: row.reason ?? row.comment }));
+}
+
 export function pool(place) {
   const request = (name) => link(name, to("request", name));
   const lease = (name) => link(name, to("lease", name));
   return list(place, "Pool", async () => [
     { title: "Requests", columns: ["name", "state", "labels", "since", "place", "waits_for", "reason", "nodes", "launcher", "requestor", "tenant"], forms: { name: request, nodes: lease }, ...(await rows("/v1/requests")) },
     { title: "Pools", columns: ["name", "state", "labels", "launchers", "nodes", "requests"], ...(await rows("/v1/pools")) },
-    { title: "Nodes of pools", columns: ["name", "state", "labels", "provider", "pool", "since", "request", "address", "hostname", "launcher", "holder", "reason"], forms: { name: lease, request }, extra: leaseActions, ...(await rows("/v1/pool-nodes")) },
+    { title: "Nodes of pools", columns: ["name", "state", "labels", "provider", "pool", "since", "request", "address", "hostname", "launcher", "holder", "reason"], forms: { name: lease, request }, extra: leaseActions, ...(await rows("/v1/pool-nodes", {}, commented)) },
   ]);
 }
 

@@ -107,7 +107,7 @@ function taken(state, parts, found) {
   state.cursor.column = Math.max(0, column >= 0 ? column : bound);
   state.choice.keep(new Set(names(state)));
   showChoice(parts.choice, state.choice, state.racks, meant(state));
-  const counts = STATES.filter((each) => found.totals[each.state]).map((each) => el("span", { class: "count" }, badge(each.state), ` ${found.totals[each.state].toLocaleString("en")} `));
+  const counts = STATES.filter((each) => found.totals[each.state]).map((each) => [el("span", { class: "count" }, badge(each.state), ` ${found.totals[each.state].toLocaleString("en")}`), " "]);
   show(parts.counts, `${counted(rows.length, "node")} × ${counted(found.roles.length, "role")}: `, counts.length ? counts : `no noderole${state.selector.trim() ? " matches" : ""}.`);
   told(state, parts);
 }

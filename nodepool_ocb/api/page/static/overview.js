@@ -5,6 +5,7 @@ import { card, el, link, show } from "./dom.js";
 import { age, badge, clock, counted, inRacks, STATES } from "./format.js";
 import { follow } from "./live.js";
 import { legible } from "./log.js";
+import { withWait } from "./rollout.js";
 import { to } from "./router.js";
 import { table } from "./table.js";
 import { stopped, troubles } from "./troubles.js";
@@ -195,7 +196,7 @@ function words({ reasons, reason }) {
 
 function system(found) {
   const images = found.images;
-  const lines = [...found.rollouts.under_way, ...found.rollouts.failed, ...found.rollouts.cancelled];
+  const lines = [...found.rollouts.under_way, ...found.rollouts.failed, ...found.rollouts.cancelled].map(withWait);
   const runs = [...found.task_runs.under_way, ...found.task_runs.failed, ...found.task_runs.stopped];
   const trouble = [...images.failing.map((each) => ({ image: each.image, reason: each.reason, since: each.since })), ...images.failed_uploads, ...images.unbuildable];
   const idle = [...found.nodes.not_alive.map((each) => ({ ...each, is: "not alive" })), ...found.nodes.not_available.map((each) => ({ ...each, is: "not available" })), ...(found.nodes.suspected ?? []).map((each) => ({ ...each, is: "suspected" }))];

@@ -12,6 +12,12 @@ const OFTEN_SECONDS = 2;
 const GROUP_COLUMNS = ["group", "state", "critical", "phase", "batch", "members", "nodes", "since", "reason", "unmet", "accepted", "depends_on"];
 const OVER = ["success", "failed", "cancelled"];
 
+/** The row of a rollout; if a group of it waits for a person, that is its reason. */
+export function withWait(row) {
+  const waits = Object.entries(row.paused ?? {}).map(([group, detail]) => `${group}: ${detail}`);
+  return waits.length ? { ...row, reason: [row.reason, ...waits].filter(Boolean).join("; ") } : row;
+}
+
 /** Show it in `place`. */
 export function rollout(place, { name }) {
   const read = async () => (await get("/v1/rollouts/show", { rollout: name })).answer.document;
@@ -40,7 +46,7 @@ function content(name, found) {
       : null,
     Object.entries(found)
       .filter(([, each]) => Array.isArray(each) && each.length && typeof each[0] === "object")
-      .map(([key, rows]) => card(key.replaceAll("_", " "), table(rows, key === "groups" ? { columns: GROUP_COLUMNS, extra: (row) => groupActions(row, found) } : {}))),
+      .map(([key, rows]) => card(`${key[0].toUpperCase()}${key.slice(1).replaceAll("_", " ")}`, table(rows, key === "groups" ? { columns: GROUP_COLUMNS, extra: (row) => groupActions(row, found) } : {}))),
     found.next?.length ? card("The next commands", found.next.map((line) => el("p", {}, el("code", {}, line)))) : null,
   ];
 }
