@@ -20,8 +20,9 @@ from nodepool_ocb.api.paging import PageOptions
 from nodepool_ocb.api.performing import Answered, DatedVersion, OperationOrder
 from nodepool_ocb.api.reading import AskedResource
 from nodepool_ocb.api.routes import ROUTES
-from nodepool_ocb.errors import NotFound, TimedOut
+from nodepool_ocb.errors import Denied, NotFound, TimedOut
 from nodepool_ocb.model.tokens import Token, TokenRole
+from nodepool_ocb.operations.noderoles.reading import NoderoleShow
 from nodepool_ocb.operations.operation import Operation, Performed
 from nodepool_ocb.operations.tokens.reading import TokenList, TokenShow
 
@@ -191,6 +192,16 @@ def test_requests_with_the_same_rights_and_no_write_between_them_share_a_read(
 
     run(story())
     assert len(begun) == reads
+
+
+@pytest.mark.parametrize(
+    "operation", [TokenShow(token="0" * 12), NoderoleShow(noderole="a@n1", reveal=True)], ids=["token", "secret"]
+)
+def test_rights_are_judged_before_anything_is_taken_from_the_memory(operation: Operation[Any]) -> None:
+    desk: Any = SimpleNamespace()  # without a memory, and without a cluster
+    request: Any = SimpleNamespace(headers={})
+    with pytest.raises(Denied):
+        asyncio.run(reading.read(desk, request, asked(actor(role=TokenRole.JOIN), operation)))
 
 
 def test_each_holder_reads_the_own_token_alone() -> None:

@@ -16,6 +16,7 @@ from nodepool_ocb.model.pool import PoolNode, PoolNodeState
 from nodepool_ocb.model.records import Create, Role, State
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.zookeeper.server import Server
+from tests.api.issuer import CLIENT, Issuer
 from tests.api.logged import LoggedRun
 from tests.api.served import ServedApi
 from tests.fixtures.chroots import fresh
@@ -27,6 +28,14 @@ EARLIER: Final = "0000000000-aaaaaaaa"  # a run of base, which failed
 EARLIER_LOG: Final = "it begins here\n" + 900 * "a line\n" + "E: disk full\n"
 
 
+@pytest.fixture(scope="session")
+def issuer() -> Iterator[Issuer]:
+    """The provider at which people may sign in; those of group ``ops`` are operators."""
+    made = Issuer()
+    yield made
+    made.stop()
+
+
 class ServedTree(ServedApi):
     """The server; ``operator`` is the token of olga, and ``logged`` a run that goes on."""
 
@@ -35,7 +44,7 @@ class ServedTree(ServedApi):
 
 
 @pytest.fixture(scope="session")
-def served(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedTree]:
+def served(zookeeper: Server, issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedTree]:
     settings = ZooKeeperSettings(hosts=f"{zookeeper.hosts}{fresh('page')}")
     tree.write(settings, nodes=8, roles=3)
     with Session(settings) as session:
@@ -49,7 +58,16 @@ def served(zookeeper: Server, tmp_path_factory: pytest.TempPathFactory) -> Itera
         session.commit([Create(paths.pool_node(LEASE), leased)])
         logged = LoggedRun(session, tmp_path_factory.mktemp("runs"))
         logged.before(EARLIER, EARLIER_LOG.encode(), EARLIER_LOG[-40:])
-        made = ServedTree(settings, tmp_path_factory.mktemp("api"))
+        secret = tmp_path_factory.mktemp("oidc") / "secret"
+        secret.write_text("s&cret\n")
+        secret.chmod(0o600)
+        oidc = {
+            "issuer": issuer.url,
+            "client_id": CLIENT,
+            "client_secret_file": str(secret),
+            "roles": {"ops": {"role": "operator"}},
+        }
+        made = ServedTree(settings, tmp_path_factory.mktemp("api"), oidc=oidc)
         made.logged, made.operator = logged, made.direct.token("olga", "operator")
         made.call("node/hold", {"nodes": ["n0003.example.com"], "reason": "waits for a disk"})
         yield made
