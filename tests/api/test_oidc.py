@@ -13,6 +13,8 @@ import httpx
 import pytest
 import yaml
 
+from nodepool_ocb.api import logins
+from nodepool_ocb.api.page.signing_in import _cookie
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.api.events import EventClient
@@ -265,6 +267,7 @@ def test_the_page_signs_in_at_the_issuer_and_gets_a_session(browsers: Callable[[
     cookies = back.headers.get_list("set-cookie")
     session = next(each for each in cookies if each.startswith("ocb_session="))
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {each.strip() for each in session.split(";")}
+    assert {*browser.client.cookies} == {"ocb_session"}, "the sign-in under way is over"
     found = browser.session()
     assert (found["name"], found["role"]) == ("oidc:ann", "operator")
     assert browser.client.get("/v1/nodes").status_code == 200
@@ -316,6 +319,27 @@ def test_a_replayed_token_another_browser_and_a_person_without_a_role_are_not_si
     assert first.session()["name"] is None
 
 
-def test_a_sign_in_begins_with_the_page_alone(known: ServedApi) -> None:
+def test_a_sign_in_begins_with_the_page_alone_and_under_the_names_of_the_server(
+    known: ServedApi, browsers: Callable[[], Browser]
+) -> None:
     assert problem(known.client.post("/v1/session/oidc"))[0] == 403
     assert known.client.get("/v1/session/oidc").status_code == 405
+    browser, rebound = browsers(), {"Host": "rebound.example.com"}
+    begun = browser.client.post("/v1/session/oidc", headers={**browser.headers, **rebound, "Origin": ""})
+    assert problem(begun)[0] == 422
+    assert problem(browser.client.get("/v1/session/oidc/callback?state=x", headers=rebound))[0] == 422
+
+
+def test_behind_tls_the_cookie_of_a_sign_in_is_one_that_no_other_host_can_set(
+    browsers: Callable[[], Browser], known: ServedApi
+) -> None:
+    browser = browsers()
+    browser.headers["Origin"] = f"https://{known.address.partition('//')[2]}"
+    begun = browser.begin()
+    assert begun.status_code == 200
+    parts = [each.strip() for each in begun.headers["set-cookie"].split(";")]
+    assert parts[0].startswith("__Host-ocb_signin=")
+    assert {"HttpOnly", "Secure", "SameSite=lax", "Path=/"} <= {*parts}
+    for secure, key in ((True, "__Host-ocb_session"), (False, "ocb_session")):
+        made = _cookie(logins.COOKIE, "x", "strict", None, secure)
+        assert (made.key, made.secure, made.httponly, made.samesite, made.path) == (key, secure, True, "strict", "/")
