@@ -92,6 +92,14 @@ def test_a_write_with_the_cookie_that_the_page_did_not_send_is_refused(api: Serv
     assert problem(write(api, {**cookie_of(sign_in(api)), **headers})) == (403, "denied", "Denied")
 
 
+def test_a_token_in_its_header_goes_before_the_cookie_and_needs_no_page(api: ServedApi) -> None:
+    """A browser adds the cookie by itself, also to a request of a program within it."""
+    cookie = cookie_of(sign_in(api, api.direct.token(role="viewer")))
+    assert write(api, {**cookie, **OWN}).status_code == 403
+    assert write(api, {**cookie, "Authorization": f"Bearer {api.token}"}).status_code == 200
+    assert problem(write(api, {**cookie, **OWN, "Authorization": "Basic YTpi"}))[0] == 401
+
+
 def test_a_read_that_another_site_makes_a_browser_send_is_refused(api: ServedApi) -> None:
     headers = {**cookie_of(sign_in(api)), "Sec-Fetch-Site": "cross-site"}
     assert problem(httpx.get(f"{api.address}/v1/deployments", headers=headers)) == (403, "denied", "Denied")
