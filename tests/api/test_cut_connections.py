@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from nodepool_ocb.api import accepting
+from nodepool_ocb.api.accepting import OpenConnections
 from nodepool_ocb.api.logins import FailedLogins
 from tests.api.smallserver import SmallServer, answered, cut
 
@@ -97,6 +98,23 @@ def test_a_connection_that_leaves_in_the_pause_before_a_cut_makes_the_room(
     second.close()
     assert answered(send("/", client=third))
     assert not cut(first)
+
+
+def test_a_connection_that_has_left_is_not_cut_again_and_a_cut_makes_room_at_once() -> None:
+    pairs = [socket.socketpair() for _ in range(3)]
+    gone, oldest, newest = (each[0] for each in pairs)
+    connections = OpenConnections(2)
+    connections.accepted(gone)
+    connections.accepted(oldest)
+    connections.left(gone)
+    connections.waits(gone)
+    connections.accepted(newest)
+    assert connections.full
+    assert connections.cut_oldest()
+    assert not connections.full
+    assert [cut(each[1]) for each in pairs] == [False, True, False]
+    for each in (end for pair in pairs for end in pair):
+        each.close()
 
 
 def test_failed_logins_of_all_addresses_wait_in_a_bounded_number_and_give_up_their_places() -> None:
