@@ -101,6 +101,17 @@ ROUTES: Final = (
     Route("node/release", "POST", "/v1/nodes/release", "node", one="/v1/nodes/{node}/release"),
     Route("node/move", "POST", "/v1/nodes/move", "node", one="/v1/nodes/{node}/move"),
     Route("node/rename", "POST", "/v1/nodes/{node}/rename", "node"),
+    # networks
+    Route("network/list", "GET", "/v1/networks", key=("name",)),
+    Route("network/show", "GET", "/v1/networks/{network}", "network"),
+    Route("network/create", "PUT", "/v1/networks/{network}", "network", creates=True, fills={"network": "name"}),
+    Route("network/set", "PATCH", "/v1/networks/{network}", "network"),
+    Route("network/delete", "DELETE", "/v1/networks/{network}", "network"),
+    Route("network/addresses", "GET", "/v1/networks/{network}/addresses"),
+    Route("network/allocate", "POST", "/v1/networks/{network}/allocate", "network"),
+    Route("network/release", "POST", "/v1/networks/{network}/release", "network"),
+    Route("network/serve", "POST", "/v1/networks/{network}/serve", "network"),
+    Route("network/unserve", "POST", "/v1/networks/{network}/unserve", "network"),
     # noderoles
     Route("noderole/list", "GET", "/v1/noderoles", WORLD, key=("noderole",)),
     Route("noderole/show", "GET", "/v1/noderoles/{noderole}"),

@@ -20,6 +20,7 @@ BRANCHES: Final[Mapping[str, Callable[[str], str]]] = {
     "deployment": paths.deployment,
     "image": paths.image,
     "lease": paths.pool_node,
+    "network": paths.network,
     "node": paths.node,
     "noderole": lambda name: paths.noderole(*paths.split_noderole(name)),
     "request": paths.request,

@@ -112,6 +112,11 @@ def doubles(world: World, fqdn: str) -> list[str]:
     return sorted(found - {fqdn})
 
 
+def nodes_at(world: World, host: str) -> list[str]:
+    """The nodes with this address or name, at the usual port."""
+    return [name for name, _ in _elsewhere(world, "", frozenset({(host, PORT)}))]
+
+
 Endpoint: TypeAlias = tuple[str, int]
 
 

@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, binding, deployments, liveness, maintenance, structure, unreadable
+from nodepool_ocb.engine import addressing, binding, deployments, holdings, liveness, maintenance, structure, unreadable
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.hooks.node import with_hook
 from nodepool_ocb.engine.noderole import Event
@@ -40,9 +40,7 @@ def create(
     check_name(fqdn, admin_domain)
     addressing.check(world, fqdn, node.addresses)
     unreadable.refuse_new_node(world, fqdn)
-    existing = world.nodes.get(fqdn)
-    if existing is not None and existing.record is not None:
-        raise Conflict(f"node {fqdn} exists already; see: nodepool-ocb node show {fqdn}")
+    refuse_taken(world, fqdn)
     if node.deployment not in world.deployments:
         raise NotFound(
             f"deployment {node.deployment} does not exist; first: nodepool-ocb deployment create {node.deployment}"
@@ -58,12 +56,20 @@ def create(
         Create(paths.node(fqdn), made),
         Create(paths.fence(fqdn), Fence()),
         Create(paths.noderoles(fqdn)),
+        *holdings.created(fqdn, made, now),
     ]
     wanted = [] if node.virtual else _roles_of_new(world, node.admin, jigs)
     wanted += [role for role in roles if role not in wanted]
     bound = binding.plan_all(world, wanted, NodeView(fqdn, world, made), now=now, by=by, jigs=jigs)
     whole = structure.raised(world, (*changes, *bound.changes))
     return replace(bound, changes=tuple(whole))
+
+
+def refuse_taken(world: World, fqdn: str) -> None:
+    """Raises Conflict if the node exists."""
+    existing = world.nodes.get(fqdn)
+    if existing is not None and existing.record is not None:
+        raise Conflict(f"node {fqdn} exists already; see: nodepool-ocb node show {fqdn}")
 
 
 def _roles_of_new(world: World, admin: bool, jigs: Collection[str] | None) -> list[str]:
@@ -126,8 +132,10 @@ def delete(world: World, fqdn: str, besides: Collection[str] = ()) -> list[Chang
     return marked(view, hooks) if "on_node_delete" in hooks else []
 
 
-def taking_away(world: World, fqdn: str, deletions: Sequence[Delete]) -> Iterator[list[Change]]:
+def taking_away(world: World, fqdn: str, deletions: Sequence[Change]) -> Iterator[list[Change]]:
     """The transactions that delete a node with all that belongs to it: ``deletions``, leaves first, the node last.
+
+    The last transaction frees its MACs and addresses, too.
 
     If they are several, the node is marked as ``deleting`` first. Then it is not claimed or bound to any more, and an annealer
     continues if the caller stops. Write each before taking the next. Raises Stale if a znode must go that is not in
@@ -139,10 +147,12 @@ def taking_away(world: World, fqdn: str, deletions: Sequence[Delete]) -> Iterato
         yield from structure.written(world, marked(view))
         world.put_node(fqdn, replace(_record(view), deleting=True), view.version + 1)
         deletions = [*deletions[:-1], Delete(paths.node(fqdn), view.version)]
-    yield from structure.in_parts(world, ([change] for change in deletions))
+    held = [change for change in deletions if change.path.startswith(holdings.FOLDERS)]
+    leaves = ([change] for change in deletions[:-1] if change not in held)
+    yield from structure.in_parts(world, [*leaves, [*held, deletions[-1]]])
 
 
-def refuse_part(world: World, fqdn: str, deletions: Sequence[Delete]) -> None:
+def refuse_part(world: World, fqdn: str, deletions: Sequence[Change]) -> None:
     """Raises Stale if the node, or a noderole that goes with it, is not among the deletions; the errors of ``going``."""
     there = {change.path for change in deletions}
     vertices = going(node_of(world, fqdn))

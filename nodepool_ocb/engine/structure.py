@@ -23,6 +23,7 @@ from nodepool_ocb.engine import drift
 from nodepool_ocb.engine.world import ClusterView, NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import kinds, limits, paths
+from nodepool_ocb.model.networks import Network
 from nodepool_ocb.model.records import (
     Change,
     Check,
@@ -52,8 +53,10 @@ FENCE_ADVICE: Final = (
 )
 
 
-#: The records that the structure is the set of; a role counts with its content, for that has the links.
-_MEMBERS: Final = frozenset({Role, Deployment, DeploymentRole, Node, NodeRole})
+#: The records that the structure is the set of.
+_MEMBERS: Final = frozenset({Role, Deployment, DeploymentRole, Node, NodeRole, Network})
+#: Those that count with their content: links between roles; subnets, which must not overlap, and ranges of addresses.
+_WHOLE: Final = frozenset({Role, Network})
 
 
 def raised(world: World, changes: Iterable[Change]) -> list[Change]:
@@ -126,11 +129,11 @@ def _comes_or_goes(change: Change) -> bool:
     found = kinds.find(change.path)
     if found is None or found.kind.record not in _MEMBERS:
         return False
-    return isinstance(change, Create | Delete) or (found.kind.record is Role and not isinstance(change, Check))
+    return isinstance(change, Create | Delete) or (found.kind.record in _WHOLE and not isinstance(change, Check))
 
 
 def _leaves(world: World, change: Change) -> bool:
-    """Whether a node goes to another deployment or address, or something is marked as to be deleted."""
+    """Whether a node goes to another deployment or address, or gets another MAC; or something is marked as to be deleted."""
     match change.path.split("/")[2:], getattr(change, "data", None):
         case ["nodes", fqdn], Node() as after:
             view = world.nodes.get(fqdn)
@@ -145,8 +148,8 @@ def _leaves(world: World, change: Change) -> bool:
     return False
 
 
-def _placed(node: Node) -> tuple[str, bool, tuple[str, ...]]:
-    return node.deployment, node.deleting, node.addresses
+def _placed(node: Node) -> tuple[object, ...]:
+    return node.deployment, node.deleting, node.addresses, node.macs, node.networks
 
 
 def _above_all_deleted(world: World, record: Structure, transaction: Iterable[Change]) -> Structure:

@@ -21,6 +21,7 @@ import msgspec
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
 from nodepool_ocb.model.journal import Entry, Webhook
 from nodepool_ocb.model.keyed import KeyedCall
+from nodepool_ocb.model.networks import MacOwner, Network, NetworkAddress
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode
 from nodepool_ocb.model.records import (
     Claim,
@@ -142,6 +143,7 @@ class PathTree:
 
 _NODE: Final = "/ocb/nodes/{node}"
 _NODEROLE: Final = "/ocb/nodes/{node}/noderoles/{role}"
+_NETWORK: Final = "/ocb/networks/{network}"
 _IMAGE: Final = "/nodepool/image/{image}"
 _UPLOADS: Final = "/nodepool/image/{image}/builds/{build}/provider/{provider}/images"
 _POOL_NODE: Final = "/nodepool/nodes/{pool_node}"
@@ -228,6 +230,27 @@ KINDS: Final = (
     RecordKind(record=None, paths=(f"{_NODEROLE}/wall",), name="attributes", title="{role}@{node} (wall)"),
     RecordKind(record=Given, paths=(f"{_NODEROLE}/given",), name="inputs of a run", title="{role}@{node}"),
     RecordKind(record=Run, paths=(f"{_NODEROLE}/runs/{{run}}",), name="run", title="{role}@{node} {run}"),
+    RecordKind(
+        record=Network,
+        paths=(_NETWORK,),
+        name="network",
+        wakes=Wake.NEVER,
+        folder=Access(annealer="r", launcher="r", api=_CHANGE),
+        own=Access(annealer="r", launcher="r", api=_CHANGE),
+    ),
+    RecordKind(
+        record=NetworkAddress,
+        paths=(f"{_NETWORK}/addresses/{{address}}",),
+        name="address",
+        title="{address} of {network}",
+        folder=Access(annealer=_CHANGE, launcher=_CHANGE, api=_CHANGE),
+    ),
+    RecordKind(
+        record=MacOwner,
+        paths=("/ocb/macs/{mac}",),
+        name="MAC address",
+        folder=Access(annealer=_CHANGE, launcher=_CHANGE, api=_CHANGE),
+    ),
     RecordKind(
         record=Daemon,
         paths=("/ocb/daemons/{daemons}/{daemon}", "/nodepool/daemons/{daemons}/{daemon}"),

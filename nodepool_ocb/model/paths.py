@@ -19,6 +19,8 @@ TASKS = "/ocb/tasks"
 TASK_RUNS = "/ocb/tasks/runs"
 TASK_RELEASES = "/ocb/tasks/releases"
 TASK_DEPLOYMENTS = "/ocb/tasks/deployments"
+NETWORKS = "/ocb/networks"
+MACS = "/ocb/macs"
 JOURNAL = "/ocb/journal"
 JOURNAL_ENTRIES = "/ocb/journal/entries"
 JOURNAL_POOL = "/ocb/journal/pool"  # entries of launchers, with numbers of their own
@@ -160,6 +162,30 @@ def daemon_pauses(kind: str) -> str:
 
 def daemon_pause(kind: str, host: str) -> str:
     return f"{daemon_pauses(kind)}/{host}"
+
+
+# -- networks --
+
+
+def network(name: str) -> str:
+    return f"{NETWORKS}/{name}"
+
+
+def network_addresses(name: str) -> str:
+    return f"{NETWORKS}/{name}/addresses"
+
+
+def network_address(name: str, address: str) -> str:
+    """The record of an allocated address; it keeps the address from being allocated again.
+
+    >>> network_address("admin", "10.1.0.7")
+    '/ocb/networks/admin/addresses/10.1.0.7'
+    """
+    return f"{NETWORKS}/{name}/addresses/{address}"
+
+
+def mac(mac: str) -> str:
+    return f"{MACS}/{mac}"
 
 
 # -- rollouts (seed 003) --

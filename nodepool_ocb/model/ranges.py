@@ -42,6 +42,11 @@ RunName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")]  #
 Login = Annotated[str, Meta(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]{1,128}\Z")]  # one word
 Noderole = Annotated[str, Meta(pattern=rf"^{NAME}@{LABEL}(\.{LABEL})*\Z", max_length=320)]  # role@fqdn
 Id = Annotated[str, Meta(pattern=r"^[0-9]{10}\Z")]  # of a rollout
+Mac = Annotated[str, Meta(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")]  # "52:54:00:12:34:56"
+Vlan = Annotated[int, Meta(ge=1, le=4094)]
+Mtu = Annotated[int, Meta(ge=576, le=9216)]  # bytes
+SliceCount = Annotated[int, Meta(ge=1, le=64)]
+SliceIndex = Annotated[int, Meta(ge=0, le=63)]
 
 NODEROLE_HOOKS: Final = ("on_proposed", "on_todo", "on_blocked", "on_transition", "on_active", "on_error")
 NODE_HOOKS: Final = ("on_node_create", "on_node_change", "on_node_delete")

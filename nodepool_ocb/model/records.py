@@ -25,6 +25,7 @@ from nodepool_ocb.model.ranges import (
     ExitCode,
     Id,
     Login,
+    Mac,
     Moment,
     Name,
     NodeHook,
@@ -88,6 +89,8 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     rack: str | None = None
     bootenv: str = "local"
     hints: Mapping[str, Json] = {}
+    macs: tuple[Mac, ...] = ()  # of its boot NICs, that of the hint admin-mac first; each has a MacOwner
+    networks: Mapping[str, tuple[str, ...]] = {}  # network → its addresses there; each has a NetworkAddress
     hooks: tuple[NodeHook, ...] = ()  # node hooks that are still to run: on_node_create, on_node_change, on_node_delete
     changed: Mapping[
         str, str

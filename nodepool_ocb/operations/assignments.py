@@ -15,6 +15,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import is_login
 from nodepool_ocb.model.records import Json, Node
 from nodepool_ocb.operations.values import strict_json
+from nodepool_ocb.provisioning import macs
 
 
 def pairs(assignments: Iterable[str]) -> list[tuple[str, str]]:
@@ -103,6 +104,10 @@ def host_keys(texts: Iterable[str]) -> tuple[str, ...]:
     return keys
 
 
+def _macs(text: str) -> tuple[str, ...]:
+    return tuple(map(macs.canonical, _words(text)))
+
+
 FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "alive": _claim,
     "available": _claim,
@@ -113,6 +118,7 @@ FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "tags": tags,
     "addresses": _words,
     "host_keys": lambda text: host_keys(_words(text)),
+    "macs": _macs,
 }
 
 

@@ -17,10 +17,10 @@ from nodepool_ocb.engine import binding, deployments, nodes, structure
 from nodepool_ocb.engine.world import NodeView, Vertex, ancestors
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Delete
+from nodepool_ocb.model.records import Change
 from nodepool_ocb.site.steps import Planning
 
-Removal = Callable[[str], Sequence[Delete]]  # the deletions of a path and all below it, as the world shows it
+Removal = Callable[[str], Sequence[Change]]  # the deletions of a path and all below it, as the world shows it
 
 OF_NEW_NODES: Final = frozenset({"bootstrap", "discovery"})
 
@@ -30,7 +30,7 @@ def prune(plan: Planning, removal: Removal) -> None:
     scope = plan.wanted.deployments.keys() - {deployments.SYSTEM}
     gone: set[str] = set()
 
-    def going(path: str) -> list[Delete]:
+    def going(path: str) -> list[Change]:
         """Each znode once: a node goes without the noderoles that went before it."""
         found = [change for change in removal(path) if change.path not in gone]
         gone.update(change.path for change in found)

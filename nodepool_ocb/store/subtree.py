@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import limits
-from nodepool_ocb.model.records import Delete, Fence, Gate
+from nodepool_ocb.model.records import Change, Delete, Fence, Gate, Node
+from nodepool_ocb.store import networks
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
@@ -37,13 +38,18 @@ def discard(session: Session, paths: Iterable[str]) -> None:
             Session.commit(session, [Delete(znode.path, znode.version) for znode in found if znode is not None])
 
 
-def removal_as_judged(session: Session, world: World, path: str) -> list[Delete]:
+def removal_as_judged(session: Session, world: World, path: str) -> list[Change]:
     """As ``removal``, but records of a world are deleted at the version that this world has; attributes and runs at
-    their present version.
+    their present version. Before the record of a node, its MACs are freed, and its addresses go in quarantine.
 
     Raises Stale if a record was created or changed since the world was read, and Invalid if one cannot be read.
     """
-    return judged(world, subtree(session, path))
+    found = judged(world, subtree(session, path))
+    at = parse(path)
+    view = world.nodes.get(at.name) if at is not None and at.kind is Node else None
+    if not found or view is None or view.record is None:
+        return [*found]
+    return [*found[:-1], *networks.released(session, view.name, view.record), found[-1]]
 
 
 def judged(world: World, znodes: Iterable[Znode]) -> list[Delete]:

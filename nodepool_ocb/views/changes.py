@@ -12,6 +12,7 @@ from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
 from nodepool_ocb.model.kinds import KINDS, PathTree
+from nodepool_ocb.model.networks import MacOwner, NetworkAddress
 from nodepool_ocb.model.pool import NodeRequest, PoolNode
 from nodepool_ocb.model.records import (
     Append,
@@ -42,7 +43,9 @@ _OF_CHECK: Final = frozenset({"check", "checked", "mended", "refresh"})
 VERBS: Final = {"Create": "create", "Delete": "delete"}
 SECRET: Final = tuple(row.record for row in KINDS if row.secret and row.record is not None)
 _ROWS: Final = {row.record: row for row in KINDS if row.record is not None}
-_WITHOUT_WORLD: Final = (Build, BuildRequest, DaemonPause, LogKey, NodeRequest, Pause, PoolNode, Token, Upload)
+_WITHOUT_WORLD: Final = (
+    *(Build, BuildRequest, DaemonPause, LogKey, MacOwner, NetworkAddress, NodeRequest, Pause, PoolNode, Token, Upload),
+)
 _TREE: Final = PathTree([row for row in KINDS if row.record in _WITHOUT_WORLD])
 
 

@@ -44,6 +44,10 @@ node show n1.example.com; noderole commit top@n2.example.com; noderole list; nod
 noderole explain top@n1.example.com; noderole attributes top@n1.example.com; noderole drift
 deployment checks lab --off; noderole causes; token create ann --role viewer; token list; token show TOKEN; token revoke TOKEN
 token create bob --role viewer
+network create admin subnet=10.1.0.0/24 ranges.host=10.1.0.20-10.1.0.29 ranges.dhcp=10.1.0.100-10.1.0.199; network list
+network set admin vlan=7; network show admin; network allocate admin n1.example.com; network addresses admin
+network release admin n1.example.com; node set n1.example.com admin=true; network serve admin n1.example.com
+network unserve admin n1.example.com; node set n1.example.com admin=false; network delete admin --yes
 noderole retry --failed; noderole propose top@n2.example.com
 noderole redeploy base@n1.example.com; deployment show lab; deployment list; deployment propose lab
 deployment commit lab; node unavailable n1.example.com; node available n1.example.com

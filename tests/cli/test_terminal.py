@@ -94,6 +94,14 @@ noderole check base@n1.example.com
 noderole drift -l POISON
 noderole causes
 noderole causes --deployment POISON
+network create POISON subnet=POISON
+network create admin subnet=10.1.0.0/24 domain=POISON
+network set POISON POISON=1
+network show POISON
+network addresses POISON
+network allocate POISON n1.example.com POISON
+network serve POISON POISON
+network list
 token create POISON
 token create ann --reason POISON
 token list

@@ -61,6 +61,7 @@ assignments = _names("assignments")
 settings = _names("settings")
 requests = _names("requests")
 tokens = _names("tokens")
+networks = _names("networks")
 leases = _names("leases")
 pools = _names("pools")
 pool_labels = _names("pool_labels")
@@ -74,6 +75,13 @@ def node_fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[
 
     known = [*(f"{field}=" for field in FIELDS), "labels.", "hints."]
     return [each for each in known if each.startswith(incomplete)]
+
+
+def network_fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """``FIELD=`` of ``network create`` and ``network set``."""
+    from nodepool_ocb.operations.networks.changing import KEYS
+
+    return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
 
 
 def before(names: Complete, more: Complete) -> Complete:

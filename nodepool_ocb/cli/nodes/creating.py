@@ -45,14 +45,16 @@ def _login(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     "hints",
     multiple=True,
     metavar="K=VALUE",
-    help="Runs see it: JSON, or plain text; admin-mac and admin-v4addr are checked.",
+    help="Runs see it: JSON, or plain text; admin-mac and admin-v4addr are obeyed or refused.",
 )
+@click.option("--mac", "macs", multiple=True, metavar="MAC", help="Of a NIC that it boots from; no other node has it.")
+@click.option("--network", shell_complete=completion.networks, help="It gets the lowest free address of this network.")
 @click.option("--rack", shell_complete=completion.racks)
 @click.option("--bootenv", default="local", show_default=True)
 @dry_run_option
 def create(
     fqdn: str, available: bool | None, count: int | None, first: int, no_address: bool, addresses: tuple[str, ...],
-    labels: Sequence[str], hints: Sequence[str], dry_run: bool, **fields: Any,
+    labels: Sequence[str], hints: Sequence[str], network: str | None, dry_run: bool, **fields: Any,
 ) -> None:  # fmt: skip
     """Create a node; the roles for new nodes are bound to it at once, unless it is virtual.
 
@@ -70,7 +72,9 @@ def create(
     reached = () if no_address or fields["virtual"] else addresses or (fqdn,)
     given = {"labels": assigning.labels(labels), "hints": assigning.hints(hints), **fields}
     node = NewNode(addresses=reached, available=available is not False, **given)
-    operation = NodeCreate(name=fqdn, node=node, as_configured=available is None, count=count, first=first)
+    operation = NodeCreate(
+        name=fqdn, node=node, as_configured=available is None, count=count, first=first, network=network
+    )
     reporting.performed(perform(operation, dry_run=dry_run))
 
 

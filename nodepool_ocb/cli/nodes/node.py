@@ -69,7 +69,8 @@ def show(fqdn: str) -> None:
 @dry_run_option
 def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """Change nodes: alive=, available=, bootenv=, tags=A,B, addresses=HOST[:PORT],..., host_keys=KEY (none: the next is
-    pinned), rack=, user=, labels.K=V, hints.K=VALUE (JSON, or plain text). An empty value takes a label or a hint away.
+    pinned), rack=, user=, macs=MAC,..., labels.K=V, hints.K=VALUE (JSON, or plain text). An empty value takes a
+    label or a hint away.
     """
     assignments = [word for word in words if "=" in word]
     if not assignments:

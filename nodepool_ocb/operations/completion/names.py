@@ -239,6 +239,7 @@ KINDS: Final[Mapping[str, Read]] = {
     "settings": _settings,
     "requests": _children(paths.REQUESTS),
     "tokens": _children(paths.TOKENS),
+    "networks": _children(paths.NETWORKS),
     "leases": _children(paths.POOL_NODES),
     "pools": _pools,
     "pool_labels": _pool_labels,

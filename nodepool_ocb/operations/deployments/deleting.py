@@ -10,6 +10,7 @@ from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Delete, Set
 from nodepool_ocb.operations.deployments.configuring import hook_sentences
 from nodepool_ocb.operations.names import deployment_of
+from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.histories import ReadHistory, ReadTaskList, RefusePreparing
@@ -30,6 +31,7 @@ class DeploymentDelete(Operation[Explained], frozen=True, kw_only=True):
     writes = (
         *("deployment", "deployment role", "node", "noderole", "role", "attributes"),
         *("rollout", "run of tasks", "task list"),
+        *placement.WRITES,
     )
 
     name: str
@@ -79,7 +81,7 @@ def _deletion(world: World, name: str) -> Steps[None]:
     own += found
     if not own:
         raise Stale(f"deployment {name} is gone", paths.deployment(name))
-    of_nodes: dict[str, list[Delete]] = {}
+    of_nodes: dict[str, list[Change]] = {}
     for view in deployments.of_tasks(world, name):
         of_nodes[view.name] = yield from ReadDeletions(paths.node(view.name))
     rollouts = yield from ReadHistory(paths.rollouts(name))

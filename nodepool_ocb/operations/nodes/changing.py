@@ -13,6 +13,7 @@ from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations import assignments as assigning
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.names import deployment_of, record_of
+from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.world import ReadWorld
@@ -58,9 +59,29 @@ class NodeSet(NodeChange, frozen=True, kw_only=True):
     """Set fields of nodes."""
 
     verb = "set"
-    writes = ENDING_WRITES
+    reads = (*NodeChange.reads, *placement.READS)
+    writes = (*ENDING_WRITES, *placement.WRITES)
 
     assignments: tuple[str, ...]  # KEY=VALUE, as ``assignments.node_fields`` reads them
+
+    def decide(self, situation: Situation) -> Steps[Explained]:
+        """Of a hint or a MAC that a machine owns, the records of its owner change, too."""
+        keys = [key for key, _ in assigning.pairs(self.assignments)]
+        if placement.KEYS.isdisjoint(keys):
+            return (yield from NodeChange.decide(self, situation))
+        world = yield from ReadWorld()
+        chosen = yield from selection.nodes(world, self.nodes, self.selector)
+        placement.refuse_many(len(chosen), keys)
+        notes: list[str] = []
+        for view in chosen:
+            fields = self.fields(world, view)
+            placed = yield from placement.changed(world, situation, view, fields)
+            fields = {**fields, **placed.fields}
+            changes = liveness.changed(world, view, situation.now, situation.by, **fields)
+            if changes:
+                yield [*placed.changes, *changes]
+            notes += placed.notes
+        return Explained(notes=tuple(notes))
 
     def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
         return assigning.node_fields(record_of(view), self.assignments)

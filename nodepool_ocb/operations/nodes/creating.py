@@ -18,6 +18,7 @@ from nodepool_ocb.model.ranges import Login
 from nodepool_ocb.model.records import Json, Node
 from nodepool_ocb.operations import assignments
 from nodepool_ocb.operations.names import deployment_of
+from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.nodes.domain import admin_domain
 from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
@@ -41,6 +42,7 @@ class NewNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     rack: str | None = None
     bootenv: str = "local"
     hints: Mapping[str, Json] = {}
+    macs: tuple[str, ...] = ()  # of its boot NICs, beside that of the hint admin-mac
 
     @property
     def record(self) -> Node:
@@ -62,14 +64,15 @@ class NodeCreate(Operation[Explained], frozen=True, kw_only=True):
     noun = "node"
     verb = "create"
     right = Right.OPERATOR
-    reads = (ReadWorld,)
-    writes = ("node", "noderole", "deployment role")
+    reads = (ReadWorld, *placement.READS)
+    writes = ("node", "noderole", "deployment role", *placement.WRITES)
 
     name: str
     node: NewNode = NewNode()
     as_configured: bool = False  # ``available`` is as the configuration of the performer's host says
     count: int | None = None
     first: int = 1  # the lowest number, with ``count``
+    network: str | None = None  # that it gets the lowest free address of
 
     @property
     def rounds(self) -> int:
@@ -81,17 +84,20 @@ class NodeCreate(Operation[Explained], frozen=True, kw_only=True):
         fqdn, node = self._free(world, {change.path for change in situation.written})
         if self.as_configured:
             node = replace(node, available=situation.settings.nodes.available)
+        nodes.refuse_taken(world, fqdn)
+        placed = yield from placement.created(world, situation, fqdn, node, self.network)
         plan = nodes.create(
             world,
             fqdn,
-            node,
+            placed.node,
             admin_domain=admin_domain(world, situation.settings),
             now=situation.now,
             jigs=active_jigs(world),
             by=situation.by,
         )
-        yield plan.changes
-        return Explained(explanations=tuple(plan.explanations), notes=tuple(plan.elsewhere))
+        yield [*placed.changes, *plan.changes]
+        notes = (*plan.elsewhere, *placed.notes)
+        return Explained(explanations=(*plan.explanations, *placed.gained), notes=notes)
 
     def _free(self, world: World, taken: Set[str]) -> tuple[str, Node]:
         """With the lowest free number; ``taken``: the paths that a dry run would have made."""

@@ -12,6 +12,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Delete
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.names import node_of
+from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreed, Agreement
 from nodepool_ocb.operations.reads.world import ReadDeletions, ReadWorld
@@ -30,7 +31,7 @@ class NodeDelete(Operation[NodesDeleted], frozen=True, kw_only=True):
     verb = "delete"
     right = Right.OPERATOR
     reads = (ReadWorld, selection.ResolveNodes, Agreement, ReadDeletions)
-    writes = ("node", "noderole", "attributes")
+    writes = ("node", "noderole", "attributes", *placement.WRITES)
 
     nodes: tuple[str, ...] = ()
     selector: str | None = None
@@ -69,7 +70,7 @@ def removal(world: World, fqdn: str) -> Steps[list[Change]]:
         return asked
     elsewhere = [vertex for vertex in reversed(nodes.going(view)) if vertex.node is not view]
     places = [paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere]
-    deletions: list[Delete] = []
+    deletions: list[Change] = []
     for place in [*places, paths.node(fqdn)]:
         found = yield from ReadDeletions(place)
         deletions += found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nodepool_ocb.engine import renaming
 from nodepool_ocb.model import paths
 from nodepool_ocb.operations.names import node_of
+from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.nodes.domain import admin_domain
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadBranch, ReadWorld
@@ -19,8 +20,8 @@ class NodeRename(Operation[Explained], frozen=True, kw_only=True):
     noun = "node"
     verb = "rename"
     right = Right.OPERATOR
-    reads = (ReadWorld, ReadBranch)
-    writes = ("node", "noderole", "attributes")
+    reads = (ReadWorld, ReadBranch, *placement.READS)
+    writes = ("node", "noderole", "attributes", "network", *placement.WRITES)
 
     node: str
     name: str
@@ -30,5 +31,7 @@ class NodeRename(Operation[Explained], frozen=True, kw_only=True):
         node_of(world, self.node)
         branch = yield from ReadBranch(paths.node(self.node))
         domain = admin_domain(world, situation.settings)
-        yield renaming.rename(world, self.node, self.name, branch.deletions, branch.contents, admin_domain=domain)
+        own = renaming.rename(world, self.node, self.name, branch.deletions, branch.contents, admin_domain=domain)
+        held = yield from placement.moved(world, self.node, self.name)
+        yield [*own, *held]
         return Explained()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nodepool_ocb.errors import Invalid, OcbError
-from nodepool_ocb.model.records import Delete
+from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.operation import Lookup, Steps
 from nodepool_ocb.site.desired_state import StoredAttributes
 from nodepool_ocb.site.steps import PlanStep
@@ -34,18 +34,18 @@ class ReadKept(Lookup[Mapping[str, StoredAttributes]], frozen=True):
         }
 
 
-class ReadRemovals(Lookup["Mapping[str, list[Delete] | OcbError]"], frozen=True):
+class ReadRemovals(Lookup["Mapping[str, list[Change] | OcbError]"], frozen=True):
     """For each path the deletions as ``ReadDeletions`` gives them, or the error that it raises."""
 
     records = "a branch of the tree"
 
     paths: Sequence[str]
 
-    def answer(self, reader: Reader) -> Mapping[str, list[Delete] | OcbError]:
+    def answer(self, reader: Reader) -> Mapping[str, list[Change] | OcbError]:
         from nodepool_ocb.errors import Stale
         from nodepool_ocb.store.subtree import removal_as_judged
 
-        found: dict[str, list[Delete] | OcbError] = {}
+        found: dict[str, list[Change] | OcbError] = {}
         for path in self.paths:
             try:
                 found[path] = removal_as_judged(reader.session, reader.world, path)

@@ -9,7 +9,7 @@ import msgspec
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model.records import Delete, Given, Json
+from nodepool_ocb.model.records import Change, Delete, Given, Json
 from nodepool_ocb.operations.operation import Lookup
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ReadRunInputs(Lookup[Sequence[Given | None]], frozen=True):
         return blobs.given(reader.session, self.places)
 
 
-class ReadDeletions(Lookup[list[Delete]], frozen=True):
+class ReadDeletions(Lookup[list[Change]], frozen=True):
     """The deletions of a path and all below it, at the versions of the world that was read last.
 
     Raises Stale if a record came or changed since that world was read, and Invalid for one that cannot be read.
@@ -78,7 +78,7 @@ class ReadDeletions(Lookup[list[Delete]], frozen=True):
 
     path: str
 
-    def answer(self, reader: Reader) -> list[Delete]:
+    def answer(self, reader: Reader) -> list[Change]:
         from nodepool_ocb.store.subtree import removal_as_judged
 
         return removal_as_judged(reader.session, reader.world, self.path)

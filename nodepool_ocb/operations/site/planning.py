@@ -12,7 +12,7 @@ from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Delete
+from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.commits import outdated, reservations
 from nodepool_ocb.operations.nodes.domain import admin_domain
 from nodepool_ocb.operations.nodes.jigs import active_jigs
@@ -66,7 +66,7 @@ def _plan(world: World, situation: Situation, wanted: DesiredState, prune: bool)
         return plans.plan(world, wanted, about, kept)
     removals = yield from ReadRemovals(tuple(plans.removable(world, wanted, about)))
 
-    def removal(path: str) -> list[Delete]:
+    def removal(path: str) -> list[Change]:
         found = removals[path]
         if isinstance(found, OcbError):
             raise found

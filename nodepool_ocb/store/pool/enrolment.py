@@ -19,7 +19,7 @@ from nodepool_ocb.engine.enrolling import Enrolment, EnrolmentPlan
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.records import Change, Delete
+from nodepool_ocb.model.records import Change
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.subtree import removal_as_judged
 
@@ -65,7 +65,7 @@ def dismiss(session: Session, world: World, launches: Mapping[str, str], by: str
     and a later call finds the node gone, or deletes it. Raises the exceptions of ``Session.commit``, but not Stale.
     """
     waiting = dict.fromkeys(_unseen(session, world, launches), CHANGED)
-    ready: dict[str, list[Delete]] = {}
+    ready: dict[str, list[Change]] = {}
     for fqdn, launch in launches.items():
         view = world.nodes.get(fqdn)
         if view is None or not enrolling.launched_by(view, launch):
@@ -93,7 +93,7 @@ def _unseen(session: Session, world: World, launches: Mapping[str, str]) -> list
     return [fqdn for fqdn, znode in zip(absent, found, strict=True) if znode is not None]
 
 
-def _deletions(session: Session, world: World, fqdn: str) -> list[Delete]:
+def _deletions(session: Session, world: World, fqdn: str) -> list[Change]:
     """The deletions of a node and of all that goes with it, leaves first. Raises Stale, and Conflict if it may not go."""
     elsewhere = [vertex for vertex in reversed(nodes.going(world.nodes[fqdn])) if vertex.node.name != fqdn]
     places = [*(paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere), paths.node(fqdn)]
@@ -102,7 +102,7 @@ def _deletions(session: Session, world: World, fqdn: str) -> list[Delete]:
     return deletions
 
 
-def _deleted(session: Session, world: World, ready: Mapping[str, list[Delete]]) -> dict[str, str]:
+def _deleted(session: Session, world: World, ready: Mapping[str, list[Change]]) -> dict[str, str]:
     """Delete as many of these nodes as one transaction has room for; the others wait. A very large node goes alone."""
     together: list[Change] = []
     chosen: list[str] = []
@@ -121,7 +121,7 @@ def _deleted(session: Session, world: World, ready: Mapping[str, list[Delete]]) 
 
 
 def _deleted_alone(
-    session: Session, world: World, fqdn: str, deletions: list[Delete], ready: Collection[str]
+    session: Session, world: World, fqdn: str, deletions: list[Change], ready: Collection[str]
 ) -> dict[str, str]:
     """Delete a node that does not fit into one transaction."""
     waiting = dict.fromkeys((each for each in ready if each != fqdn), NO_ROOM)

@@ -57,6 +57,7 @@ NAMES: Final = {
     "role": ROLE, "deployment": LAB, "node": NODE, "run": "0000000001-abc", "daemon": "ghost", "host": "elsewhere",
     "entry": "0" * 10, "image": IMAGE, "build": ID, "provider": PROVIDER, "upload": ID, "rollout": "0" * 10, "group": "all",
     "part": "0000", "release": "9.0", "folder": UPLOAD, "task_run": RUN, "name": "common",
+    "network": "village", "address": "192.0.2.7", "mac": "52:54:00:00:00:07",
     "request": f"100-{ID}", "pool_node": ID, "component_kind": "pool", "component": f"h{ID}",
 }  # fmt: skip
 
@@ -84,7 +85,9 @@ def _sample(of: Any) -> Any:
         case inspect.StructType():
             return {field.encode_name: _sample(field.type) for field in of.fields if field.required}
         case inspect.StrType(pattern=pattern):
-            return next(text for text in ("a", "a" * 64) if re.search(pattern or "", text))  # a word, or a digest
+            return next(
+                text for text in ("a", "a" * 64, "52:54:00:00:00:07") if re.search(pattern or "", text)
+            )  # a word, or a digest
         case inspect.IntType() | inspect.FloatType():
             return 1
         case inspect.EnumType():

@@ -1,0 +1,1 @@
+"""Machines that are installed from the network: networks and addresses. Pure."""

@@ -1,0 +1,90 @@
+"""The records of MACs and addresses, as decisions need them, and their release when a node is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from nodepool_ocb.engine import holdings
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.networks import MacOwner, Network, NetworkAddress
+from nodepool_ocb.model.records import Change, Delete, Node, Record, Set
+from nodepool_ocb.provisioning.found import FoundAddress, FoundHoldings, FoundOwner
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.session import Session
+
+T = TypeVar("T", bound=Record)
+
+
+def found(session: Session, world: World, macs: Iterable[str], nodes: Iterable[str]) -> FoundHoldings:
+    """For a decision about these MACs, these nodes, and any address: one listing for each network, and few records.
+
+    Raises Unavailable or Denied.
+    """
+    records = [view.record for fqdn in nodes if (view := world.nodes.get(fqdn)) is not None and view.record is not None]
+    wanted = list(dict.fromkeys([*macs, *(mac for record in records for mac in record.macs)]))
+    owners = dict(zip(wanted, _many(session, [paths.mac(mac) for mac in wanted]), strict=True))
+    networks = sorted(world.of(Network))
+    listed = session.children_many([paths.network_addresses(name) for name in networks]) if networks else []
+    taken = {name: frozenset(each or ()) for name, each in zip(networks, listed, strict=True)}
+    places = _unnamed(world, taken, records)
+    read = zip(places, _many(session, [paths.network_address(*each) for each in places]), strict=True)
+    return FoundHoldings(
+        owners={mac: FoundOwner(_record(MacOwner, z), z.version) for mac, z in owners.items() if z is not None},
+        taken=taken,
+        addresses={at: FoundAddress(_record(NetworkAddress, z), z.version, z.mtime) for at, z in read if z is not None},
+    )
+
+
+def addresses(session: Session, network: str) -> Mapping[str, FoundAddress]:
+    """All address records of a network; raises Unavailable or Denied."""
+    names = sorted(session.children(paths.network_addresses(network)) or ())
+    znodes = _many(session, [paths.network_address(network, name) for name in names])
+    return {
+        name: FoundAddress(_record(NetworkAddress, znode), znode.version, znode.mtime)
+        for name, znode in zip(names, znodes, strict=True)
+        if znode is not None
+    }
+
+
+def released(session: Session, fqdn: str, node: Node) -> list[Change]:
+    """The changes that free the MACs of a node and put its addresses in quarantine; raises Unavailable or Denied.
+
+    A record that names another node stays; one that cannot be read is of the node that names it.
+    """
+    changes: list[Change] = []
+    for znode in _many(session, holdings.places(node)):
+        if znode is None:
+            continue
+        if znode.path.startswith(f"{paths.MACS}/"):
+            owner = _record(MacOwner, znode)
+            changes += [Delete(znode.path, znode.version)] if owner is None or owner.node == fqdn else []
+        else:
+            address = _record(NetworkAddress, znode)
+            if address is None or address.node == fqdn:
+                changes.append(Set(znode.path, NetworkAddress(former=fqdn), znode.version))
+    return changes
+
+
+def _unnamed(world: World, taken: Mapping[str, frozenset[str]], records: Iterable[Node]) -> list[tuple[str, str]]:
+    """The addresses with a record that no node of the world names, and those that one of ``records`` names."""
+    named: dict[str, set[str]] = {name: set() for name in taken}
+    for view in world.nodes.values():
+        for name, all_ in view.record.networks.items() if view.record is not None else ():
+            named.setdefault(name, set()).update(all_)
+    asked = {(name, each) for record in records for name, all_ in record.networks.items() for each in all_}
+    return sorted(asked | {(name, each) for name, there in taken.items() for each in there - named[name]})
+
+
+def _many(session: Session, wanted: list[str]) -> list[Znode | None]:
+    return session.get_many(wanted) if wanted else []
+
+
+def _record(kind: type[T], znode: Znode) -> T | None:
+    try:
+        return codec.decode(kind, znode)
+    except Invalid:
+        return None

@@ -1,0 +1,1 @@
+"""The views of the parts that install machines from the network."""
