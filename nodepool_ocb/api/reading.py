@@ -19,6 +19,7 @@ from nodepool_ocb.api.paging import PageOptions, chosen, page
 from nodepool_ocb.api.performing import OperationOrder, perform, version_for, version_of, world_version
 from nodepool_ocb.api.requests import Desk, versions
 from nodepool_ocb.api.routes import WORLD, Route
+from nodepool_ocb.api.versions import joined
 from nodepool_ocb.operations.noderoles.reading import NoderoleList, NoderolesListed
 from nodepool_ocb.operations.reads.versions import ANY
 from nodepool_ocb.operations.tokens.reading import TokenShow
@@ -35,6 +36,7 @@ class AskedResource(msgspec.Struct, frozen=True, kw_only=True):
     actor: Actor
     order: OperationOrder
     place: str | None  # the branch of the one object, if the version is of that
+    own: str | None = None  # the branch of the one object, if the version is of that and of the world
     page: PageOptions
     wait_seconds: float = 0.0  # for the end of the work that it begins
 
@@ -71,7 +73,7 @@ def _remembered(desk: Desk, asked: AskedResource, place: str, known: tuple[str, 
     """The document of an unchanged world that is in the memory, without a wait; None: ``_found`` must read."""
     records = desk.records
     zxid, version = records.zxid, records.world_version
-    if asked.route.records != WORLD or version is None or zxid < (asked.order.min_zxid or 0):
+    if asked.route.records != WORLD or asked.own is not None or version is None or zxid < (asked.order.min_zxid or 0):
         return None
     version = version_for(asked.actor, place, version)
     kept = desk.documents.get(place, version, records.now())
@@ -135,11 +137,13 @@ def _rights(actor: Actor, order: OperationOrder) -> tuple[object, ...]:
 def _found(desk: Desk, asked: AskedResource, place: str, known: tuple[str, ...]) -> FoundDocument:
     """The document; on a thread that may wait."""
     records, order, version = desk.records, asked.order, None
-    if asked.place is not None:
-        dated = version_of(records, asked.actor, order, asked.place)
+    branch = asked.place if asked.own is None else asked.own
+    if branch is not None:
+        dated = version_of(records, asked.actor, order, branch)
         version, order = dated.version, replace(order, min_zxid=max(order.min_zxid or 0, dated.zxid))
-    elif asked.route.records == WORLD:
-        version = world_version(records, asked.actor, order, place)
+    if asked.route.records == WORLD:
+        of_world = world_version(records, asked.actor, order, place)
+        version = of_world if asked.own is None else joined(version, of_world)
         if _is_whole(asked):
             with records.reading() as world:
                 whole = _whole(desk, asked, place, known, world)
@@ -154,6 +158,6 @@ def _found(desk: Desk, asked: AskedResource, place: str, known: tuple[str, ...])
         cut = page(found.performed.answer, asked.route.key, asked.page)
         answers, more = (cut.answer,), {"next": cut.next}
     content = encoded([shown(chosen(each, asked.page.fields)) for each in answers], notes, more)
-    if version is not None and asked.place is None and not notes:
+    if version is not None and asked.place is None and asked.own is None and not notes:
         desk.documents.keep(place, version, content, records.next_end())
     return FoundDocument(version, content, found.zxid)

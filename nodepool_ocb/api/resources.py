@@ -23,7 +23,7 @@ from nodepool_ocb.api.requests import (
     versions,
 )
 from nodepool_ocb.api.routes import Route, parameters
-from nodepool_ocb.api.versions import branch, conditions
+from nodepool_ocb.api.versions import branch, conditions, of_object
 from nodepool_ocb.errors import VersionLacking
 from nodepool_ocb.operations.calls.longwork import WorkEnd, begun
 from nodepool_ocb.operations.operation import Operation
@@ -53,7 +53,13 @@ async def answer(
         place=place,
     )
     asked = AskedResource(
-        route=route, actor=actor, order=order, place=place, page=pages, wait_seconds=options.wait or 0.0
+        route=route,
+        actor=actor,
+        order=order,
+        place=place,
+        own=branch(route.own, named[route.own]) if route.own is not None else None,
+        page=pages,
+        wait_seconds=options.wait or 0.0,
     )
     if not kind.writes:
         return await read(desk, request, asked)
@@ -65,7 +71,8 @@ async def answer(
 async def _write(
     desk: Desk, request: Request[Any, Any, Any], asked: AskedResource, held: RequestPlace
 ) -> Response[Any]:
-    match, none = versions(request.headers.get("if-match")), versions(request.headers.get("if-none-match"))
+    match = tuple(of_object(each) for each in versions(request.headers.get("if-match")))
+    none = versions(request.headers.get("if-none-match"))
     order = replace(asked.order, known=match)
     if not order.dry_run:
         order = _conditioned(order, asked.route, asked.place, match, none)

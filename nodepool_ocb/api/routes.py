@@ -30,6 +30,9 @@ class Route(msgspec.Struct, frozen=True):
     method: str
     path: str
     records: str | None = None
+    own: str | None = (
+        None  # beside ``records`` of the world: the object, so that its document has the version for a write
+    )
     one: str | None = None
     creates: bool = False
     fills: Mapping[str, str] = {}
@@ -72,7 +75,7 @@ ROUTES: Final = (
     Route("role/delete", "DELETE", "/v1/roles/{role}", "role"),
     # deployments
     Route("deployment/list", "GET", "/v1/deployments", WORLD, key=("name",)),
-    Route("deployment/show", "GET", "/v1/deployments/{deployment}", WORLD, fills=_NAME),
+    Route("deployment/show", "GET", "/v1/deployments/{deployment}", WORLD, "deployment", fills=_NAME),
     Route("deployment/create", "PUT", "/v1/deployments/{deployment}", "deployment", creates=True, fills=_NAME),
     Route("deployment/delete", "DELETE", "/v1/deployments/{deployment}", "deployment", fills=_NAME),
     Route("deployment/propose", "POST", "/v1/deployments/{deployment}/propose", "deployment", fills=_NAME),

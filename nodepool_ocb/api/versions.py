@@ -43,6 +43,20 @@ def branch(kind: str, name: str) -> str | None:
         return None
 
 
+def joined(own: str | None, world: str | None) -> str | None:
+    """The version of a document that shows an object and others: of the object, then of all; None if it is not known."""
+    return None if own is None or world is None else f"{own}.{world}"
+
+
+def of_object(version: str) -> str:
+    """The part of a version that a write of the object must meet.
+
+    >>> of_object("a1.b2"), of_object("a1")
+    ('a1', 'a1')
+    """
+    return version.partition(".")[0]
+
+
 def conditions(
     place: str | None, match: tuple[str, ...], none_match: tuple[str, ...], *, creates: bool
 ) -> tuple[Condition, ...]:

@@ -266,6 +266,18 @@ def test_the_answer_of_a_write_has_the_version_that_it_made(cluster: ServedApi) 
     assert (gone.status_code, "etag" in gone.headers) == (200, False)
 
 
+def test_the_version_of_the_document_of_a_deployment_serves_a_write_to_it(cluster: ServedApi) -> None:
+    path = "/v1/deployments/read-first"
+    cluster.ask("PUT", path, {}, If_None_Match="*")
+    version = cluster.ask("GET", path).headers["etag"]
+    assert cluster.ask("GET", path, If_None_Match=version).status_code == 304
+    cluster.ask("PATCH", f"/v1/nodes/{N1}", {"assignments": ["labels.elsewhere=1"]}, If_Match="*")
+    assert cluster.ask("GET", path, If_None_Match=version).status_code == 200, "it may show the node"
+    schedule: Json = {"schedule": "0 4 * * *"}
+    assert cluster.ask("PUT", f"{path}/checks", schedule, If_Match=version).status_code == 200
+    assert problem(cluster.ask("PUT", f"{path}/checks", {}, If_Match=version))[0] == 412
+
+
 def test_a_change_of_another_writer_in_the_meantime_leaves_the_version_out(cluster: ServedApi) -> None:
     """Its digest would let a client replace a change that it has not seen."""
     name = "between.example.com"
