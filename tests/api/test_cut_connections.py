@@ -113,6 +113,8 @@ def test_a_connection_that_has_left_is_not_cut_again_and_a_cut_makes_room_at_onc
     assert connections.cut_oldest()
     assert not connections.full
     assert [cut(each[1]) for each in pairs] == [False, True, False]
+    assert connections.cut_oldest()
+    assert [cut(each[1]) for each in pairs] == [False, True, True]
     for each in (end for pair in pairs for end in pair):
         each.close()
 
