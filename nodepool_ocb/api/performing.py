@@ -36,7 +36,7 @@ from nodepool_ocb.operations.performer import Condition, Performer
 from nodepool_ocb.operations.plans.saved import PlanDemand, SavedPlan
 from nodepool_ocb.operations.reads import versions
 from nodepool_ocb.operations.reads.versions import ReadVersions, digest
-from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.operations.reads.world import ReadWorld, ReadWorldAgain
 from nodepool_ocb.operations.repeats import CallKey
 from nodepool_ocb.operations.wire.lines import Question
 from nodepool_ocb.views.noderoles import NoderoleRow
@@ -254,7 +254,10 @@ def _read(records: ServedRecords, actor: Actor, order: OperationOrder, performer
     if order.fresh or order.min_zxid is not None:
         records.catch_up(None if order.fresh else order.min_zxid, order.deadline)
     with ExitStack() as stack:
-        if ReadWorld in order.operation.reads:
+        reads = order.operation.reads
+        if ReadWorld in reads or (
+            ReadWorldAgain in reads and actor.limits is not None
+        ):  # within limits it reads the cache
             performer.world = stack.enter_context(records.reading())
         zxid = records.zxid
         performed = _within_limits(performer, actor, order.operation, records.session)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from nodepool_ocb.operations.cluster import limited
 from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.images import finding
-from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import Lookup, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.images import ReadImages
 from nodepool_ocb.operations.reads.overview import (
     InspectPools,
@@ -16,7 +16,7 @@ from nodepool_ocb.operations.reads.overview import (
     ReadDaemonPauses,
     ReadWebhook,
 )
-from nodepool_ocb.operations.reads.world import ReadWorldAgain
+from nodepool_ocb.operations.reads.world import ReadWorld, ReadWorldAgain
 from nodepool_ocb.operations.rollouts import reading as rollouts
 from nodepool_ocb.operations.tasks import runs as task_runs
 from nodepool_ocb.views import status as shown
@@ -31,7 +31,7 @@ class StatusOverview(Operation[Overview], frozen=True, kw_only=True):
     noun = "status"
     verb = ""
     right = Right.VIEWER
-    reads = (
+    reads: ClassVar[tuple[type[Lookup[Any]], ...]] = (
         ReadWorldAgain,
         ReadImages,
         InspectWorkers,
@@ -85,10 +85,12 @@ class StatusWithin(StatusOverview, frozen=True, kw_only=True):
     It has no name in the API: the limits of a caller put it in the place of ``StatusOverview``.
     """
 
+    reads = (ReadWorld, *rollouts.RolloutList.reads, ReadDaemonPauses, *task_runs.TasksRuns.reads, *outdated.READS)
+
     names: frozenset[str]  # of the deployments
 
     def decide(self, situation: Situation) -> Steps[Overview]:
-        world = yield from ReadWorldAgain()
+        world = yield from ReadWorld()
         rows = yield from rollouts.rows()
         runs = yield from task_runs.rows(None)
         pauses = yield from ReadDaemonPauses()
