@@ -115,6 +115,12 @@ ROUTES: Final = (
     Route("network/release", "POST", "/v1/networks/{network}/release", "network"),
     Route("network/serve", "POST", "/v1/networks/{network}/serve", "network"),
     Route("network/unserve", "POST", "/v1/networks/{network}/unserve", "network"),
+    # boot environments
+    Route("bootenv/list", "GET", "/v1/bootenvs", WORLD, key=("name",)),
+    Route("bootenv/show", "GET", "/v1/bootenvs/{bootenv}", "bootenv"),
+    Route("bootenv/create", "PUT", "/v1/bootenvs/{bootenv}", "bootenv", creates=True, fills={"bootenv": "name"}),
+    Route("bootenv/set", "PATCH", "/v1/bootenvs/{bootenv}", "bootenv"),
+    Route("bootenv/delete", "DELETE", "/v1/bootenvs/{bootenv}", "bootenv"),
     # noderoles
     Route("noderole/list", "GET", "/v1/noderoles", WORLD, key=("noderole",)),
     Route("noderole/show", "GET", "/v1/noderoles/{noderole}"),

@@ -17,6 +17,7 @@ from nodepool_ocb.operations.reads.versions import ANY
 
 #: Kind of object → the branch of the tree that it is, by the name in the path of a request.
 BRANCHES: Final[Mapping[str, Callable[[str], str]]] = {
+    "bootenv": paths.bootenv,
     "deployment": paths.deployment,
     "image": paths.image,
     "lease": paths.pool_node,

@@ -58,6 +58,10 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "daemon": ("nodepool_ocb.cli.daemon", "The daemons that are running."),
     "lock": ("nodepool_ocb.cli.lock", "The locks and claims that are held now."),
     "network": ("nodepool_ocb.cli.networks.network", "Networks: subnets, ranges, and the addresses of nodes."),
+    "bootenv": (
+        "nodepool_ocb.cli.bootenvs.bootenv",
+        "Boot environments: the systems that machines boot from the network.",
+    ),
     "token": ("nodepool_ocb.cli.token", "Tokens of the API: create, list, revoke."),
     "acl": ("nodepool_ocb.cli.acl", "Rights in ZooKeeper: compare them with the configuration, set them."),
     "record": ("nodepool_ocb.cli.record", "Single records in ZooKeeper: look at one, delete one that cannot be read."),

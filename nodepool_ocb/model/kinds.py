@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from nodepool_ocb.model.boot import Bootenv, Publication, Publisher
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
 from nodepool_ocb.model.journal import Entry, Webhook
 from nodepool_ocb.model.keyed import KeyedCall
@@ -250,6 +251,28 @@ KINDS: Final = (
         paths=("/ocb/macs/{mac}",),
         name="MAC address",
         folder=Access(annealer=_CHANGE, launcher=_CHANGE, api=_CHANGE),
+    ),
+    RecordKind(
+        record=Bootenv,
+        paths=("/ocb/bootenvs/{bootenv}",),
+        name="boot environment",
+        wakes=Wake.CHANGED,
+        folder=Access(annealer="r", launcher="r", api=_CHANGE),
+    ),
+    RecordKind(
+        record=Publisher,
+        paths=("/ocb/publications/{publisher}",),
+        name="publisher",
+        wakes=Wake.CHANGED,
+        folder=Access(annealer=_CHANGE, launcher="r", api="r"),
+    ),
+    RecordKind(
+        record=Publication,
+        paths=("/ocb/publications/{publisher}/{published}",),
+        name="publication",
+        title="{published} of {publisher}",
+        wakes=Wake.CHANGED,
+        folder=Access(annealer=_CHANGE, launcher="r", api="r"),
     ),
     RecordKind(
         record=Daemon,

@@ -21,6 +21,8 @@ TASK_RELEASES = "/ocb/tasks/releases"
 TASK_DEPLOYMENTS = "/ocb/tasks/deployments"
 NETWORKS = "/ocb/networks"
 MACS = "/ocb/macs"
+BOOTENVS = "/ocb/bootenvs"
+PUBLICATIONS = "/ocb/publications"
 JOURNAL = "/ocb/journal"
 JOURNAL_ENTRIES = "/ocb/journal/entries"
 JOURNAL_POOL = "/ocb/journal/pool"  # entries of launchers, with numbers of their own
@@ -186,6 +188,27 @@ def network_address(name: str, address: str) -> str:
 
 def mac(mac: str) -> str:
     return f"{MACS}/{mac}"
+
+
+# -- booting from the network --
+
+
+def bootenv(name: str) -> str:
+    return f"{BOOTENVS}/{name}"
+
+
+def publisher(noderole: str) -> str:
+    """The record of a noderole that publishes files, ``role@fqdn``."""
+    return f"{PUBLICATIONS}/{noderole}"
+
+
+def publication(noderole: str, fqdn: str) -> str:
+    """The record of the files of a node that a noderole has published.
+
+    >>> publication("provisioner-dhcp-database@a1.example.com", "n1.example.com")
+    '/ocb/publications/provisioner-dhcp-database@a1.example.com/n1.example.com'
+    """
+    return f"{PUBLICATIONS}/{noderole}/{fqdn}"
 
 
 # -- rollouts (seed 003) --

@@ -61,6 +61,7 @@ PARENTS: Final = (
     *(paths.ROLES, paths.DEPLOYMENTS, paths.NODES, paths.ROLLOUTS, paths.TASK_RUNS, paths.JOURNAL_ENTRIES),
     *(paths.JOURNAL_POOL, paths.WEBHOOK, paths.CLOCK, paths.daemons("annealer"), paths.daemons("api")),
     *(paths.TOKENS, paths.KEYS, paths.CALLS, paths.PAUSED, paths.NETWORKS, paths.MACS),
+    *(paths.BOOTENVS, paths.PUBLICATIONS),
     *(paths.IMAGES, paths.POOL_CLOCK, *map(paths.daemons, paths.POOL_KINDS), paths.PAUSED_BUILDERS),
     *(paths.REQUESTS, paths.REQUEST_LOCKS, paths.POOL_NODES, *map(paths.components, paths.COMPONENT_KINDS)),
 )

@@ -43,6 +43,7 @@ deployment unset lab middle middle/size; deployment commit lab --no-noderoles; n
 node show n1.example.com; noderole commit top@n2.example.com; noderole list; noderole show top@n1.example.com
 noderole explain top@n1.example.com; noderole attributes top@n1.example.com; noderole drift
 deployment checks lab --off; noderole causes; token create ann --role viewer; token list; token show TOKEN; token revoke TOKEN
+bootenv create fw kind=local; bootenv list; bootenv show fw; bootenv set fw description=x; bootenv delete fw
 token create bob --role viewer
 network create admin subnet=10.1.0.0/24 ranges.host=10.1.0.20-10.1.0.29 ranges.dhcp=10.1.0.100-10.1.0.199; network list
 network set admin vlan=7; network show admin; network allocate admin n1.example.com; network addresses admin

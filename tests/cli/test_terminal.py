@@ -107,6 +107,11 @@ token create ann --reason POISON
 token list
 token show POISON
 token revoke POISON
+bootenv list
+bootenv show POISON
+bootenv create POISON kind=local
+bootenv set POISON image=x
+bootenv delete POISON
 login POISON
 logout POISON
 deployment checks lab --schedule POISON

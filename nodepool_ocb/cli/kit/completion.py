@@ -62,6 +62,7 @@ settings = _names("settings")
 requests = _names("requests")
 tokens = _names("tokens")
 networks = _names("networks")
+bootenvs = _names("bootenvs")
 leases = _names("leases")
 pools = _names("pools")
 pool_labels = _names("pool_labels")
@@ -80,6 +81,13 @@ def node_fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[
 def network_fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """``FIELD=`` of ``network create`` and ``network set``."""
     from nodepool_ocb.operations.networks.changing import KEYS
+
+    return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
+
+
+def bootenv_fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """``FIELD=`` of ``bootenv create`` and ``bootenv set``."""
+    from nodepool_ocb.operations.bootenvs.changing import KEYS
 
     return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
 

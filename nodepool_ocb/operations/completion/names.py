@@ -201,6 +201,14 @@ class _Roles(dict[str, "Role"]):
         return self._opened.get(paths.role(str(name))) is not None
 
 
+def _bootenvs(opened: Session, _: Given, __: str) -> Iterator[str]:
+    """The shipped ones, and those of records."""
+    from nodepool_ocb.model.boot import SHIPPED
+
+    yield from SHIPPED
+    yield from (each for each in opened.children(paths.BOOTENVS) or () if each not in SHIPPED)
+
+
 def _settings(opened: Session, given: Given, _: str) -> Iterator[str]:
     """The places that the user of a noderole, or of a deployment's role, has set."""
     from nodepool_ocb.engine import attributes
@@ -240,6 +248,7 @@ KINDS: Final[Mapping[str, Read]] = {
     "requests": _children(paths.REQUESTS),
     "tokens": _children(paths.TOKENS),
     "networks": _children(paths.NETWORKS),
+    "bootenvs": _bootenvs,
     "leases": _children(paths.POOL_NODES),
     "pools": _pools,
     "pool_labels": _pool_labels,

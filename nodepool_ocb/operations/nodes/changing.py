@@ -17,6 +17,7 @@ from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.provisioning import bootenvs
 
 #: The kinds of changes of a verb that may end a run: the change of the run's record is named as one of attributes.
 ENDING_WRITES: Final = ("node", "noderole", "attributes")
@@ -83,8 +84,11 @@ class NodeSet(NodeChange, frozen=True, kw_only=True):
             notes += placed.notes
         return Explained(notes=tuple(notes))
 
-    def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
-        return assigning.node_fields(record_of(view), self.assignments)
+    def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:
+        found = assigning.node_fields(record_of(view), self.assignments)
+        if "bootenv" in found:
+            bootenvs.refuse_unknown(world, found["bootenv"])
+        return found
 
 
 class NodeMove(NodeChange, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from nodepool_ocb.operations.nodes.domain import admin_domain
 from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.provisioning import bootenvs
 
 PLACE: Final = re.compile(r"\{(?::0(\d))?\}")  # of the number in a template, and its least digits
 
@@ -81,6 +82,7 @@ class NodeCreate(Operation[Explained], frozen=True, kw_only=True):
     def decide(self, situation: Situation) -> Steps[Explained]:
         world = yield from ReadWorld()
         deployment_of(world, self.node.deployment)
+        bootenvs.refuse_unknown(world, self.node.bootenv)
         fqdn, node = self._free(world, {change.path for change in situation.written})
         if self.as_configured:
             node = replace(node, available=situation.settings.nodes.available)

@@ -1,4 +1,4 @@
-"""The records of MACs and addresses, and the empty folders for them."""
+"""The records of MACs and addresses, and the empty folders for them and for boot environments."""
 
 from __future__ import annotations
 
@@ -49,3 +49,14 @@ class EnsureNetworks(Lookup[None], frozen=True):
     def answer(self, reader: Reader) -> None:
         if not reader.performer.call.dry_run:
             reader.session.ensure(paths.NETWORKS, paths.MACS)
+
+
+class EnsureBootenvs(Lookup[None], frozen=True):
+    """Make the empty folder of boot environments in a cluster that is older than they are. A dry run makes none."""
+
+    records = "boot environments"
+    kept = True
+
+    def answer(self, reader: Reader) -> None:
+        if not reader.performer.call.dry_run:
+            reader.session.ensure(paths.BOOTENVS)

@@ -73,6 +73,7 @@ _RULES: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
     "role": (is_name, _NAME_RULE),
     "deployment": (is_name, _NAME_RULE),
     "network": (is_name, _NAME_RULE),
+    "bootenv": (is_name, _NAME_RULE),
 }
 #: For each kind: the position of each name with a rule, and the rule.
 _RULED: Final = {

@@ -80,6 +80,7 @@ WALK: Final = [
     "upload delete jammy 0000000001 cloud 0000000000 --yes --force",
     "image erase cloud --yes", "image delete jammy --build 0000000000 --yes --force", "image import images.json",
     "token create ann --role viewer", "token revoke TOKEN",
+    "bootenv create fw kind=rescue image=fw", "bootenv set fw description=x", "bootenv delete fw",
     "request create --label small", "request delete REQUEST --yes",
     "request create --label small", "[fulfilled]", "lease take REQUEST", "lease return LEASE",
     "lease hold LEASE --comment look", "lease release LEASE", "lease delete LEASE --yes", "pool erase west --yes",
