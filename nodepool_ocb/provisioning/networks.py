@@ -10,8 +10,9 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from typing import Final
 
-from nodepool_ocb.engine.world import Stored
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.documents.counting import some
+from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model.networks import RANGES, Network
 from nodepool_ocb.model.ranges import is_name, is_node
 from nodepool_ocb.provisioning.addressranges import Address, AddressRange, Subnet, span
@@ -26,7 +27,7 @@ def checked(name: str, network: Network, others: Mapping[str, Stored[Network]]) 
     problems: list[str] = []
     if not is_name(name):
         problems.append("its name is not of small letters, digits, '-', '_' and '.', at most 63; write another")
-    problems += _of_values(network)
+    problems += [*_of_values(network), *_of_slices(network)]
     for part in _parts(network):
         problems += part.faults(network.slice_count)
     problems += _of_segments(network)
@@ -43,6 +44,21 @@ def subnets(network: Network) -> list[Subnet]:
         with suppress(ValueError):
             found += [ip_network(text)] if text else []
     return found
+
+
+def refuse_outside(name: str, after: Network, world: World) -> None:
+    """Raises Conflict for allocated addresses that would be in no subnet; the records of nodes name them."""
+    there = subnets(after)
+    outside = [
+        f"{text} ({fqdn})"
+        for fqdn, view in sorted(world.nodes.items())
+        for text in (view.record.networks.get(name, ()) if view.record is not None else ())
+        if (address := _address(text)) is None or not any(address in subnet for subnet in there)
+    ]
+    if outside:
+        raise Conflict(
+            f"network {name}: {some(outside)} would be in no subnet; first: nodepool-ocb network release {name} NODE"
+        )
 
 
 class _Part:
@@ -136,6 +152,14 @@ def _of_values(network: Network) -> Iterator[str]:
         yield f"mtu: IPv6 needs 1280 at least, and it is {network.mtu}; raise it"
     if high := sorted(server for server, index in network.slices.items() if index >= network.slice_count):
         yield f"slice_count: {', '.join(high)} has a higher slice; first: nodepool-ocb network unserve NETWORK NODE"
+
+
+def _of_slices(network: Network) -> Iterator[str]:
+    if len({*network.slices.values()}) < len(network.slices):
+        yield "slices: two servers have one slice; write a number of its own for each"
+    for server in network.slices:
+        if not is_node(server):
+            yield f"slices: {server!r} is no name of a node; write one as admin1.example.com"
 
 
 def _of_segments(network: Network) -> Iterator[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from nodepool_ocb.engine import holdings
+from nodepool_ocb.engine import holdings, structure
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Invalid, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.networks import MacOwner, Network, NetworkAddress
 from nodepool_ocb.model.records import Change, Delete, Node, Record, Set
@@ -22,6 +22,7 @@ T = TypeVar("T", bound=Record)
 def found(session: Session, world: World, macs: Iterable[str], nodes: Iterable[str]) -> FoundHoldings:
     """For a decision about these MACs, these nodes, and any address: one listing for each network, and few records.
 
+    They are of the same moment as the world: each change of them raises the structure, and Stale is raised if that is newer.
     Raises Unavailable or Denied.
     """
     records = [view.record for fqdn in nodes if (view := world.nodes.get(fqdn)) is not None and view.record is not None]
@@ -32,11 +33,15 @@ def found(session: Session, world: World, macs: Iterable[str], nodes: Iterable[s
     taken = {name: frozenset(each or ()) for name, each in zip(networks, listed, strict=True)}
     places = _unnamed(world, taken, records)
     read = zip(places, _many(session, [paths.network_address(*each) for each in places]), strict=True)
-    return FoundHoldings(
+    made = FoundHoldings(
         owners={mac: FoundOwner(_record(MacOwner, z), z.version) for mac, z in owners.items() if z is not None},
         taken=taken,
         addresses={at: FoundAddress(_record(NetworkAddress, z), z.version, z.mtime) for at, z in read if z is not None},
     )
+    newest = session.get(paths.STRUCTURE)
+    if newest is None or newest.version != structure.stored(world).version:
+        raise Stale("nodes changed meanwhile: read them again", paths.STRUCTURE)
+    return made
 
 
 def addresses(session: Session, network: str) -> Mapping[str, FoundAddress]:

@@ -100,7 +100,10 @@ network set POISON POISON=1
 network show POISON
 network addresses POISON
 network allocate POISON n1.example.com POISON
+network release POISON n1.example.com POISON
 network serve POISON POISON
+network unserve POISON POISON
+network delete POISON --yes
 network list
 token create POISON
 token create ann --reason POISON

@@ -22,7 +22,7 @@ from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.networks import EnsureNetworks, ReadNetworkAddresses
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.provisioning import assigning as fields
-from nodepool_ocb.provisioning import choosing, networks, slices
+from nodepool_ocb.provisioning import networks, slices
 from nodepool_ocb.provisioning.found import FoundAddress
 
 KEYS: Final = fields.KEYS
@@ -98,7 +98,7 @@ class NetworkSet(Operation[Explained], frozen=True, kw_only=True):
     noun = "network"
     verb = "set"
     right = Right.OPERATOR
-    reads = (ReadWorld, ReadNetworkAddresses)
+    reads = (ReadWorld,)
     writes = ("network",)
 
     network: str
@@ -111,9 +111,7 @@ class NetworkSet(Operation[Explained], frozen=True, kw_only=True):
         if after == stored.record:
             return Explained()
         networks.checked(self.network, after, world.of(Network))
-        if networks.subnets(after) != networks.subnets(stored.record):
-            found = yield from ReadNetworkAddresses(self.network)
-            _refuse_outside(self.network, after, _allocated(found))
+        networks.refuse_outside(self.network, after, world)
         yield structure.raised(world, [Set(paths.network(self.network), after, stored.version)])
         return Explained()
 
@@ -204,15 +202,3 @@ def _allocated(found: Mapping[str, FoundAddress]) -> dict[str, str]:
         for address, each in found.items()
         if each.record is None or each.record.node is not None
     }
-
-
-def _refuse_outside(name: str, after: Network, owned: Mapping[str, str]) -> None:
-    """Raises Conflict for allocated addresses that would be in no subnet."""
-    there = networks.subnets(after)
-    outside = [
-        f"{text} ({node})"
-        for text, node in sorted(owned.items())
-        if not any(choosing.address(text) in subnet for subnet in there)
-    ]
-    if outside:
-        raise Conflict(f"network {name}: {some(outside)} would be in no subnet; release the addresses first")
