@@ -27,6 +27,26 @@ def canonical(text: str) -> str:
     return lower.replace("-", ":")
 
 
+def fault(text: str) -> str | None:
+    """Why it is no MAC of a machine; None if it is one."""
+    try:
+        canonical(text)
+    except ValueError as wrong:
+        return str(wrong)
+    return None
+
+
+def spelled(hint: object, texts: Iterable[str]) -> tuple[str, ...]:
+    """As a node has them, that of the hint first; a text that is none stays as it is.
+
+    >>> spelled("52:54:00:00:00:01", ["52:54:00:00:00:0A", "x", "52:54:00:00:00:01"])
+    ('52:54:00:00:00:01', '52:54:00:00:00:0a', 'x')
+    """
+    every = [*([hint] if isinstance(hint, str) else []), *texts]
+    lower = (text.lower().replace("-", ":") for text in every)
+    return tuple(dict.fromkeys(each if _MAC.fullmatch(each) else text for each, text in zip(lower, every, strict=True)))
+
+
 def checked(texts: Iterable[str]) -> tuple[str, ...]:
     """Each one time, in this order. Raises Invalid for one that is none, and for more than ``MOST``."""
     try:

@@ -65,9 +65,12 @@ class Placing:
 
     def create(self, network: str | None) -> None:
         """All that a new node gets. Raises Conflict, Invalid or NotFound."""
-        own = all_macs(self.node.hints, self.node.macs)
-        self.node = replace(self.node, macs=())
+        own, wanted = all_macs(self.node.hints, self.node.macs), self.node.networks
+        self.node = replace(self.node, macs=(), networks={})
         self.own(own)
+        if wanted:
+            self.have(wanted)
+            return
         hint = _text(self.node.hints, ADDRESS_HINT)
         if network is not None:
             choosing.known(self._ledger.networks, network)
@@ -90,6 +93,9 @@ class Placing:
             former = _text(before.hints, MAC_HINT) if hinted else None
             kept = fields.get("macs", tuple(each for each in before.macs if each != (former or "").lower()))
             self.own(all_macs(hints, kept))
+        if "networks" in fields:
+            self.have(fields["networks"])
+            return
         hint = _text(hints, ADDRESS_HINT)
         if hint is not None and hint != _text(before.hints, ADDRESS_HINT):
             former = _text(before.hints, ADDRESS_HINT)
@@ -105,6 +111,19 @@ class Placing:
                 self.changes += self._ledger.own(mac, self._fqdn)
                 self.changes += [] if self._new else [Create(paths.mac(mac), MacOwner(node=self._fqdn))]
         self.node = replace(self.node, macs=wanted)
+
+    def have(self, wanted: Mapping[str, tuple[str, ...]]) -> None:
+        """Have these addresses, and no other ones. Raises Conflict, Invalid or NotFound."""
+        named = {name: tuple(str(choosing.address(each)) for each in all_) for name, all_ in wanted.items() if all_}
+        for name, all_ in self.node.networks.items():
+            for each in all_:
+                if each not in named.get(name, ()):
+                    self.release(name, each)
+        for name, all_ in named.items():
+            for each in all_:
+                if each not in self.node.networks.get(name, ()):
+                    self.take(name, each)
+        self.node = replace(self.node, networks=named)
 
     def obey(self, hint: str, network: str | None, instead: str | None = None) -> None:
         """The address of the hint; ``instead``: the address of the hint before, which goes. Raises Conflict."""

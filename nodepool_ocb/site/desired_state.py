@@ -17,6 +17,8 @@ from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.records import DeploymentState, Json, Once, Role
+from nodepool_ocb.provisioning import macs
+from nodepool_ocb.provisioning.found import FoundHoldings
 
 Blob = Mapping[str, Json]
 
@@ -74,6 +76,14 @@ class DesiredDeployment(msgspec.Struct, frozen=True):
     roles: Mapping[str, Blob | None] = {}
 
 
+class DesiredNetwork(msgspec.Struct, frozen=True):
+    """A network with the fields that the files set."""
+
+    name: str
+    place: SourceLocation
+    fields: Mapping[str, Json] = {}
+
+
 class DesiredNoderole(msgspec.Struct, frozen=True):
     """A role on a node."""
 
@@ -94,7 +104,7 @@ class DesiredNoderole(msgspec.Struct, frozen=True):
 class DesiredNode(msgspec.Struct, frozen=True):
     """A node with the fields that the files set; ``noderoles`` is None if the files do not list them.
 
-    A list is a tuple in ``fields``, as in a Node, also after a way through JSON.
+    A list is a tuple in ``fields``, as in a Node, also after a way through JSON. MACs are spelled and ordered as in a Node.
     """
 
     fqdn: str
@@ -103,7 +113,13 @@ class DesiredNode(msgspec.Struct, frozen=True):
     noderoles: tuple[DesiredNoderole, ...] | None = None
 
     def __post_init__(self) -> None:
-        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in self.fields.items()}
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in self.fields.items()
+        }
+        if "macs" in fields:
+            fields["macs"] = macs.spelled(fields.get("hints", {}).get("admin-mac"), fields["macs"])
+        if "networks" in fields:
+            fields["networks"] = {name: tuple(each) for name, each in fields["networks"].items()}
         msgspec.structs.force_setattr(self, "fields", fields)
 
 
@@ -118,6 +134,7 @@ class DesiredState(msgspec.Struct, frozen=True):
     nodes: Mapping[str, DesiredNode] = {}
     whole: bool = False
     as_stored: bool = False
+    networks: Mapping[str, DesiredNetwork] = {}
 
     def noderoles(self) -> list[DesiredNoderole]:
         """All of them, by node."""
@@ -141,3 +158,4 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     jigs: frozenset[str] | None = None
     admin_domain: str | None = None
     available: bool = True  # a node of which nothing is said, once it is made
+    holdings: FoundHoldings = FoundHoldings()  # of nodes that exist, and the owners of the MACs in the files

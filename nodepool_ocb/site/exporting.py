@@ -18,9 +18,10 @@ from nodepool_ocb.engine import deployments, unreadable
 from nodepool_ocb.engine.binding import parents
 from nodepool_ocb.engine.binding.refusals import TASK
 from nodepool_ocb.engine.inputs import concealing
-from nodepool_ocb.engine.world import NodeView, Vertex, World
+from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.networks import Network
 from nodepool_ocb.model.records import Deployment, Json, Node, Role, State
 from nodepool_ocb.site.desired_state import Blob, Commitment
 from nodepool_ocb.site.given import problems
@@ -29,7 +30,19 @@ FORMAT: Final = 1
 
 #: The fields of a node that people set, in the order in which they are written; always, or where they say something.
 ALWAYS: Final = ("deployment", "available", "addresses")
-FIELDS: Final = ("admin", "virtual", "user", "rack", "bootenv", "tags", "labels", "hints", "host_keys")
+FIELDS: Final = (
+    "admin",
+    "virtual",
+    "user",
+    "rack",
+    "bootenv",
+    "tags",
+    "labels",
+    "hints",
+    "macs",
+    "networks",
+    "host_keys",
+)
 
 
 def chosen(world: World) -> list[NodeView]:
@@ -72,7 +85,20 @@ def document(
     bound = {(vertex.record.deployment, vertex.role) for vertex in world.vertices()}
     found = {name: _deployment(world, name, bound) for name in names}
     made["deployments"] = {name: said for name, said in found.items() if name != deployments.SYSTEM or said}
+    if networks := _networks(world, views, whole):
+        made["networks"] = networks
     made["nodes"] = {view.name: _node(view, kept) for view in views if view.record is not None}
+    return made
+
+
+def _networks(world: World, views: Iterable[NodeView], whole: bool) -> dict[str, Json]:
+    """All, or those with an address of one of the nodes."""
+    known: Mapping[str, Stored[Network]] = world.of(Network)
+    used = {name for view in views if view.record is not None for name in view.record.networks}
+    made: dict[str, Json] = {}
+    for name in sorted(known if whole else used & known.keys()):
+        plain = msgspec.to_builtins(known[name].record)
+        made[name] = {key: value for key, value in plain.items() if key not in ("schema", "unknown")}
     return made
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from nodepool_ocb.engine import liveness, nodes
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model.records import Node
+from nodepool_ocb.provisioning.placing import Placing
 from nodepool_ocb.site.desired_state import DesiredNode
 from nodepool_ocb.site.steps import Planning
 
@@ -33,15 +36,18 @@ def _make(plan: Planning, each: DesiredNode) -> None:
     about = plan.about
     reached = () if each.fields.get("virtual") else (each.fqdn,)
     node = Node(**{"addresses": reached, "available": about.available, **each.fields})
+    placed = Placing(plan.ledger, each.fqdn, node, about.now, new=True)
+    nodes.refuse_taken(plan.world, each.fqdn)
+    placed.create(None)
     jigs = NOBODY if plan.wanted.whole else about.jigs
     found = nodes.create(
-        plan.world, each.fqdn, node, admin_domain=about.admin_domain, now=about.now, jigs=jigs, by=about.by
+        plan.world, each.fqdn, placed.node, admin_domain=about.admin_domain, now=about.now, jigs=jigs, by=about.by
     )
-    plan.take(found.changes, "create", "node", each.fqdn, dict(each.fields))
+    plan.take([*placed.changes, *found.changes], "create", "node", each.fqdn, dict(each.fields))
     for name, _ in found.noderoles:
         plan.made.add(name)
         plan.step("create", "noderole", name)
-    plan.notes += found.elsewhere
+    plan.notes += [*found.elsewhere, *placed.notes]
 
 
 def _change(plan: Planning, each: DesiredNode, node: Node) -> None:
@@ -50,5 +56,11 @@ def _change(plan: Planning, each: DesiredNode, node: Node) -> None:
         raise Conflict(f"node {each.fqdn} is {'' if node.virtual else 'not '}virtual, and stays so; delete it first")
     other = {name: value for name, value in fields.items() if getattr(node, name) != value}
     if other:
+        placed = Placing(
+            plan.ledger, each.fqdn, replace(node, addresses=other.get("addresses", node.addresses)), plan.about.now
+        )
+        placed.change(other)
+        plan.notes += placed.notes
+        other = {name: value for name, value in other.items() if name not in ("macs", "networks")} | placed.fields
         changes = liveness.changed(plan.world, plan.world.nodes[each.fqdn], plan.about.now, plan.about.by, **other)
-        plan.take(changes, "change", "node", each.fqdn, other)
+        plan.take([*placed.changes, *changes] if changes else [], "change", "node", each.fqdn, other)

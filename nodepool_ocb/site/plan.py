@@ -1,7 +1,7 @@
 """The plan from a world to the state in site files: decided whole by the engine's own functions, and then written.
 
 Things that the files do not name stay as they are. The order: roles; deployments, those PROPOSED in which something
-changes; deployment roles; nodes; noderoles, parents first, with their attributes; commits of noderoles; deployments,
+changes; deployment roles; networks; nodes; noderoles, parents first, with their attributes; commits of noderoles; deployments,
 COMMITTED again. Each transaction leaves a sound cluster, from which the same files continue. Pure.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from nodepool_ocb.engine.advancing import copied
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import Change
-from nodepool_ocb.site import binds, machines, pruning, tree
+from nodepool_ocb.site import binds, machines, nets, pruning, tree
 from nodepool_ocb.site.desired_state import Circumstances, DesiredState, StoredAttributes
 from nodepool_ocb.site.pruning import Removal
 from nodepool_ocb.site.steps import Planning, PlanStep
@@ -55,6 +55,7 @@ def plan(
     tree.checked(planning)
     tree.opened(planning)
     tree.configured(planning)
+    nets.made_and_changed(planning)
     machines.made_and_changed(planning)
     binds.bound(planning)
     binds.attributed(planning)

@@ -18,6 +18,7 @@ from nodepool_ocb.model.records import DeploymentState, Json, Role
 from nodepool_ocb.site.desired_state import (
     Commitment,
     DesiredDeployment,
+    DesiredNetwork,
     DesiredNode,
     DesiredNoderole,
     DesiredRole,
@@ -28,7 +29,7 @@ from nodepool_ocb.site.desired_state import (
 SCHEMA: Final = "site.json"
 #: The largest file: ten thousand noderoles and more, as ``export`` writes them.
 MOST: Final = Bounds(bytes=32 << 20, nodes=2_000_000)
-LISTS: Final = frozenset({"addresses", "tags", "host_keys"})
+LISTS: Final = frozenset({"addresses", "tags", "host_keys", "macs"})
 
 
 def read(documents: Iterable[Document]) -> DesiredState:
@@ -40,7 +41,7 @@ def read(documents: Iterable[Document]) -> DesiredState:
         reader.read(document)
     if reader.problems:
         raise Invalid(reader.problems)
-    return DesiredState(reader.roles, reader.deployments, reader.nodes, reader.whole, reader.as_stored)
+    return DesiredState(reader.roles, reader.deployments, reader.nodes, reader.whole, reader.as_stored, reader.networks)
 
 
 class _SiteReader:
@@ -48,6 +49,7 @@ class _SiteReader:
         self.roles: dict[str, DesiredRole] = {}
         self.deployments: dict[str, DesiredDeployment] = {}
         self.nodes: dict[str, DesiredNode] = {}
+        self.networks: dict[str, DesiredNetwork] = {}
         self.whole = self.as_stored = False
         self.problems: list[str] = []
 
@@ -64,6 +66,8 @@ class _SiteReader:
                 self._put(self.roles, name, DesiredRole(name, place(document, ("roles", name)), record))
         for name, raw in _of(document, "deployments"):
             self._put(self.deployments, name, _deployment(name, place(document, ("deployments", name)), raw or {}))
+        for name, raw in _of(document, "networks"):
+            self._put(self.networks, name, DesiredNetwork(name, place(document, ("networks", name)), raw or {}))
         for name, raw in _of(document, "nodes"):
             self._put(self.nodes, name, _node(document, name, raw or {}))
 
@@ -99,6 +103,7 @@ def _misnamed(document: Document) -> Iterator[str]:
     for section, fits, how in (
         ("roles", is_name, "small letters, digits, '-', '_' and '.', at most 63"),
         ("deployments", is_name, "small letters, digits, '-', '_' and '.', at most 63"),
+        ("networks", is_name, "small letters, digits, '-', '_' and '.', at most 63"),
         ("nodes", is_node, "a fully qualified domain name in small letters, as n1.example.com"),
     ):
         for name, _ in _of(document, section):

@@ -17,7 +17,7 @@ from nodepool_ocb.site.desired_state import DesiredNode, DesiredState, SourceLoc
 #: The names that people use for the columns.
 CALLED: Final[Mapping[str, str]] = {
     "fqdn": "fqdn", "name": "fqdn", "node": "fqdn", "hostname": "fqdn",
-    "address": "addresses", "ip": "addresses", "tag": "tags", "label": "labels",
+    "address": "addresses", "ip": "addresses", "tag": "tags", "label": "labels", "mac": "macs",
 }  # fmt: skip
 MOST_COLUMNS: Final = 1000
 DELIMITERS: Final = ",;\t"
@@ -29,8 +29,8 @@ _FALSE: Final = frozenset({"false", "no", "0"})
 def read(text: str, name: str, defaults: Mapping[str, Any]) -> DesiredState:
     """The nodes of a table; ``defaults`` are fields of all that have none of their own.
 
-    Columns: fqdn, and fields of a node; ``label:NAME`` is one label. An empty cell says nothing. Raises Invalid with every
-    fault and its line.
+    Columns: fqdn, and fields of a node; ``label:NAME`` is one label, ``hint:NAME`` one hint. An empty cell says nothing.
+    Raises Invalid with every fault and its line.
     """
     rows = list(_rows(text, name))
     if not rows:
@@ -78,7 +78,7 @@ def _columns(header: list[str], place: SourceLocation) -> list[str]:
     problems = [
         place.fault(f"column {title!r} is not known{did_you_mean(title, known) or '; known are ' + ', '.join(known)}")
         for title, column in zip(header, columns, strict=True)
-        if column.partition(":")[0] not in (*known, "label")
+        if column.partition(":")[0] not in (*known, "label", "hint")
     ]
     problems += [
         place.fault(f"column {column} is there twice; remove one of them")
@@ -95,7 +95,11 @@ def _columns(header: list[str], place: SourceLocation) -> list[str]:
 def _column(title: str) -> str:
     word, colon, name = title.strip().replace(" ", "_").partition(":")
     word = word.lower()
-    return f"label:{title.partition(':')[2].strip()}" if colon and name and word == "label" else CALLED.get(word, word)
+    return (
+        f"{word}:{title.partition(':')[2].strip()}"
+        if colon and name and word in ("label", "hint")
+        else CALLED.get(word, word)
+    )
 
 
 def _node(columns: list[str], cells: list[str], place: SourceLocation, defaults: Mapping[str, Any]) -> DesiredNode:
@@ -111,6 +115,8 @@ def _node(columns: list[str], cells: list[str], place: SourceLocation, defaults:
         try:
             if column.startswith("label:"):
                 labels[column.partition(":")[2]] = cell
+            elif column.startswith("hint:"):
+                fields["hints"] = {**fields.get("hints", {}), column.partition(":")[2]: cell}
             elif column == "labels":
                 fields["labels"] = {**_pairs(cell), **fields.get("labels", {})}
             elif column != "fqdn":
@@ -153,6 +159,7 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
     "user": str,
     "deployment": str,
     "tags": _words,
+    "macs": _words,
     "labels": _pairs,
     "rack": str,
     "bootenv": str,

@@ -8,6 +8,7 @@ import msgspec
 
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import Change, Json, Role
+from nodepool_ocb.provisioning.ledger import HoldingsLedger
 from nodepool_ocb.site.desired_state import Circumstances, DesiredState, StoredAttributes
 from nodepool_ocb.site.transactions import Packing
 
@@ -28,6 +29,7 @@ class Planning:
         self, world: World, wanted: DesiredState, about: Circumstances, kept: Mapping[str, StoredAttributes]
     ) -> None:
         self.world, self.wanted, self.about, self.kept = world, wanted, about, kept
+        self.ledger = HoldingsLedger(world, about.holdings, about.now)
         self.packing = Packing(world)
         self.steps: list[PlanStep] = []
         self.notes: list[str] = []  # effects on other nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,3 +168,56 @@ def test_admin_nodes_have_slices_that_stay_when_others_go(ask: Ask, ocb: Ocb) ->
     }
     ask("network", "unserve", "admin", "z.example.com")
     assert list(ask("network", "show", "admin")["parts"]) == ["c.example.com"]
+
+
+SITE = """\
+site: 1
+networks:
+  admin: {subnet: 10.1.0.0/24, ranges: {host: 10.1.0.20-10.1.0.29, dhcp: 10.1.0.100-10.1.0.199}}
+nodes:
+  n1.example.com: {hints: {admin-mac: "52:54:00:12:34:56", admin-v4addr: 10.1.0.22}}
+  n2.example.com: {macs: ["52-54-00-12-34-57"]}
+"""
+
+
+def test_a_site_file_makes_networks_and_obeys_hints_and_an_export_makes_the_same_again(
+    ask: Ask, ocb: Ocb, tmp_path: Path, zk_session: Session
+) -> None:
+    (tmp_path / "site.yaml").write_text(SITE)
+    apply = ("apply", "-f", str(tmp_path / "site.yaml"))
+    assert ocb(*apply, "--dry-run").exit_code == 10
+    ask(*apply)
+    assert [held(ask, name)[:2] for name in (N1, N2)] == [
+        ([MAC], {"admin": ["10.1.0.22"]}),
+        ([OTHER], {"admin": ["10.1.0.20"]}),
+    ]
+    assert ask(*apply)["changes"] == []
+    (tmp_path / "site.yaml").write_text(SITE.replace("10.1.0.22", "10.1.0.99"))
+    refused = ocb(*apply)
+    assert (refused.exit_code, "site.yaml:5" in refused.stderr, "outside of the host range" in refused.stderr) == (
+        4,
+        True,
+        True,
+    )
+    (tmp_path / "site.yaml").write_text(SITE.replace("12-34-57", "12-34-56"))
+    assert f"site.yaml:6: nodes.{N2}: node {N1} has the MAC {MAC}" in ocb(*apply).stderr
+    ask("network", "allocate", "admin", N2, "10.1.0.29")
+    exported = ocb("export").stdout
+    (tmp_path / "export.yaml").write_text(exported)
+    ask("node", "delete", N1, N2, "--yes")
+    ask("network", "delete", "admin", "--yes")
+    assert owned(zk_session) == []
+    ask("apply", "-f", str(tmp_path / "export.yaml"))
+    assert held(ask, N2)[:2] == ([OTHER], {"admin": ["10.1.0.20", "10.1.0.29"]})
+    assert ocb("export").stdout == exported
+
+
+@pytest.mark.usefixtures("network")
+def test_a_table_has_columns_for_macs_and_hints(ask: Ask, ocb: Ocb, tmp_path: Path) -> None:
+    table = tmp_path / "nodes.csv"
+    table.write_text(f"fqdn,mac,hint:admin-v4addr\n{N1},{MAC},10.1.0.25\n{N2},{OTHER},\n")
+    ask("node", "import", str(table))
+    assert states(ask) == {"10.1.0.20": N2, "10.1.0.25": N1}
+    table.write_text(f"fqdn,mac\n{N3},{MAC}\n")
+    refused = ocb("node", "import", str(table))
+    assert (refused.exit_code, f"nodes.csv:2: {N3}: node {N1} has the MAC" in refused.stderr) == (4, True)

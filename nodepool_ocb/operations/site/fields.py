@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import is_login, is_name, is_node
 from nodepool_ocb.operations.assignments import wrong_hint
+from nodepool_ocb.provisioning import macs
 from nodepool_ocb.site.desired_state import DesiredState
 
 
@@ -14,6 +15,7 @@ def _wrong_names(wanted: DesiredState) -> Iterator[str]:
     """A state that came over HTTP was not checked as a document."""
     named = [(key, each.name, each.place, is_name) for key, each in wanted.roles.items()]
     named += [(key, each.name, each.place, is_name) for key, each in wanted.deployments.items()]
+    named += [(key, each.name, each.place, is_name) for key, each in wanted.networks.items()]
     named += [(key, each.fqdn, each.place, is_node) for key, each in wanted.nodes.items()]
     for deployment in wanted.deployments.values():
         named += [(role, role, deployment.place, is_name) for role in deployment.roles]
@@ -36,6 +38,12 @@ def refuse_fields(wanted: DesiredState) -> None:
         for node in wanted.nodes.values()
         for name, value in node.fields.get("hints", {}).items()
         if (problem := wrong_hint(name, value))
+    ]
+    problems += [
+        node.place.fault(f"macs: {problem}")
+        for node in wanted.nodes.values()
+        for mac in node.fields.get("macs", ())
+        if (problem := macs.fault(mac))
     ]
     problems += _wrong_names(wanted)
     if problems:

@@ -14,19 +14,30 @@ from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.commits import outdated, reservations
+from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.nodes.domain import admin_domain
 from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.operations.operation import Explained, Situation, Steps
+from nodepool_ocb.operations.reads.networks import EnsureNetworks, ReadHoldings
 from nodepool_ocb.operations.reads.site import ReadKept, ReadRemovals, ShowPlan
 from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.provisioning.found import FoundHoldings
+from nodepool_ocb.provisioning.macs import spelled
 from nodepool_ocb.site.desired_state import Circumstances, DesiredState
 from nodepool_ocb.site.steps import PlanStep
 
 if TYPE_CHECKING:
     from nodepool_ocb.site import plan as plans
 
-READS: Final = (ReadWorld, ReadKept, ReadRemovals, ShowPlan, *outdated.READS, *reservations.READS)
-WRITES: Final = ("role", "deployment", "deployment role", "node", "noderole", "attributes")
+READS: Final = (
+    *(ReadWorld, ReadKept, ReadRemovals, ShowPlan, *placement.READS),
+    *outdated.READS,
+    *reservations.READS,
+)
+WRITES: Final = (
+    *("role", "deployment", "deployment role", "node", "noderole", "attributes", "network"),
+    *placement.WRITES,
+)
 RENEW: Final = frozenset({"role", "attributes", "deployment role"})  # kinds of which a change makes noderoles outdated
 
 
@@ -49,12 +60,14 @@ def _plan(world: World, situation: Situation, wanted: DesiredState, prune: bool)
     from nodepool_ocb.site import plan as plans  # here, since the other verbs of `node` need no plan
 
     jigs = active_jigs(world)
+    held = yield from _holdings(wanted)
     about = Circumstances(
         now=situation.now,
         by=situation.by,
         jigs=None if jigs is None else frozenset(jigs),
         admin_domain=admin_domain(world, situation.settings),
         available=situation.settings.nodes.available,
+        holdings=held,
     )
     given = [
         paths.user(each.role, each.fqdn)
@@ -73,6 +86,19 @@ def _plan(world: World, situation: Situation, wanted: DesiredState, prune: bool)
         return found
 
     return plans.plan(world, wanted, about, kept, removal)
+
+
+def _holdings(wanted: DesiredState) -> Steps[FoundHoldings]:
+    """Those that the files concern; without a word of them nothing is read."""
+    concerned = {"hints", "macs", "networks"}
+    chosen = {fqdn: each.fields for fqdn, each in wanted.nodes.items() if not concerned.isdisjoint(each.fields)}
+    if not chosen and not wanted.networks:
+        return FoundHoldings()
+    yield from EnsureNetworks()
+    macs = {
+        mac for each in chosen.values() for mac in spelled(each.get("hints", {}).get("admin-mac"), each.get("macs", ()))
+    }
+    return (yield from ReadHoldings(tuple(sorted(macs)), tuple(sorted(chosen))))
 
 
 def _warnings(world: World, steps: Sequence[PlanStep]) -> Steps[None]:
