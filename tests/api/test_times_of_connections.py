@@ -116,17 +116,20 @@ def test_a_client_that_takes_nothing_of_an_answer_is_cut_and_one_that_takes_it_i
     while got < LARGE_BYTES:
         got += len(reader.recv(1 << 20))
     asked(reader, b"/held")
+    until(lambda: len(server.protocols) == 2)
     stuck = asked(server.client(), b"/large")
+    until(lambda: len(server.protocols) == 3 and server.protocols[2]._stuck is not None)
     until(lambda: REGISTRY.get_sample_value("nodepool_ocb_api_connections") == 1)
     assert not cut(reader)
     assert stuck.fileno() > 0
 
 
 def test_a_connection_that_is_lost_leaves_no_timer(server: SmallServer, until: Until) -> None:
-    stuck, idle = asked(server.client(), b"/large"), asked(server.client(), b"/")
+    stuck = asked(server.client(), b"/large")
+    until(lambda: server.protocols and server.protocols[0]._stuck is not None)
+    idle = asked(server.client(), b"/")
     assert answered(idle)
-    until(lambda: len(server.protocols) == 2 and server.protocols[0]._stuck is not None)
-    assert server.protocols[1]._late is not None
+    until(lambda: server.protocols[1]._late is not None)
     stuck.close()
     idle.close()
     left(until)
