@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from nodepool_ocb.config import AnnealerSettings
+from nodepool_ocb.config import AnnealerSettings, SshSettings
 from nodepool_ocb.daemon import belonging
 from nodepool_ocb.extensions import in_a_line
 from nodepool_ocb.jigs.jig import Jig
@@ -34,6 +34,7 @@ from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.driving.drivers import Drivers
 from nodepool_ocb_annealer.hooks.hooking import Hooking
 from nodepool_ocb_annealer.machines.judging import Judging
+from nodepool_ocb_annealer.machines.powering import Powering
 from nodepool_ocb_annealer.machines.probes import Probing
 from nodepool_ocb_annealer.rollouts.rolling import Rolling
 from nodepool_ocb_annealer.runs.executor import RunParts
@@ -59,6 +60,7 @@ class Annealer:
         identity: str,
         daemon: Daemon,
         secrets: Secrets | None = None,
+        ssh: SshSettings | None = None,
     ) -> None:
         self.context = context = AnnealerContext(
             session, settings, jigs, prober, identity, daemon, secrets or Secrets(), controller=self
@@ -71,6 +73,7 @@ class Annealer:
         self.hooking = Hooking(context)
         self.claims = Claims(context, RunParts(self.slots, self.tidying, self.judging), self.hooking.has_code)
         self.probing = Probing(context, self.judging)
+        self.powering = Powering(context, ssh or SshSettings())
         self.settling = Reconciler(context)
         self.rolling = Drivers(context, Rolling(session))
         self.tasks = Drivers(context, TaskRuns(session))
@@ -82,6 +85,7 @@ class Annealer:
             TimerKind.SETTLE: self.settling.settle,
             TimerKind.GO_ON_DYING: self.settling.go_on_dying,
             TimerKind.PROBE: self.probing.probe,
+            TimerKind.POWER: self.powering.due,
             TimerKind.TRIAL: lambda _: self.probing.trial(),
             TimerKind.TIDY: lambda _: self.tidying.due(),
             TimerKind.WEBHOOK: lambda _: self.posting.due(),
@@ -117,6 +121,7 @@ class Annealer:
         self.claims.void()
         self.rolling.void()
         self.tasks.void()
+        self.powering.void()
         self.context.cluster = clusters.current(self.context.session, self.context.cluster).id
         belonging.of_logs(self.context.settings.log_dir, self.context.cluster)
         self.context.registration.write()
@@ -126,6 +131,7 @@ class Annealer:
         self.probing.look_at_host()
         self.rolling.look_at_all()
         self.tasks.look_at_all()
+        self.powering.look_at_all()
         memory.tidy()
         self.posting.look()
         self._look(touched)
@@ -150,6 +156,7 @@ class Annealer:
             drivers.sweep()
             drivers.look_at_all()
         self.checking.look_at_all()
+        self.powering.look_at_all()
         self.posting.sweep()
         for fqdn in self.context.world.nodes:
             self.claims.consider(fqdn)
@@ -168,6 +175,7 @@ class Annealer:
         self.hooking.look(touched)
         self.rolling.look(touched)
         self.tasks.look(touched)
+        self.powering.look(touched)
         self.probing.plan(touched.nodes)
         if touched.has(Deployment, DeploymentRole):
             self.checking.look_at_all()
@@ -215,6 +223,7 @@ class Annealer:
             return
         self.rolling.look_at_all()
         self.tasks.look_at_all()
+        self.powering.look_at_all()
         self.posting.wake()
         for fqdn in self.context.world.nodes:
             self.claims.consider(fqdn)
@@ -275,7 +284,7 @@ class Annealer:
     def close(self) -> None:
         """End the threads; runs on machines go on."""
         self.lost()
-        for threads in (self.slots, self.probing, self.hooking, self.tidying, self.context):
+        for threads in (self.slots, self.probing, self.powering, self.hooking, self.tidying, self.context):
             threads.close()
         for name, jig in self.context.jigs.items():
             try:

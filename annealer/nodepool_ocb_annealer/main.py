@@ -52,7 +52,8 @@ def run(asked: CommandOptions, settings: config.Settings) -> None:
         settings.zookeeper, on_lost=lambda: annealer.lost(), on_connected=lambda: annealer.context.turns.wake.set()
     )
     prober = Prober(settings.ssh)
-    annealer = Annealer(session, settings.annealer, jigs, prober, identity, record, Secrets(settings.secrets))
+    secrets_here = Secrets(settings.secrets)
+    annealer = Annealer(session, settings.annealer, jigs, prober, identity, record, secrets_here, settings.ssh)
     log.info("annealer %s with jigs %s, %d slots", identity, ", ".join(sorted(jigs)), settings.annealer.slots)
     live(
         annealer,

@@ -61,6 +61,7 @@ def _apply(fresh: Settings, annealer: Annealer, prober: Prober) -> None:
                 jig.configure(fresh)
             except Exception as error:  # of a package of others; the rest takes the settings over all the same
                 log.warning("jig %s keeps its settings: configure raised %s", name, in_a_line(error))
+    annealer.powering.configure(fresh.ssh)
     annealer.context.secrets.configure(fresh.secrets)
     annealer.context.registration.change(references=references.kinds(fresh.secrets))
     annealer.configure(fresh.annealer)

@@ -15,6 +15,7 @@ class TimerKind(StrEnum):
     SETTLE = "settle"  # noderole: set the state that its neighbours force, if no other annealer did
     GO_ON_DYING = "dying"  # node: continue to tell its noderoles that it is dead
     PROBE = "probe"  # node: ask whether it is alive
+    POWER = "power"  # node: continue with the request to switch it
     TRIAL = "trial"  # none: probe any machine, to see whether this host's trouble is over
     TIDY = "tidy"  # none: remove the remains of old runs
     ROLLOUT = "rollout"  # deployment: continue its rollout, or begin to drive it

@@ -62,6 +62,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
         "nodepool_ocb.cli.bootenvs.bootenv",
         "Boot environments: the systems that machines boot from the network.",
     ),
+    "power": ("nodepool_ocb.cli.power.power", "The power of machines: switch them on and off by their BMCs."),
     "token": ("nodepool_ocb.cli.token", "Tokens of the API: create, list, revoke."),
     "acl": ("nodepool_ocb.cli.acl", "Rights in ZooKeeper: compare them with the configuration, set them."),
     "record": ("nodepool_ocb.cli.record", "Single records in ZooKeeper: look at one, delete one that cannot be read."),

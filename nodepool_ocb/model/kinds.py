@@ -24,6 +24,7 @@ from nodepool_ocb.model.journal import Entry, Webhook
 from nodepool_ocb.model.keyed import KeyedCall
 from nodepool_ocb.model.networks import MacOwner, Network, NetworkAddress
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode
+from nodepool_ocb.model.power import MachinePower
 from nodepool_ocb.model.records import (
     Claim,
     Cluster,
@@ -211,6 +212,7 @@ KINDS: Final = (
     ),
     RecordKind(record=Fence, paths=(f"{_NODE}/fence",), name="fence", wakes=Wake.CHANGED, kept=True),
     RecordKind(record=Claim, paths=(f"{_NODE}/claim",), name="claim", wakes=Wake.CHANGED),
+    RecordKind(record=MachinePower, paths=(f"{_NODE}/power",), name="power", wakes=Wake.CHANGED, secret=True),
     RecordKind(
         record=NodeRole,
         paths=(_NODEROLE,),

@@ -100,6 +100,15 @@ def node(fqdn: str) -> str:
     return f"/ocb/nodes/{fqdn}"
 
 
+def power(fqdn: str) -> str:
+    """The power of a machine.
+
+    >>> power("n1.example.com")
+    '/ocb/nodes/n1.example.com/power'
+    """
+    return f"/ocb/nodes/{fqdn}/power"
+
+
 def fence(fqdn: str) -> str:
     return f"/ocb/nodes/{fqdn}/fence"
 

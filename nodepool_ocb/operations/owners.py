@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine import powering, unreadable
 from nodepool_ocb.engine.inputs.layers import BLOBS
 from nodepool_ocb.engine.world import World
+from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.operation import Steps
 from nodepool_ocb.operations.reads.noderoles import OwnedBlob, ReadOwnedBlobs
 from nodepool_ocb.views.cluster import Owned
@@ -16,7 +17,7 @@ READS: Final = (ReadOwnedBlobs,)
 
 
 def of(world: World, roles: Collection[str] | None = None) -> Steps[list[Owned]]:
-    """The attributes of roles, of roles in deployments, and of noderoles; ``roles``: of these alone."""
+    """The attributes of roles, of roles in deployments, and of noderoles, and passwords of BMCs; ``roles``: of these alone."""
     found: list[Owned] = []
     for name, role in sorted(world.roles.items()):
         if roles is None or name in roles:
@@ -26,7 +27,15 @@ def of(world: World, roles: Collection[str] | None = None) -> Steps[list[Owned]]
             found.append((f"{name} in {deployment} (user)", name, stored.record.user))
             found.append((f"{name} in {deployment} (system)", name, stored.record.system))
     own = yield from blobs(world, roles)
-    return [*found, *((each.name, each.role, each.value) for each in own)]
+    found += ((each.name, each.role, each.value) for each in own)
+    return found if roles is not None else [*found, *((name, "", value) for name, value in passwords(world).items())]
+
+
+def passwords(world: World) -> dict[str, Json]:
+    """The passwords of BMCs, each as attributes with the place for which it is encrypted, by owner."""
+    stored = sorted(powering.powers(world).items())
+    known = ((name, each.record.password) for name, each in stored)
+    return {f"power of {name}": {"power": {"password": value}} for name, value in known if value is not None}
 
 
 def blobs(world: World, roles: Collection[str] | None = None) -> Steps[list[OwnedBlob]]:

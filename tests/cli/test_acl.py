@@ -49,6 +49,9 @@ network create admin subnet=10.1.0.0/24 ranges.host=10.1.0.20-10.1.0.29 ranges.d
 network set admin vlan=7; network show admin; network allocate admin n1.example.com; network addresses admin
 network release admin n1.example.com; node set n1.example.com admin=true; network serve admin n1.example.com
 network unserve admin n1.example.com; node set n1.example.com admin=false; network delete admin --yes
+node create p{}.example.com --count 5; power set -l name:p* driver=manual; power list
+power on p1.example.com; power off p2.example.com
+power cycle p3.example.com; power check p4.example.com; power show p4.example.com; power unset p5.example.com
 noderole retry --failed; noderole propose top@n2.example.com
 noderole redeploy base@n1.example.com; deployment show lab; deployment list; deployment propose lab
 deployment commit lab; node unavailable n1.example.com; node available n1.example.com

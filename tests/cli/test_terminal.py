@@ -102,9 +102,20 @@ network addresses POISON
 network allocate POISON n1.example.com POISON
 network release POISON n1.example.com POISON
 network serve POISON POISON
+network release POISON POISON
 network unserve POISON POISON
 network delete POISON --yes
 network list
+power set n1.example.com POISON
+power set n1.example.com driver=POISON
+power set n1.example.com driver=ipmi address=POISON
+power unset POISON
+power list
+power show n1.example.com
+power on POISON
+power off POISON
+power cycle n1.example.com --reason POISON
+power check n1.example.com --reason POISON
 token create POISON
 token create ann --reason POISON
 token list

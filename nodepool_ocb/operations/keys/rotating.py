@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.engine import powering
 from nodepool_ocb.engine.inputs import concealing
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
@@ -36,7 +37,7 @@ class SecretRotate(Operation[SecretsRotated], frozen=True, kw_only=True):
     verb = "rotate"
     right = Right.ADMIN
     reads = (ReadWorld, ReadKeyIds, RotateValues, *owners.READS)
-    writes = ("attributes", "deployment role")
+    writes = ("attributes", "deployment role", "power")
 
     def decide(self, situation: Situation) -> Steps[SecretsRotated]:  # noqa: ARG002
         world = yield from ReadWorld()
@@ -49,13 +50,15 @@ class SecretRotate(Operation[SecretsRotated], frozen=True, kw_only=True):
 
 
 def _old_values(world: World, blobs: list[OwnedBlob]) -> Iterator[OldValue]:
-    """The user and the system layer of each role in a deployment, then the attributes of noderoles."""
+    """The user and the system layer of each role in a deployment, attributes of noderoles, then passwords of BMCs."""
     known = catalogue(world)
     for (deployment, role), stored in sorted(world.deployment_roles.items()):
         for layer in (stored.record.user, stored.record.system):
             yield _old_value(known, f"{role} in {deployment}", role, layer)
     for each in blobs:
         yield _old_value(known, each.name, each.role, each.value)
+    for name, value in owners.passwords(world).items():
+        yield OldValue(name, value)
 
 
 def _old_value(known: Mapping[str, Role], name: str, role: str, value: Json) -> OldValue:
@@ -72,3 +75,8 @@ def _changes(world: World, blobs: list[OwnedBlob], rotated: RotatedValues) -> It
     for each in blobs:
         if (after := next(values)) != each.value:
             yield Set(each.path, after, each.version)
+    for fqdn, power in sorted(powering.powers(world).items()):
+        if power.record.password is not None:
+            password = next(values)["power"]["password"]
+            if password != power.record.password:
+                yield Set(paths.power(fqdn), replace(power.record, password=password), power.version)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from nodepool_ocb.cli.kit.walking import verbs
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.engine import powering
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import UploadState
 from nodepool_ocb.model.records import Create, Set, State
@@ -67,6 +68,7 @@ WALK: Final = [
     "network create admin subnet=10.1.0.0/24 ranges.host=10.1.0.20-10.1.0.29 ranges.dhcp=10.1.0.100-10.1.0.199",
     "network set admin vlan=7", f"network allocate admin {N1}", f"network release admin {N1}",
     f"network serve admin {N1}", f"network unserve admin {N1}", "network delete admin --yes",
+    f"node set {N1} admin=false",
     f"node bind {N1} top", f"noderole unbind top@{N1} --yes", f"node bind {N1} top",
     f"noderole set middle@{N1} middle-size=2", f"noderole unset middle@{N1} middle-size",
     "deployment commit lab --no-noderoles", f"noderole commit base@{N1}", f"noderole propose base@{N1}",
@@ -81,6 +83,8 @@ WALK: Final = [
     "image erase cloud --yes", "image delete jammy --build 0000000000 --yes --force", "image import images.json",
     "token create ann --role viewer", "token revoke TOKEN",
     "bootenv create fw kind=rescue image=fw", "bootenv set fw description=x", "bootenv delete fw",
+    f"power set {N1} driver=manual", f"power unset {N1}", f"power set {N1} driver=manual", f"power on {N1}", "[switched]",
+    f"power off {N1} --force", "[switched]", f"power cycle {N1} --force", "[switched]", f"power check {N1}", "[switched]",
     "request create --label small", "request delete REQUEST --yes",
     "request create --label small", "[fulfilled]", "lease take REQUEST", "lease return LEASE",
     "lease hold LEASE --comment look", "lease release LEASE", "lease delete LEASE --yes", "pool erase west --yes",
@@ -217,6 +221,9 @@ def _meanwhile(session: Session, line: str) -> None:
     if line == "[fulfilled]":
         launcher = PlayedLauncher(session)
         launcher.fulfils(launcher.requests()[-1], launcher.makes())
+    if line == "[switched]":
+        stored = powering.record_of(load_world(session), N1)
+        session.commit([Set(paths.power(N1), replace(stored.record, request=None), stored.version)])
     if line == "[spoiled]":
         session.commit([Create(paths.role("spoiled"), {"schema": 1})])
 

@@ -1,0 +1,200 @@
+"""Carries out requests to switch machines on and off. ``engine.powering`` decides; a worker speaks with the BMC.
+
+For all machines of a rack it is the annealer that ranks first for the rack, so that one annealer keeps the gap between two
+machines. All on the turn thread, but for the worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from nodepool_ocb import power
+from nodepool_ocb.config import SshSettings
+from nodepool_ocb.daemon.workers import WorkerQueue
+from nodepool_ocb.engine import powering
+from nodepool_ocb.engine.powering import CarryOutStep, FailRequest, PowerLimits, TakeRequest, WaitForOthers
+from nodepool_ocb.errors import Invalid, OcbError
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.power import MachinePower, Powered, PowerRequest
+from nodepool_ocb.model.records import Daemon, Set
+from nodepool_ocb.power import Endpoint, PowerFault
+from nodepool_ocb.power.commands import carried_out
+from nodepool_ocb.secrecy.errors import Sealed
+from nodepool_ocb.secrecy.opening import Secrets
+from nodepool_ocb.store.world.changeset import ChangeSet
+from nodepool_ocb_annealer.context import AnnealerContext
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 16  # machines that this annealer switches
+
+
+class PowerAccess(NamedTuple):
+    """The keys of this host, and its patience."""
+
+    secrets: Secrets
+    ssh: SshSettings
+    effect_seconds: float
+
+
+class StepEnded(msgspec.Struct, frozen=True):
+    """The end of a step: the state of the machine, and the reason of a failure."""
+
+    state: Powered | None
+    reason: str | None = None
+
+
+class Powering:
+    """``look`` at records that changed, ``due`` at a timer."""
+
+    def __init__(self, context: AnnealerContext, ssh: SshSettings) -> None:
+        self._context, self._ssh = context, ssh
+        self._workers = WorkerQueue("power", AT_ONCE, context.post)
+        self._stop = threading.Event()
+        self._under_way: dict[str, str] = {}  # node → id of the request that a worker or a write has
+
+    def configure(self, ssh: SshSettings) -> None:
+        """Use these keys from now on."""
+        self._ssh = ssh
+
+    def look(self, touched: ChangeSet) -> None:
+        """Set timers for requests that the changes may move."""
+        if touched.has(MachinePower, Daemon):
+            self.look_at_all()
+
+    def look_at_all(self) -> None:
+        """A timer for each request."""
+        for fqdn, stored in powering.powers(self._context.world).items():
+            if stored.record.request is not None:
+                self._later(fqdn, 0.0)
+
+    def void(self) -> None:
+        """The session is over: answers of workers count for nothing, and steps are done again."""
+        self._under_way.clear()
+
+    def close(self) -> None:
+        """End the workers without a wait."""
+        self._stop.set()
+        self._workers.close()
+
+    def due(self, fqdn: str) -> None:
+        """Continue with the request of a node."""
+        context = self._context
+        stored = powering.powers(context.world).get(fqdn)
+        if (
+            stored is None
+            or fqdn in self._under_way
+            or context.resting
+            or paths.power(fqdn) in context.world.unreadable
+        ):
+            return
+        living = {name for name, daemon in context.world.annealers.items() if daemon.state == "running"}
+        settings = context.settings
+        limits = PowerLimits(at_once=settings.power_at_once, gap_seconds=settings.power_gap_seconds)
+        decision = powering.decide(context.world, fqdn, context.identity, living, limits, context.session.now())
+        if isinstance(decision, CarryOutStep):
+            self._carry_out(fqdn, decision.request)
+        elif isinstance(decision, WaitForOthers):
+            self._later(fqdn, decision.seconds)
+        elif decision is not None and (rank := self._rank(fqdn, stored.record)):
+            self._later(fqdn, rank)
+        elif decision is not None:
+            self._write(fqdn, decision)
+
+    def _rank(self, fqdn: str, record: MachinePower) -> float:
+        """The seconds that annealers before us have to take it; 0 if it is our turn."""
+        request = record.request
+        assert request is not None, "there is something to decide"
+        rank = self._context.ranking.of(powering.group(self._context.world, fqdn, record))
+        since = max(request.since, request.began)
+        return max(0.0, since + rank * self._context.settings.dead_probe_seconds - self._context.session.now())
+
+    def _later(self, fqdn: str, seconds: float) -> None:
+        self._context.timers.at(time.monotonic() + seconds, Timer(TimerKind.POWER, fqdn))
+
+    def _write(self, fqdn: str, decision: TakeRequest | FailRequest) -> None:
+        stored = powering.powers(self._context.world)[fqdn]
+        request = stored.record.request
+        assert request is not None, "a decision is about a request"
+        self._under_way[fqdn] = request.id
+        change = Set(paths.power(fqdn), decision.record, stored.version)
+        self._context.send([change], partial(self._written, fqdn, request.id), f"power of {fqdn}")
+
+    def _written(self, fqdn: str, request: str, refused: OcbError | None) -> None:
+        """The cache has the record now, ours or the one that was faster."""
+        if self._under_way.get(fqdn) == request:
+            del self._under_way[fqdn]
+        if refused is not None:
+            log.debug("power of %s: %s", fqdn, refused)
+        self._later(fqdn, 0.0 if refused is None else 1.0)
+
+    def _carry_out(self, fqdn: str, request: PowerRequest) -> None:
+        record = powering.record_of(self._context.world, fqdn).record
+        log.info("%s: power %s for %s: %s", fqdn, request.action, request.by, request.step)
+        self._under_way[fqdn] = request.id
+        context = self._context
+        access = PowerAccess(context.secrets, self._ssh, context.settings.power_effect_seconds)
+        work = partial(_step, record, access, partial(getattr, context.session, "trusted"), self._stop)
+        if not self._workers.ask(work, partial(self._ended, fqdn, request)):
+            del self._under_way[fqdn]
+            self._later(fqdn, 5.0)
+
+    def _ended(self, fqdn: str, request: PowerRequest, ended: StepEnded) -> None:
+        """Write the end of a step, if the record still has it."""
+        context = self._context
+        if self._under_way.get(fqdn) != request.id or self._stop.is_set():
+            return
+        stored = powering.powers(context.world).get(fqdn)
+        if stored is None or stored.record.request != request:
+            del self._under_way[fqdn]
+            self._later(fqdn, 0.0)
+            return
+        now = context.session.now()
+        if ended.reason is not None:
+            log.warning("%s: power %s: %s", fqdn, request.action, ended.reason)
+            record = powering.failed(stored.record, ended.reason, ended.state, now)
+        else:
+            assert ended.state is not None, "a step ends with a state or a reason"
+            record = powering.after(stored.record, ended.state, now)
+        change = Set(paths.power(fqdn), record, stored.version)
+        context.send([change], partial(self._written, fqdn, request.id), f"power of {fqdn}")
+
+
+def _step(record: MachinePower, access: PowerAccess, ours: Callable[[], bool], stop: threading.Event) -> StepEnded:
+    """On a worker: do the step of the record's request."""
+    request = record.request
+    assert request is not None, "a step belongs to a request"
+    try:
+        password = "" if record.password is None else _password(access.secrets, record.password)
+        endpoint = Endpoint(
+            driver=record.driver,
+            address=record.address,
+            username=record.username,
+            password=password,
+            options=record.options,
+            login=access.ssh,
+        )
+        with contextlib.closing(power.opened(endpoint)) as opened:
+            return StepEnded(carried_out(opened, request.step, request.network, ours, stop, access.effect_seconds))
+    except PowerFault as fault:
+        return StepEnded(None, str(fault))
+    except (Sealed, Invalid) as wrong:
+        return StepEnded(None, f"{wrong}; set it again: nodepool-ocb power set")
+    except Exception as error:  # of a library: the request ends, and says so
+        log.exception("power of a machine at %s", record.address)
+        return StepEnded(None, f"{type(error).__name__}: {error}")
+
+
+def _password(secrets: Secrets, sealed: object) -> str:
+    """The plain text. Raises Sealed."""
+    opened = secrets.opened({"power": {"password": sealed}}).attributes
+    return str(opened["power"]["password"])

@@ -1,0 +1,182 @@
+"""Requests to switch machines on and off: one table of steps, and the limits of how many go on side by side.
+
+An annealer takes a request, carries out its steps one after the other, and records each before the next begins. If the annealer
+dies, another one repeats the step in the record: to switch off a machine that is off has no effect. A cycle records that the
+machine was off before it is switched on, so that no machine is cycled twice. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model.power import MachinePower, PowerAction, Powered, PowerRequest, PowerResult, PowerStep
+
+REQUEST_SECONDS: Final = 900.0  # until a request fails that no annealer has finished
+REASON_CHARACTERS: Final = 500
+
+#: The step after each step of an action; None: the request is done.
+TABLE: Final[Mapping[tuple[PowerAction, PowerStep], PowerStep | None]] = {
+    (PowerAction.ON, PowerStep.WAITING): PowerStep.ON,
+    (PowerAction.ON, PowerStep.ON): None,
+    (PowerAction.OFF, PowerStep.WAITING): PowerStep.OFF,
+    (PowerAction.OFF, PowerStep.OFF): None,
+    (PowerAction.CYCLE, PowerStep.WAITING): PowerStep.OFF,
+    (PowerAction.CYCLE, PowerStep.OFF): PowerStep.ON,
+    (PowerAction.CYCLE, PowerStep.ON): None,
+    (PowerAction.LOOK, PowerStep.WAITING): PowerStep.LOOK,
+    (PowerAction.LOOK, PowerStep.LOOK): None,
+}
+
+
+class PowerLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of an annealer's configuration."""
+
+    at_once: int  # requests at one chassis
+    gap_seconds: float  # between two machines of a rack that are switched on
+
+
+class TakeRequest(msgspec.Struct, frozen=True):
+    """Write this record: the request is ours, in its first step or in the step that its former annealer began."""
+
+    record: MachinePower
+
+
+class CarryOutStep(msgspec.Struct, frozen=True):
+    """Do the step of the request: it is ours."""
+
+    request: PowerRequest
+
+
+class FailRequest(msgspec.Struct, frozen=True):
+    """Write this record: the request has failed."""
+
+    record: MachinePower
+
+
+class WaitForOthers(msgspec.Struct, frozen=True):
+    """Do nothing before this time has passed, or a record has changed. ``reason``: for people."""
+
+    seconds: float
+    reason: str
+
+
+PowerDecision: TypeAlias = TakeRequest | CarryOutStep | FailRequest | WaitForOthers | None
+
+
+def asked(record: MachinePower, request: PowerRequest) -> MachinePower:
+    """The record with a new request. Raises Conflict while another one is under way.
+
+    A request with the id of the one under way is the same call again, whose answer was lost.
+    """
+    under_way = record.request
+    if under_way is not None and under_way.id != request.id:
+        raise Conflict(
+            f"{under_way.by} asked for power {under_way.action} before, and that is {under_way.step}; wait until it ends"
+        )
+    return record if under_way is not None else replace(record, request=request)
+
+
+def record_of(world: World, fqdn: str) -> Stored[MachinePower]:
+    """The power of a node. Raises NotFound with the command that sets it."""
+    stored = powers(world).get(fqdn)
+    if stored is None:
+        raise NotFound(f"{fqdn} has no power settings; set them: nodepool-ocb power set {fqdn} --driver DRIVER ...")
+    return stored
+
+
+def powers(world: World) -> dict[str, Stored[MachinePower]]:
+    """All power records, by node."""
+    return world.of(MachinePower)
+
+
+def group(world: World, fqdn: str, record: MachinePower) -> str:
+    """The name of all machines that one annealer switches: those of a rack, or of a chassis without a rack."""
+    view = world.nodes.get(fqdn)
+    rack = view.record.rack if view is not None and view.record is not None else None
+    return f"rack {rack}" if rack else f"chassis {record.chassis}" if record.chassis else f"node {fqdn}"
+
+
+def decide(
+    world: World, fqdn: str, annealer: str, living: Collection[str], limits: PowerLimits, now: float
+) -> PowerDecision:
+    """The next act of an annealer for the request of a node.
+
+    ``living``: the annealers that run. None: there is no request, or another annealer carries it out.
+    """
+    stored = powers(world).get(fqdn)
+    if stored is None or (request := stored.record.request) is None:
+        return None
+    if request.annealer == annealer:
+        return CarryOutStep(request)
+    if request.annealer in living:
+        return None
+    if now >= request.until:
+        return FailRequest(failed(stored.record, f"no annealer finished it within {REQUEST_SECONDS:.0f} s", None, now))
+    if (later := _limited(world, fqdn, stored.record, limits, now)) is not None:
+        return later
+    step = TABLE[request.action, request.step] if request.step is PowerStep.WAITING else request.step
+    assert step is not None, "a request that waits has a step"
+    return TakeRequest(replace(stored.record, request=replace(request, annealer=annealer, step=step, began=now)))
+
+
+def _limited(world: World, fqdn: str, record: MachinePower, limits: PowerLimits, now: float) -> WaitForOthers | None:
+    """The reason to wait for other machines of the chassis or the rack; a state is asked for without a wait."""
+    request = record.request
+    if request is None or request.action is PowerAction.LOOK or request.annealer is not None:
+        return None
+    others = {name: stored.record for name, stored in powers(world).items() if name != fqdn and stored.record.request}
+    if record.chassis is not None:
+        busy = sum(1 for each in others.values() if each.chassis == record.chassis and _at_work(each))
+        if busy >= limits.at_once:
+            return WaitForOthers(5.0, f"{busy} other requests are under way at chassis {record.chassis}")
+    mine = group(world, fqdn, record)
+    begun = [
+        each.request.began
+        for name, each in others.items()
+        if each.request is not None and _at_work(each) and group(world, name, each) == mine
+    ]
+    wait = max(begun, default=0.0) + limits.gap_seconds - now
+    return (
+        WaitForOthers(wait, f"another machine of {mine} was switched less than {limits.gap_seconds:g} s ago")
+        if wait > 0
+        else None
+    )
+
+
+def _at_work(record: MachinePower) -> bool:
+    request = record.request
+    return request is not None and request.annealer is not None and request.action is not PowerAction.LOOK
+
+
+def after(record: MachinePower, state: Powered, now: float) -> MachinePower:
+    """The record after the step of its request, which ended with this state of the machine."""
+    request = record.request
+    assert request is not None, "a step belongs to a request"
+    seen = replace(record, powered=state, seen=now)
+    step = TABLE[request.action, request.step]
+    if step is not None:
+        return replace(seen, request=replace(request, step=step, began=now))
+    result = PowerResult(id=request.id, action=request.action, done=True, annealer=request.annealer, at=now)
+    return replace(seen, request=None, result=result)
+
+
+def failed(record: MachinePower, reason: str, state: Powered | None, now: float) -> MachinePower:
+    """The record after a request that failed; ``state``: the one that was seen last, None where none was."""
+    request = record.request
+    assert request is not None, "a failure belongs to a request"
+    result = PowerResult(
+        id=request.id,
+        action=request.action,
+        done=False,
+        reason=reason[:REASON_CHARACTERS],
+        annealer=request.annealer,
+        at=now,
+    )
+    seen = record if state is None else replace(record, powered=state, seen=now)
+    return replace(seen, request=None, result=result)

@@ -1,0 +1,140 @@
+"""``power set`` and ``power unset``: the access to the BMCs of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import powering
+from nodepool_ocb.engine.selection import together
+from nodepool_ocb.engine.world import NodeView, Stored
+from nodepool_ocb.errors import Conflict, Invalid
+from nodepool_ocb.model import paths, secrecy
+from nodepool_ocb.model.power import MachinePower
+from nodepool_ocb.model.ranges import is_name
+from nodepool_ocb.model.records import Change, Create, Delete, Json, Set
+from nodepool_ocb.operations import assignments as assigning
+from nodepool_ocb.operations import selection
+from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.power import CheckDriver
+from nodepool_ocb.operations.reads.secrets import SealValue
+from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.operations.values import strict_json
+
+PLACE: Final = "power/password"  # for which a password is encrypted
+FIELDS: Final = ("driver", "address", "username", "password", "chassis")
+
+
+class PowerSet(Operation[Explained], frozen=True, kw_only=True):
+    """Set the access to the power of nodes. Keys that are not given stay; another driver begins without options.
+
+    ``{node}`` and ``{host}`` in an address stand for the name of the node and its first label.
+    """
+
+    noun = "power"
+    verb = "set"
+    right = Right.OPERATOR
+    reads = (ReadWorld, selection.ResolveNodes, SealValue, CheckDriver)
+    writes = ("power",)
+
+    nodes: tuple[str, ...] = ()
+    selector: str | None = None
+    assignments: tuple[str, ...]  # KEY=VALUE: driver, address, username, password, chassis, or an option of the driver
+
+    def decide(self, situation: Situation) -> Steps[Explained]:  # noqa: ARG002
+        world = yield from ReadWorld()
+        chosen = yield from selection.nodes(world, self.nodes, self.selector)
+        given = dict(assigning.pairs(self.assignments))
+        if not given:
+            raise Invalid("there is nothing to set; give KEY=VALUE, as driver=ipmi address=bmc-{host}.example.com")
+        password: Json | None = None
+        if text := given.get("password"):
+            value = _password(text)
+            password = value if secrecy.is_secret(value) else (yield from SealValue(PLACE, value, None))
+        present = powering.powers(world)
+        after = {view.name: _merged(view.name, present.get(view.name), given, password) for view in chosen}
+        for name, record in after.items():
+            yield from CheckDriver(record.driver, record.address, dict(record.options), name)
+
+        def one(view: NodeView) -> list[Change]:
+            return _written(view.name, present.get(view.name), after[view.name])
+
+        yield from together.decided(world, chosen, one)
+        return Explained()
+
+
+class PowerUnset(Operation[Explained], frozen=True, kw_only=True):
+    """Forget the access to the power of nodes. Refused while a request is under way."""
+
+    noun = "power"
+    verb = "unset"
+    right = Right.OPERATOR
+    reads = (ReadWorld, selection.ResolveNodes)
+    writes = ("power",)
+
+    nodes: tuple[str, ...] = ()
+    selector: str | None = None
+
+    def decide(self, situation: Situation) -> Steps[Explained]:  # noqa: ARG002
+        world = yield from ReadWorld()
+        chosen = yield from selection.nodes(world, self.nodes, self.selector)
+        present = powering.powers(world)
+
+        def one(view: NodeView) -> list[Change]:
+            stored = present.get(view.name)
+            if stored is None:
+                return []
+            if stored.record.request is not None:
+                raise Conflict(
+                    f"power {stored.record.request.action} of {view.name} is under way; wait until it ends:"
+                    f" nodepool-ocb power show {view.name}"
+                )
+            return [Delete(paths.power(view.name), stored.version)]
+
+        yield from together.decided(world, chosen, one)
+        return Explained()
+
+
+def _merged(
+    fqdn: str, stored: Stored[MachinePower] | None, given: Mapping[str, str], password: Json | None
+) -> MachinePower:
+    """The record with the keys that were given; an empty value removes an option, the password or the chassis."""
+    before = stored.record if stored is not None else None
+    driver = given.get("driver") or (before.driver if before is not None else "")
+    if not driver:
+        raise Invalid(f"{fqdn} has no power settings yet; give a driver: driver=ipmi")
+    kept = before if before is not None and before.driver == driver else None
+    chassis = given.get("chassis", (before.chassis or "") if before is not None else "")
+    if chassis and not is_name(chassis):
+        raise Invalid(f"chassis: {chassis!r} is no name; write small letters, digits, '-', '_' and '.'")
+    options = dict(kept.options) if kept is not None else {}
+    options |= {key: value for key, value in given.items() if key not in FIELDS}
+    address = given.get("address", kept.address if kept is not None else "")
+    made = MachinePower(
+        driver=driver,
+        address=address.replace("{node}", fqdn).replace("{host}", fqdn.partition(".")[0]),
+        username=given.get("username", before.username if before is not None else ""),
+        password=password if "password" in given else before.password if before is not None else None,
+        options={key: value for key, value in options.items() if value},
+        chassis=chassis or None,
+    )
+    if before is None:
+        return made
+    return replace(made, request=before.request, result=before.result, powered=before.powered, seen=before.seen)
+
+
+def _written(fqdn: str, stored: Stored[MachinePower] | None, after: MachinePower) -> list[Change]:
+    if stored is None:
+        return [Create(paths.power(fqdn), after)]
+    return [] if stored.record == after else [Set(paths.power(fqdn), after, stored.version)]
+
+
+def _password(text: str) -> Json:
+    """The text of a password, or a reference to one: JSON that the command line made of it, else the text itself."""
+    try:
+        value = strict_json(text)
+    except ValueError:
+        return text
+    return value if secrecy.is_secret(value) or isinstance(value, str) else text

@@ -1,0 +1,112 @@
+"""Requests to switch machines, carried out by real annealers at real BMCs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import powering
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.power import MachinePower, PowerAction, Powered, PowerRequest, PowerResult, PowerStep
+from nodepool_ocb.model.records import Create, Set
+from nodepool_ocb.store.world.load import load_world
+from nodepool_ocb.testing import bmcs
+from nodepool_ocb.testing.bmcs import PASSWORD, USER, IpmiBmc
+from nodepool_ocb.testing.zookeeper.server import Server
+from tests.journeys.fleet import Fleet
+
+pytestmark = pytest.mark.skipif(bmcs.lacking() is not None, reason=str(bmcs.lacking()))
+
+
+@pytest.fixture
+def fleet(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
+    with Fleet(zookeeper, chroot, tmp_path, machines=1) as made:
+        yield made
+
+
+@pytest.fixture
+def bmc(tmp_path: Path) -> Iterator[IpmiBmc]:
+    with IpmiBmc(tmp_path / "bmc") as made:
+        yield made
+
+
+class Switch:
+    """The power record of the machine of a fleet."""
+
+    def __init__(self, fleet: Fleet, bmc: IpmiBmc, **own: Any) -> None:
+        self.fleet, (self.node,) = fleet, fleet.nodes
+        password = fleet.folder / "password"
+        password.write_text(PASSWORD)
+        given = {"address": bmc.address, "username": USER, "password": {"$secret": f"file:{password}"}, **own}
+        fleet.session.commit([Create(paths.power(self.node), MachinePower(driver="ipmi", **given))])
+        self._asked = 0
+
+    def ask(self, action: PowerAction, **own: Any) -> str:
+        """Write a request; gives its id."""
+        self._asked += 1
+        id, now = f"{self._asked:016x}", self.fleet.session.now()
+        made = PowerRequest(id=id, action=action, by="ann", since=now, until=now + 600.0, **own)
+        stored = powering.record_of(load_world(self.fleet.session), self.node)
+        after = replace(powering.asked(replace(stored.record, request=None), made), result=stored.record.result)
+        self.fleet.session.commit([Set(paths.power(self.node), after, stored.version)])
+        return id
+
+    @property
+    def record(self) -> MachinePower:
+        return powering.record_of(load_world(self.fleet.session), self.node).record
+
+    def end(self, id: str) -> PowerResult:
+        """Wait for the end of a request."""
+
+        def ended() -> bool:
+            return self.record.request is None and self.record.result is not None and self.record.result.id == id
+
+        self.fleet.until(ended, "the request ends")
+        result = self.record.result
+        assert result is not None
+        return result
+
+
+def begin(fleet: Fleet) -> None:
+    """An annealer that may read the file of the password, and waits one second for an effect."""
+    annealer = fleet.annealer(sweep_seconds=1.0, power_effect_seconds=1.0)
+    annealer.configure(secrets={"directory": str(fleet.folder)})
+    annealer.begin()
+
+
+def test_a_machine_is_switched_on_from_the_network_and_off_again(fleet: Fleet, bmc: IpmiBmc) -> None:
+    switch = Switch(fleet, bmc)
+    begin(fleet)
+    result = switch.end(switch.ask(PowerAction.ON, network=True))
+    assert (result.done, result.reason) == (True, None)
+    assert (bmc.value("power"), bmc.value("boot"), switch.record.powered) == ("1", "pxe", Powered.ON)
+    assert switch.end(switch.ask(PowerAction.OFF)).done
+    assert (bmc.value("power"), switch.record.powered) == ("0", Powered.OFF)
+
+
+def test_a_command_without_an_effect_is_distinguished_from_a_wrong_password(fleet: Fleet, bmc: IpmiBmc) -> None:
+    switch = Switch(fleet, bmc)
+    begin(fleet)
+    bmc.ignore()
+    result = switch.end(switch.ask(PowerAction.ON))
+    assert not result.done
+    assert "power on was accepted and had no effect" in (result.reason or "")
+    (fleet.folder / "password").write_text("another-password")
+    result = switch.end(switch.ask(PowerAction.ON))
+    assert not result.done
+    assert "refuses user admin" in (result.reason or "")
+    assert "another-password" not in str(switch.record)
+
+
+def test_a_cycle_whose_annealer_died_goes_on_with_the_half_that_is_left(fleet: Fleet, bmc: IpmiBmc) -> None:
+    """The former annealer had recorded that the machine was off; it is not switched off again."""
+    switch = Switch(fleet, bmc)
+    (bmc.folder / "state" / "power").write_text("0\n")
+    id = switch.ask(PowerAction.CYCLE, annealer="gone", step=PowerStep.ON)
+    begin(fleet)
+    assert switch.end(id).done
+    assert bmc.commands("power") == ["1"]

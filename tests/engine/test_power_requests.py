@@ -1,0 +1,121 @@
+"""The next act of an annealer for a request to switch a machine, and the record after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import powering
+from nodepool_ocb.engine.powering import CarryOutStep, FailRequest, PowerLimits, TakeRequest, WaitForOthers
+from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model.power import MachinePower, PowerAction, Powered, PowerRequest, PowerStep
+from nodepool_ocb.model.records import Node
+
+NOW = 1000.0
+LIMITS = PowerLimits(at_once=2, gap_seconds=5.0)
+
+
+def request(action: PowerAction = PowerAction.CYCLE, **own: Any) -> PowerRequest:
+    given: dict[str, Any] = {"id": "0" * 16, "by": "ann", "since": NOW, "until": NOW + 900.0, **own}
+    return PowerRequest(action=action, **given)
+
+
+def world(*records: MachinePower, rack: str | None = None) -> World:
+    """Nodes n0, n1 ... with these powers."""
+    made = World()
+    for number, record in enumerate(records):
+        made.put_node(f"n{number}", Node(rack=rack), 0)
+        made.put(Stored(record, number), f"n{number}")
+    return made
+
+
+def decided(made: World, fqdn: str = "n0", living: tuple[str, ...] = ("a", "b"), now: float = NOW) -> Any:
+    return powering.decide(made, fqdn, "a", living, LIMITS, now)
+
+
+def power(asked: PowerRequest | None, **own: Any) -> MachinePower:
+    return MachinePower(driver="manual", request=asked, **own)
+
+
+def test_a_request_is_taken_carried_out_and_recorded_step_by_step() -> None:
+    record, seen = power(request()), []
+    taken = decided(world(record))
+    assert isinstance(taken, TakeRequest)
+    record = taken.record
+    while record.request is not None:
+        assert decided(world(record)) == CarryOutStep(record.request)
+        seen.append(record.request.step)
+        state = Powered.OFF if record.request.step is PowerStep.OFF else Powered.ON
+        record = powering.after(record, state, NOW + len(seen))
+    assert seen == [PowerStep.OFF, PowerStep.ON]
+    assert record.result is not None
+    assert record.result.done
+    assert record.result.annealer == "a"
+    assert (record.powered, record.seen) == (Powered.ON, NOW + 2)
+
+
+def test_a_request_of_a_living_annealer_is_left_to_it_and_one_of_a_dead_one_goes_on_at_its_step() -> None:
+    record = power(request(annealer="b", step=PowerStep.ON, began=NOW - 9))
+    assert decided(world(record)) is None
+    taken = decided(world(record), living=("a",))
+    assert isinstance(taken, TakeRequest)
+    assert taken.record.request is not None
+    assert (taken.record.request.annealer, taken.record.request.step) == ("a", PowerStep.ON), "not OFF once more"
+
+
+def test_a_request_that_no_annealer_finished_in_time_fails() -> None:
+    finish = decided(world(power(request())), now=NOW + 900.0)
+    assert isinstance(finish, FailRequest)
+    assert finish.record.request is None
+    assert finish.record.result is not None
+    assert "within 900 s" in (finish.record.result.reason or "")
+
+
+def test_few_machines_of_a_chassis_are_switched_at_the_same_time() -> None:
+    busy = power(request(annealer="b", began=NOW - 99), chassis="c1")
+    waiting = decided(world(power(request(), chassis="c1"), busy, busy))
+    assert isinstance(waiting, WaitForOthers)
+    assert "at chassis c1" in waiting.reason
+    assert isinstance(decided(world(power(request(), chassis="c1"), busy)), TakeRequest)
+    assert isinstance(decided(world(power(request(), chassis="c2"), busy, busy)), TakeRequest)
+
+
+def test_machines_of_a_rack_are_switched_with_a_gap() -> None:
+    just = power(request(annealer="b", step=PowerStep.ON, began=NOW - 2))
+    waiting = decided(world(power(request()), just, rack="r1"))
+    assert isinstance(waiting, WaitForOthers)
+    assert waiting.seconds == pytest.approx(3.0)
+    assert isinstance(decided(world(power(request()), just, rack="r1"), now=NOW + 3.1), TakeRequest)
+    assert isinstance(decided(world(power(request()), just)), TakeRequest), (
+        "machines without rack and chassis are apart"
+    )
+
+
+def test_a_state_is_asked_for_without_a_wait() -> None:
+    busy = power(request(annealer="b", began=NOW), chassis="c1")
+    assert isinstance(
+        decided(world(power(request(PowerAction.LOOK), chassis="c1"), busy, busy, rack="r1")), TakeRequest
+    )
+
+
+def test_a_second_request_is_refused_and_the_same_one_again_changes_nothing() -> None:
+    first = powering.asked(power(None), request())
+    assert powering.asked(first, request()) == first
+    with pytest.raises(Conflict, match="ann asked for power cycle before, and that is waiting"):
+        powering.asked(first, request(id="1" * 16))
+
+
+def test_a_failure_keeps_the_state_that_was_seen_before() -> None:
+    record = replace(power(request(annealer="a")), powered=Powered.ON, seen=5.0)
+    after = powering.failed(record, "x" * 900, None, NOW)
+    assert (after.powered, after.seen, after.request) == (Powered.ON, 5.0, None)
+    assert after.result is not None
+    assert len(after.result.reason or "") == powering.REASON_CHARACTERS
+
+
+def test_a_node_without_settings_is_named_with_the_command_that_sets_them() -> None:
+    with pytest.raises(NotFound, match="nodepool-ocb power set n9"):
+        powering.record_of(world(), "n9")
