@@ -25,9 +25,10 @@ from nodepool_ocb.images.diskimages import Diskimage as Diskimage
 from nodepool_ocb.images.faults import LAUNCH_KEYS, OPENSTACK, PROVIDER_KEYS
 from nodepool_ocb.model.records import Json
 
-#: Driver → format, if the provider names none; ``local`` takes any format of an image.
+#: Driver → format, if the provider names none.
 TAKES: Final = {"openstack": "qcow2", "ibmvpc": "qcow2", "aws": "raw", "azure": "vhd", "docker": "tar"}
-LOCAL: Final = "local"
+ANY: Final = frozenset({"admin-node", "local"})  # drivers that take each image in its own first format
+OVERLAYS: Final = "overlays"  # the option of images that names folders
 PORT: Final = 2281  # of a ZooKeeper server, where none is given
 #: The keys of an image of a provider that have fields of their own.
 IMAGE_KEYS: Final = frozenset({"name", "pause", "meta"})
@@ -160,6 +161,10 @@ def _anchored(value: Mapping[str, Json], folder: Path) -> dict[str, Json]:
         return {**section, "post-upload-hook": absolute(hook)} if "/" in hook else section
 
     def built(section: Mapping[str, Json]) -> Mapping[str, Json]:
+        options = section.get("options")
+        if isinstance(options, Mapping) and isinstance(options.get(OVERLAYS), list):
+            folders = [absolute(each) if isinstance(each, str) else each for each in options[OVERLAYS]]
+            section = {**section, "options": {**options, OVERLAYS: folders}}
         program, *words = shlex.split(section.get("dib-cmd", "")) or [""]  # a program without "/" is found by PATH
         return {**section, "dib-cmd": shlex.join([absolute(program), *words])} if "/" in program else section
 
@@ -203,7 +208,7 @@ def _provider(section: Mapping[str, Json], built: Mapping[str, Keys], takes: Tak
     if format is None and section.get("diskimages"):
         format = takes(section["driver"], options)
     format = format or TAKES.get(section["driver"])
-    anything = format is None and section["driver"] == LOCAL
+    anything = format is None and section["driver"] in ANY
 
     def image(item: Mapping[str, Json]) -> ProviderImage:
         own = first_format(built.get(item["name"], {}))

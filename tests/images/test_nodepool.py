@@ -126,6 +126,15 @@ def test_the_shipped_example_loads() -> None:
     assert [(provider.driver, provider.diskimages[0].format) for provider in loaded.providers] == [("local", "tar")]
 
 
+def test_an_admin_node_gets_each_image_in_its_own_format(written: Any) -> None:
+    loaded = written(
+        "diskimages: [{name: e, backend: command, formats: [pxe]}, {name: d, backend: command, formats: [tar]}]\n"
+        "providers: [{name: a, driver: admin-node, address: a, diskimages: [{name: e}, {name: d}]}]\n"
+    )
+    (provider,) = loaded.providers
+    assert [(each.name, each.format) for each in provider.diskimages] == [("e", "pxe"), ("d", "tar")]
+
+
 # -- keys --
 
 

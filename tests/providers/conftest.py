@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,15 @@ import pytest
 from nodepool_ocb import providers
 from nodepool_ocb.testing.engine import Engine
 from nodepool_ocb.testing.glance import Glance
-from tests.providers.sites import Context, Ledger, docker_provider, local_provider, openstack_provider
+from nodepool_ocb.testing.machines import Farm
+from tests.providers.sites import (
+    Context,
+    Ledger,
+    admin_node_provider,
+    docker_provider,
+    local_provider,
+    openstack_provider,
+)
 
 
 @pytest.fixture
@@ -55,9 +64,30 @@ def dock(engine: Engine, tmp_path: Path) -> Iterator[Ledger]:
     ledger.close()
 
 
-@pytest.fixture(params=["local", "docker", "openstack"])
+@pytest.fixture(scope="module")
+def admin_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    """A machine with sshd, which is an admin node."""
+    with Farm(1, tmp_path_factory.mktemp("admin")) as farm:
+        yield farm
+
+
+@pytest.fixture
+def docroot(admin_node: Farm, tmp_path: Path) -> Iterator[Ledger]:
+    """An uploader to that admin node, which in the end serves the builds that the uploader has, and nothing else."""
+    directory = tmp_path / "served"
+    ledger = Ledger(providers.open(admin_node_provider(admin_node, directory)))
+    yield ledger
+    images = directory / "images"
+    served = {os.path.basename(os.readlink(link)) for link in images.glob("*/*") if link.is_symlink()}
+    assert {path.name for path in images.glob(".uploads/*")} == ledger.ready
+    assert served <= ledger.ready
+    assert bool(served) == bool(ledger.ready)
+    ledger.close()
+
+
+@pytest.fixture(params=["local", "docker", "openstack", "admin-node"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Context:
     """A provider of each driver in turn."""
-    name = {"local": "laboratory", "docker": "dock", "openstack": "cloud"}[request.param]
-    image_format = "tar" if request.param == "docker" else "qcow2"
+    fixtures = {"local": "laboratory", "docker": "dock", "openstack": "cloud", "admin-node": "docroot"}
+    name, image_format = fixtures[request.param], {"docker": "tar", "admin-node": "raw"}.get(request.param, "qcow2")
     return Context(request.getfixturevalue(name), tmp_path, image_format, str(tmp_path))

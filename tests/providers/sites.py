@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.images.nodepool import Provider
 from nodepool_ocb.providers import Item, Kept, Refused, Sent, Stamp, Uploader
+from nodepool_ocb.testing.machines import Farm
 
 NOBODY: Final = Stamp(cluster="nobody", provider="x", image="x", build="x", upload="x", key="x")
 
@@ -151,6 +152,19 @@ def refused(outcome: Sent | Refused | None) -> Refused:
 
 def local_provider(directory: Path) -> Provider:
     return Provider(name="laboratory", driver="local", format="qcow2", options={"directory": str(directory)})
+
+
+def admin_node_provider(farm: Farm, directory: Path) -> Provider:
+    """Machine 0 of the farm is the admin node; this user logs in."""
+    ((_, record),) = farm.records()
+    options = {
+        "address": record.addresses[0],
+        "username": record.user,
+        "key-file": farm.settings()["key_files"][0],
+        "host-keys": list(record.host_keys),
+        "directory": str(directory),
+    }
+    return Provider(name="admin1", driver="admin-node", format="raw", options=options)
 
 
 def docker_provider(url: str) -> Provider:

@@ -21,7 +21,8 @@ def test_an_unknown_driver_is_told_with_what_was_meant_and_what_there_is() -> No
     with pytest.raises(Invalid) as raised:
         providers.open(Provider(name="dfw", driver="opnstack"))
     assert raised.value.problems == (
-        "provider dfw: driver `opnstack` is not installed; there are docker, local, openstack; did you mean `openstack`?",
+        "provider dfw: driver `opnstack` is not installed; there are admin-node, docker, local, openstack; "
+        "did you mean `openstack`?",
     )
 
 

@@ -17,10 +17,11 @@ from typing import Any, Final
 from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.images.nodepool import Diskimage
 from nodepool_ocb.model.records import Json
+from nodepool_ocb_builder.backends import pxe
 from nodepool_ocb_builder.backends.backend import BuildTask, Command
 
 CONVERTED: Final = ("qcow2", "vdi", "vhdx", "vmdk")  # by qemu-img
-FORMATS: Final = ("qcow2", "raw", "squashfs", "tar", "tgz", "vdi", "vhd", "vhdx", "vmdk")
+FORMATS: Final = ("qcow2", "raw", "squashfs", "tar", "tgz", "vdi", "vhd", "vhdx", "vmdk", pxe.FORMAT)
 OLD_QCOW2: Final = "compat=0.10"
 
 _NUMBER: Final[Json] = {"type": "number", "exclusiveMinimum": 0}
@@ -98,12 +99,29 @@ def _script(task: BuildTask) -> str:
     ]
     if "tgz" in task.outputs:
         lines.append(f'"${{DIB_GZIP_BIN:-gzip}}" -9 <{made}.tar >{made}.tgz'.replace(str(made), shlex.quote(str(made))))
+    if pxe.FORMAT in task.outputs:
+        lines += _boot(made, task.outputs[pxe.FORMAT], keep="squashfs" in task.outputs)
     for format, output in task.outputs.items():
+        if format == pxe.FORMAT:
+            continue
         suffix = "squash" if format == "squashfs" else format
         lines.append(shlex.join(["mv", "--", f"{made}.{suffix}", str(output)]))
     manifest = shlex.join(["mv", "--", f"{made}.d", str(task.manifest)])
     lines.append(f"if [ -d {shlex.quote(f'{made}.d')} ]; then {manifest}; fi")
     return "\n".join(lines)
+
+
+def _boot(made: Path, output: Path, keep: bool) -> Iterator[str]:
+    """The network boot: kernel and initrd by the element `baremetal`, and the squashfs, which stays if ``keep``."""
+    kernel, initrd, folder = shlex.quote(f"{made}.vmlinuz"), shlex.quote(f"{made}.initrd"), made.parent / "pxe"
+    yield f"[ -e {kernel} ] && [ -e {initrd} ] || {{"
+    yield "    echo 'format pxe needs a kernel and an initrd: add the element baremetal' >&2; exit 1"
+    yield "}"
+    yield shlex.join(["mkdir", "--", str(folder)])
+    yield f"mv -- {kernel} {shlex.quote(str(folder / pxe.KERNEL))}"
+    yield f"mv -- {initrd} {shlex.quote(str(folder / pxe.INITRD))}"
+    yield shlex.join(["cp" if keep else "mv", "--", f"{made}.squash", str(folder / pxe.ROOT)])
+    yield from pxe.packed(folder, output)
 
 
 def _create(image: Diskimage, made: Path) -> Iterator[str]:
@@ -130,8 +148,9 @@ def _create(image: Diskimage, made: Path) -> Iterator[str]:
 def _asked(formats: tuple[str, ...]) -> list[str]:
     """The formats to ask for: it makes squashfs only if that comes first, and deletes the tar from which it made a tgz.
 
-    >>> _asked(("qcow2", "squashfs", "tar", "tgz"))
-    ['squashfs', 'qcow2', 'tar']
+    >>> _asked(("qcow2", "squashfs", "tar", "tgz")), _asked(("pxe",))
+    (['squashfs', 'qcow2', 'tar'], ['squashfs'])
     """
-    asked = dict.fromkeys("tar" if format == "tgz" else format for format in formats)
+    made_of = {"tgz": "tar", pxe.FORMAT: "squashfs"}
+    asked = dict.fromkeys(made_of.get(format, format) for format in formats)
     return sorted(asked, key=lambda format: format != "squashfs")

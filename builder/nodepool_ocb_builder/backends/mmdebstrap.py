@@ -1,20 +1,23 @@
 """Backend ``mmdebstrap``: Debian and Ubuntu root file systems in half a minute, without root where the machine allows.
 
-It makes root file systems (tar, squashfs, ext2), not disks: no partitions, no boot loader. The image's ``release`` is the
-suite unless option ``suite`` says otherwise, and ``elements`` mean nothing. The list of packages is in the manifest.
+It makes root file systems (tar, squashfs, ext2) and network boots of them (pxe), not disks: no partitions, no boot loader.
+The image's ``release`` is the suite unless option ``suite`` says otherwise, and ``elements`` mean nothing. The list of
+packages is in the manifest.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from nodepool_ocb.documents.schema import faults_in_value
 from nodepool_ocb.model.records import Json
+from nodepool_ocb_builder.backends import pxe
 from nodepool_ocb_builder.backends.backend import BuildTask, Command
 
-FORMATS: Final = ("tar", "squashfs", "ext2")
+FORMATS: Final = ("tar", "squashfs", "ext2", pxe.FORMAT)
 
 _TEXT: Final[Json] = {"type": "string", "minLength": 1}
 _LIST: Final[Json] = {"type": "array", "items": _TEXT}
@@ -31,6 +34,7 @@ SCHEMA: Final[Json] = {
         "keyring": _TEXT,
         "mirror": {"anyOf": [_TEXT, {**_LIST, "minItems": 1}]},
         "mode": {"enum": ["auto", "root", "unshare", "fakeroot", "fakechroot", "sudo"]},
+        "overlays": _LIST,
         "setup-hooks": _LIST,
         "suite": _TEXT,
         "variant": {"enum": ["apt", "buildd", "essential", "important", "minbase", "required", "standard"]},
@@ -52,7 +56,16 @@ _CONVERSIONS: Final = {
     "squashfs": "tar2sqfs --quiet --no-skip --exportable --compressor xz --block-size 1048576 {output} <{tar}",
     "ext2": "genext2fs -B 1024 -b $(($(stat -c %s {tar}) * 6 / 5120 + 8192)) -i 16384 -a - {output} <{tar}",
 }
-_CONVERTERS: Final = {"squashfs": ("tar2sqfs", "squashfs-tools-ng"), "ext2": ("genext2fs", "genext2fs")}
+_CONVERTERS: Final = {
+    "squashfs": ("tar2sqfs", "squashfs-tools-ng"),
+    "ext2": ("genext2fs", "genext2fs"),
+    pxe.FORMAT: pxe.NEEDS,
+}
+#: Lays a folder over the root: root owns all of it, and links such as /lib stay links.
+_OVERLAY: Final = (
+    "tar -C {folder} --create --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX --sort=name ."
+    ' | tar -C "$1" --extract --keep-directory-symlink --no-overwrite-dir'
+)
 
 
 class MmdebstrapBackend:
@@ -81,7 +94,13 @@ def _script(task: BuildTask) -> Iterator[str]:
         yield f"command -v {program} >/dev/null || {{ echo '{format} needs {program}: install {package}' >&2; exit 127; }}"
     yield shlex.join(["mkdir", "--", str(task.manifest)])
     yield shlex.join([*_options(task), *_positional(task, str(tar))])
+    if pxe.FORMAT in others:
+        folder = task.work / "pxe"
+        yield from pxe.from_tar(Path(tar), folder)
+        yield from pxe.packed(folder, task.outputs[pxe.FORMAT])
     for format in others:
+        if format == pxe.FORMAT:
+            continue
         output = shlex.quote(str(task.outputs[format]))
         yield _CONVERSIONS[format].format(output=output, tar=shlex.quote(str(tar)))
 
@@ -96,6 +115,8 @@ def _options(task: BuildTask) -> Iterator[str]:
         yield f"--components={','.join(components)}"
     if keyring := options.get("keyring"):
         yield f"--keyring={keyring}"
+    for folder in options.get("overlays", ()):  # before the packages of `include`: their scripts see the files
+        yield f"--essential-hook={_OVERLAY.format(folder=shlex.quote(folder))}"
     for name, flag in _EACH.items():
         yield from (f"{flag}={item}" for item in options.get(name, ()))
     packages = shlex.quote(str(task.manifest / "dpkg-status"))

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +81,7 @@ def program(folder: Path, name: str, script: str) -> Path:
             [
                 "options: variant: must be one of apt, buildd, essential, important, minbase, required, standard, "
                 'and is text "minbas"; did you mean `minbase`?',
-                "formats: backend mmdebstrap makes no qcow2; it makes tar, squashfs, ext2",
+                "formats: backend mmdebstrap makes no qcow2; it makes tar, squashfs, ext2, pxe",
             ],
         ),
         ({"backend": "command"}, ["options: key `argv` is missing; add it"]),
@@ -203,6 +209,87 @@ def test_mmdebstraps_options_are_its_arguments() -> None:
         "'--customize-hook=download /var/lib/dpkg/status /images/new.d/dpkg-status' "
         "trixie /images/new.tar 'deb http://a trixie main' http://b"
     )
+
+
+def test_an_overlay_is_laid_over_the_root_and_keeps_its_links(tmp_path: Path) -> None:
+    (tmp_path / "overlay/lib").mkdir(parents=True)
+    (tmp_path / "overlay/lib/agent").write_text("agent")
+    (tmp_path / "root/usr/lib").mkdir(parents=True)
+    (tmp_path / "root/lib").symlink_to("usr/lib")
+    (tmp_path / "root").chmod(0o750)
+    options = {"overlays": [str(tmp_path / "overlay")]}
+    line = command(image(backend="mmdebstrap", formats=("tar",), options=options)).argv[-1].splitlines()[1]
+    (hook,) = [word for word in shlex.split(line) if word.startswith("--essential-hook=")]
+    subprocess.run(["sh", "-euc", hook.partition("=")[2], "sh", str(tmp_path / "root")], check=True)
+    assert (tmp_path / "root/usr/lib/agent").read_text() == "agent"
+    assert (tmp_path / "root/lib").is_symlink()
+    assert (tmp_path / "root").stat().st_mode & 0o777 == 0o750
+
+
+# -- pxe --
+
+NO_KERNEL = "format pxe needs a kernel and an initrd in /boot: include linux-image-amd64 and initramfs-tools"
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, members: Sequence[str]) -> None:
+    """A program mmdebstrap, which makes a tar with these files."""
+    if shutil.which("mksquashfs") is None:
+        pytest.skip("mksquashfs is not there: tools/setup installs squashfs-tools")
+    script = (
+        f'mkdir -p root/boot root/usr; cd root; for each in {" ".join(members)}; do echo "$each" >"$each"; done\n'
+        'while [ "$1" != stable ]; do shift; done; tar -cf "$2" .'
+    )
+    program(folder, "mmdebstrap", script)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_a_boot_from_the_network_is_one_tar_with_its_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("boot/vmlinuz-6.1.0-9-amd64", "boot/vmlinuz-6.1.0-10-amd64", "boot/initrd.img-6.1.0-10-amd64", "usr/x")
+    stand_in(tmp_path, monkeypatch, names)
+    ended, log = build(tmp_path, image(backend="mmdebstrap", formats=("tar", "pxe")))
+    assert ended == isolation.Ended(0, None), log
+    with tarfile.open(tmp_path / "new.pxe") as tar:
+        assert tar.getnames() == ["SHA256SUMS", "vmlinuz", "initrd", "root.squashfs"]
+        tar.extractall(tmp_path / "boot", filter="data")
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=tmp_path / "boot", check=True)
+    assert (tmp_path / "boot/vmlinuz").read_text() == "boot/vmlinuz-6.1.0-10-amd64\n"  # the newest
+    root = subprocess.run(
+        ["unsquashfs", "-lls", str(tmp_path / "boot/root.squashfs")], capture_output=True, text=True, check=True
+    ).stdout
+    assert "squashfs-root/usr/x" in root
+    assert "vmlinuz" not in root
+    assert re.search(r"^drwxr-xr-x root/root .* squashfs-root$", root, re.MULTILINE)
+    with tarfile.open(tmp_path / "new.tar") as tar:
+        assert "./boot/vmlinuz-6.1.0-10-amd64" in tar.getnames()
+
+
+def test_a_root_without_a_kernel_boots_from_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, ("usr/x",))
+    ended, log = build(tmp_path, image(backend="mmdebstrap", formats=("pxe",)))
+    assert ended == isolation.Ended(1, "exit status 1")
+    assert NO_KERNEL in log
+
+
+@pytest.mark.parametrize("formats", [("pxe",), ("squashfs", "pxe")])
+def test_dibs_kernel_initrd_and_squashfs_are_a_boot_from_the_network(tmp_path: Path, formats: tuple[str, ...]) -> None:
+    dib = program(
+        tmp_path,
+        "dib",
+        'while [ "$1" != -o ]; do shift; done; for each in vmlinuz initrd squash; do echo $each >$2.$each; done',
+    )
+    one = image(elements=("debian-minimal", "baremetal"), formats=formats, dib_cmd=str(dib))
+    ended, log = build(tmp_path, one)
+    assert ended == isolation.Ended(0, None), log
+    with tarfile.open(tmp_path / "new.pxe") as tar:
+        assert tar.getnames() == ["SHA256SUMS", "vmlinuz", "initrd", "root.squashfs"]
+    assert (tmp_path / "new.squashfs").exists() == ("squashfs" in formats)
+
+
+def test_a_dib_without_the_element_baremetal_is_told_of_it(tmp_path: Path) -> None:
+    dib = program(tmp_path, "dib", 'while [ "$1" != -o ]; do shift; done; echo squash >$2.squash')
+    ended, log = build(tmp_path, image(elements=("debian-minimal",), formats=("pxe",), dib_cmd=str(dib)))
+    assert ended == isolation.Ended(1, "exit status 1")
+    assert "format pxe needs a kernel and an initrd: add the element baremetal" in log
 
 
 # -- command --
