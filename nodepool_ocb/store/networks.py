@@ -55,23 +55,22 @@ def addresses(session: Session, network: str) -> Mapping[str, FoundAddress]:
     }
 
 
-def released(session: Session, fqdn: str, node: Node) -> list[Change]:
-    """The changes that free the MACs of a node and put its addresses in quarantine; raises Unavailable or Denied.
+def held(session: Session, node: Node) -> list[Znode]:
+    """The znodes of the MACs and addresses that a node's record names, as far as they exist; raises Unavailable or Denied."""
+    return [znode for znode in _many(session, holdings.places(node)) if znode is not None]
 
-    A record that names another node stays; one that cannot be read is of the node that names it.
+
+def released(fqdn: str, znode: Znode) -> Change | None:
+    """The change that frees a MAC of this node, or puts an address of it in quarantine.
+
+    None for a record that names another node; one that cannot be read is of the node that names it.
     """
-    changes: list[Change] = []
-    for znode in _many(session, holdings.places(node)):
-        if znode is None:
-            continue
-        if znode.path.startswith(f"{paths.MACS}/"):
-            owner = _record(MacOwner, znode)
-            changes += [Delete(znode.path, znode.version)] if owner is None or owner.node == fqdn else []
-        else:
-            address = _record(NetworkAddress, znode)
-            if address is None or address.node == fqdn:
-                changes.append(Set(znode.path, NetworkAddress(former=fqdn), znode.version))
-    return changes
+    if znode.path.startswith(f"{paths.MACS}/"):
+        owner = _record(MacOwner, znode)
+        return Delete(znode.path, znode.version) if owner is None or owner.node == fqdn else None
+    address = _record(NetworkAddress, znode)
+    of_another = address is not None and address.node != fqdn
+    return None if of_another else Set(znode.path, NetworkAddress(former=fqdn), znode.version)
 
 
 def _unnamed(world: World, taken: Mapping[str, frozenset[str]], records: Iterable[Node]) -> list[tuple[str, str]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nodepool_ocb.engine import holdings
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Stale
-from nodepool_ocb.model import limits
+from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.records import Change, Delete, Fence, Gate, Node
 from nodepool_ocb.store import networks
 from nodepool_ocb.store.client import codec
@@ -24,13 +25,13 @@ def removal(session: Session, path: str) -> list[Delete]:
     return [Delete(znode.path, znode.version) for znode in subtree(session, path)]
 
 
-def discard(session: Session, paths: Iterable[str]) -> None:
+def discard(session: Session, places: Iterable[str]) -> None:
     """Delete znodes that are written once and have nothing below them, in as many transactions as that takes.
 
     A znode that was written again, as by hand, goes at its version of now. Raises the exceptions of commit, and Stale where one
     is written or deleted at the same time. No entry of a journal tells of it.
     """
-    for deletions in limits.parts(limits.singly(Delete(path, 0) for path in paths)):
+    for deletions in limits.parts(limits.singly(Delete(path, 0) for path in places)):
         try:
             Session.commit(session, deletions)
         except Stale:
@@ -44,12 +45,28 @@ def removal_as_judged(session: Session, world: World, path: str) -> list[Change]
 
     Raises Stale if a record was created or changed since the world was read, and Invalid if one cannot be read.
     """
-    found = judged(world, subtree(session, path))
     at = parse(path)
     view = world.nodes.get(at.name) if at is not None and at.kind is Node else None
-    if not found or view is None or view.record is None:
-        return [*found]
-    return [*found[:-1], *networks.released(session, view.name, view.record), found[-1]]
+    if view is None or view.record is None:
+        return [*judged(world, subtree(session, path))]
+    return leaving(world, view.name, node_subtree(session, view.name, view.record))
+
+
+def node_subtree(session: Session, fqdn: str, node: Node) -> list[Znode]:
+    """The znodes of a node: those below its record, those of its MACs and addresses, and its record as the last one."""
+    znodes = subtree(session, paths.node(fqdn))
+    return [*znodes[:-1], *networks.held(session, node), *znodes[-1:]]
+
+
+def leaving(world: World, fqdn: str, znodes: Iterable[Znode]) -> list[Change]:
+    """The changes that delete a node of these znodes, as ``removal_as_judged`` gives them."""
+    changes: list[Change] = []
+    for znode in znodes:
+        if not znode.path.startswith(holdings.FOLDERS):
+            changes += judged(world, [znode])
+        elif (change := networks.released(fqdn, znode)) is not None:
+            changes.append(change)
+    return changes
 
 
 def judged(world: World, znodes: Iterable[Znode]) -> list[Delete]:

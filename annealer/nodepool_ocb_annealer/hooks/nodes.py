@@ -18,7 +18,7 @@ from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Node, NodeRole, Set
-from nodepool_ocb.store.subtree import judged, subtree
+from nodepool_ocb.store.subtree import leaving, node_subtree, subtree
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks.calls import call, systems
@@ -160,15 +160,16 @@ class NodeHooks:
             log.warning("%s cannot be deleted: %s", fqdn, refused)
             schedule(self._context, Timer(TimerKind.NODE_HOOK, fqdn), fqdn, REFUSED_SECONDS)
             return None
-        places = [*(paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere), paths.node(fqdn)]
+        places = [paths.noderole(vertex.role, vertex.node.name) for vertex in elsewhere]
 
         def work() -> Done | None:
-            return Done([], None, {}, [znode for place in places for znode in subtree(session, place)])
+            of_others = [znode for place in places for znode in subtree(session, place)]
+            return Done([], None, {}, [*of_others, *node_subtree(session, fqdn, node)])
 
         def write(done: Done) -> list[Change]:
             """The next part: the node itself goes last, and while it is ``deleting`` it is not claimed."""
             try:
-                return next(nodes.taking_away(world, fqdn, judged(world, done.going)))
+                return next(nodes.taking_away(world, fqdn, leaving(world, fqdn, done.going)))
             except OcbError as refused:
                 log.info("%s is not deleted yet: %s", fqdn, refused)
                 return []

@@ -9,7 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.catalogue.code import Hooked, Role
+from nodepool_ocb.engine import holdings
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.networks import NetworkAddress
 from nodepool_ocb.model.records import Node, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb_annealer.hooks import nodes
@@ -165,6 +167,21 @@ def test_a_node_goes_with_all_below_it_when_its_hooks_have_run(desk: Desk) -> No
         desk.run()
     assert desk.session.get(paths.node("n1")) is None
     assert "n1" not in desk.world.nodes
+
+
+def test_its_macs_are_free_and_its_addresses_in_quarantine_then(desk: Desk) -> None:
+    mac, address = "52:54:00:12:34:56", paths.network_address("admin", "10.1.0.20")
+    held = Node(macs=(mac,), networks={"admin": ("10.1.0.20",)})
+    desk.session.ensure(paths.MACS, paths.network_addresses("admin"))
+    desk.session.commit(list(holdings.created("n1", held, 1.0)))
+    desk.catalogue(name="dns")
+    going(desk, macs=held.macs, networks=held.networks)
+    for _ in range(5):
+        desk.run()
+    assert [desk.session.get(path) for path in (paths.node("n1"), paths.mac(mac))] == [None, None]
+    left = desk.session.get(address)
+    assert left is not None
+    assert codec.decode(NetworkAddress, left) == NetworkAddress(former="n1")
 
 
 def test_a_node_for_which_another_waits_is_not_deleted_yet(desk: Desk) -> None:
