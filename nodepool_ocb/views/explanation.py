@@ -18,7 +18,7 @@ from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.readiness import Code, Reason, why_not
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model import secrecy
-from nodepool_ocb.model.records import Run, State
+from nodepool_ocb.model.records import Node, Run, State
 from nodepool_ocb.rollout import blockers
 from nodepool_ocb.rollout.blockers import WaitKind
 from nodepool_ocb.rollout.observer import Observer
@@ -93,6 +93,7 @@ class ExplanationDocument(View, frozen=True, kw_only=True, tag="explanation"):
     causes: tuple[CauseRow, ...]
     failed_run: FailedRun | None
     outdated: OutdatedRow | None = None  # the inputs that changed since its newest run
+    machine: str | None = None  # the MACs of its node, and the node's addresses in networks
 
 
 class SkippedDocument(View, frozen=True, tag="skipped"):
@@ -232,7 +233,16 @@ def document(
         causes=tuple(causes),
         failed_run=run,
         outdated=outdated,
+        machine=_machine(vertex.node.record),
     )
+
+
+def _machine(node: Node | None) -> str | None:
+    """The allocated addresses and the MACs, by which people find the machine in switches and servers of DHCP."""
+    if node is None or not (node.macs or node.networks):
+        return None
+    macs = [f"MAC {mac}" for mac in node.macs]
+    return ", ".join([*macs, *(f"{each} of network {name}" for name, all_ in node.networks.items() for each in all_)])
 
 
 def _outdone(reason: Reason, outdated: OutdatedRow | None) -> Reason:
@@ -246,6 +256,8 @@ def words(document: ExplanationDocument, now: float) -> str:
     lines = [f"{document.noderole} is {document.state}{_since(document.since, now)}"]
     for number, reason in enumerate(document.reasons, 1):
         lines += [f"{number}. {reason.code}: {reason.text}{_since(reason.since, now)}", f"   -> {reason.advice}"]
+    if document.machine:
+        lines.append(f"its machine: {document.machine}")
     if not document.reasons:
         lines.append("nothing holds it back: an annealer may start it at any moment")
     if document.outdated:

@@ -212,6 +212,15 @@ def test_a_site_file_makes_networks_and_obeys_hints_and_an_export_makes_the_same
     assert ocb("export").stdout == exported
 
 
+@pytest.mark.usefixtures("world")
+def test_an_explanation_names_the_machine_of_the_node(ask: Ask, ocb: Ocb) -> None:
+    assert "its machine" not in ocb("noderole", "explain", f"top@{N1}").stdout
+    ask(*ADMIN)
+    ask("node", "set", N1, f"macs={MAC}")
+    ask("network", "allocate", "admin", N1)
+    assert f"its machine: MAC {MAC}, 10.1.0.20 of network admin" in ocb("noderole", "explain", f"top@{N1}").stdout
+
+
 @pytest.mark.usefixtures("network")
 def test_a_table_has_columns_for_macs_and_hints(ask: Ask, ocb: Ocb, tmp_path: Path) -> None:
     table = tmp_path / "nodes.csv"
