@@ -141,7 +141,7 @@ def checked(driver: str, address: str, options: Mapping[str, str]) -> None:
             hint = f"; did you mean {near[0]}?" if near else ""
             known = ", ".join(rule.options) or "none"
             faults.append(f"options: driver {driver} has no option {name!r}{hint} Known are {known}")
-    if not faults:
+    if bool(address) == bool(rule.address):
         faults += import_module(f"nodepool_ocb.power.{rule.module}").faults(address, options)
     if faults:
         raise Invalid(faults)

@@ -241,3 +241,25 @@ def test_a_412_tells_a_limited_token_of_changes_inside_its_limits_alone(shared: 
     detail = api.ask("PATCH", path, own, shared.token, If_Match=version).json()["detail"]
     assert "node set" in detail
     assert "inside" in detail
+
+
+def test_the_power_of_a_node_with_noderoles_outside_the_limits_is_not_switched_off(shared: SharedNode) -> None:
+    shared.api.call("power/set", {"nodes": [shared.name], "assignments": ["driver=manual"]})
+    for verb in ("off", "cycle"):
+        answer = shared.ask("POST", f"/v1/nodes/{shared.name}/power/{verb}", {})
+        assert answer.status_code == 403
+        assert "1 noderole outside the limits of this token, which its power serves" in answer.text
+    assert shared.ask("POST", f"/v1/nodes/{shared.name}/power/set", {}).status_code in (404, 405)
+    assert shared.ask("PATCH", f"/v1/nodes/{shared.name}/power", {"assignments": ["chassis=c1"]}).status_code == 403
+    assert [row["node"] for row in shared.ask("GET", "/v1/power").json()["answer"]] == [shared.name]
+    assert shared.ask("POST", f"/v1/nodes/{shared.name}/power/on", {}).status_code == 200
+
+
+def test_the_power_of_a_node_outside_the_limits_is_absent(shared: SharedNode) -> None:
+    shared.api.call("node/create", {"name": f"far{shared.name}", "node": {"deployment": "system"}})
+    shared.api.call("power/set", {"nodes": [f"far{shared.name}"], "assignments": ["driver=manual"]})
+    assert shared.ask("GET", "/v1/power").json()["answer"] == []
+    for method, path in (("GET", "power"), ("POST", "power/on"), ("POST", "power/check")):
+        absent = shared.ask(method, f"/v1/nodes/absent.example.com/{path}", None if method == "GET" else {})
+        outside = shared.ask(method, f"/v1/nodes/far{shared.name}/{path}", None if method == "GET" else {})
+        assert (outside.status_code, absent.status_code) == (404, 404)

@@ -101,6 +101,10 @@ def test_one_object_is_shown_again_after_a_change_and_one_that_is_not_there_is_n
     page.go(f"#/node/{FQDN}")
     page.shows("it has no address")
     page.shows("no annealer has probed it yet")
+    served.call("power/set", {"nodes": [FQDN], "assignments": ["driver=manual"]})
+    page.shows("unknown, never asked (manual)")
+    page.click("[data-action=powerOn]")
+    page.shows("This makes 1 change")
     page.go("#/rollout/bench")
     page.shows("nodepool-ocb rollout")
 

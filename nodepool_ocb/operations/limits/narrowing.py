@@ -97,6 +97,12 @@ NAMED: Final[Mapping[str, Mapping[str, ObjectKind]]] = {
     "NodeSet": _NODES,
     "NodeShow": _NODE,
     "NodeUnavailable": _NODES,
+    "PowerCheck": _NODES,
+    "PowerCycle": _NODES,
+    "PowerList": {"nodes": ObjectKind.NODES},
+    "PowerOff": _NODES,
+    "PowerOn": _NODES,
+    "PowerShow": _NODE,
     "NoderoleAttributes": _NODEROLE,
     "NoderoleAttributesChanged": _NODEROLE,
     "NoderoleAttributesDiff": {"noderole": ObjectKind.NODEROLES, "other": ObjectKind.NODEROLES},
@@ -136,12 +142,17 @@ LISTS: Final = {
     "NodeList": ObjectKind.NODES,
     "NoderoleList": ObjectKind.NODEROLES,
     "NoderoleListStates": ObjectKind.NODEROLES,
+    "PowerList": ObjectKind.NODES,
     "StatusWatchLook": ObjectKind.NODEROLES,
 }
 
 
-#: The operation with which noderoles of a node go, of each deployment.
-DELETION: Final = "NodeDelete"
+#: The operations that stop noderoles of a node, of each deployment, and the way in which they do.
+SHARED: Final = {
+    "NodeDelete": "which would go with it; nothing was written; unbind them first, or use a token without these limits",
+    "PowerCycle": "which its power serves, too; use a token without these limits",
+    "PowerOff": "which its power serves, too; use a token without these limits",
+}
 #: The look at noderoles that nodes and deployments name: those within the limits are named instead.
 LOOK: Final = "NoderoleWaitLook"
 
@@ -192,8 +203,8 @@ def narrowed(operation: Operation[T], limits: Limits) -> Steps[Narrowed[T]]:
     if name == LOOK:
         changes |= inside.awaited(operation)
     made = replace(operation, **changes)
-    if name == DELETION:
-        _refuse_shared(inside, made)
+    if (reason := SHARED.get(name)) is not None:
+        _refuse_shared(inside, made, reason)
     part = showing.PARTS.get(name)
     if part is None:
         return Narrowed(made, lambda answer: kept(answer, shown, counted=counted))
@@ -213,16 +224,13 @@ def _refuse_part(operation: Operation[Any], limits: Limits) -> None:
         )
 
 
-def _refuse_shared(inside: _Inside, deletion: Any) -> None:
-    """Raises Denied if noderoles outside the limits would go with the nodes."""
-    for name in deletion.nodes:
+def _refuse_shared(inside: _Inside, operation: Any, reason: str) -> None:
+    """Raises Denied if the nodes have noderoles outside the limits."""
+    for name in operation.nodes:
         number = inside.others(name)
         if number:
             bound = counted_words(number, "noderole")
-            raise Denied(
-                f"node {name} has {bound} outside the limits of this token, which would go with it; nothing was written;"
-                " unbind them first, or use a token without these limits"
-            )
+            raise Denied(f"node {name} has {bound} outside the limits of this token, {reason}")
 
 
 def within(operation: Operation[Any], limits: Limits) -> Condition:
@@ -261,8 +269,12 @@ def kept(answer: T, shown: frozenset[str] | None, *, counted: bool = False) -> T
     return found  # type: ignore[no-any-return]
 
 
+#: The fields that name the object of a row.
+_NAMING: Final = ("noderole", "name", "node")
+
+
 def _rows(rows: Any, shown: frozenset[str]) -> Any:
-    return [row for row in rows if getattr(row, "noderole", None) in shown or getattr(row, "name", None) in shown]
+    return [row for row in rows if any(getattr(row, field, None) in shown for field in _NAMING)]
 
 
 class _Inside:

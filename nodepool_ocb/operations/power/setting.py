@@ -30,12 +30,14 @@ FIELDS: Final = ("driver", "address", "username", "password", "chassis")
 class PowerSet(Operation[Explained], frozen=True, kw_only=True):
     """Set the access to the power of nodes. Keys that are not given stay; another driver begins without options.
 
-    ``{node}`` and ``{host}`` in an address stand for the name of the node and its first label.
+    It takes the right of an admin, and with another address the password is given again. Else a secret would go to any address
+    that a person names. ``{node}`` and ``{host}`` in an address stand for the name of the
+    node and its first label.
     """
 
     noun = "power"
     verb = "set"
-    right = Right.OPERATOR
+    right = Right.ADMIN
     reads = (ReadWorld, selection.ResolveNodes, SealValue, CheckDriver)
     writes = ("power",)
 
@@ -122,6 +124,11 @@ def _merged(
     )
     if before is None:
         return made
+    moved = (made.driver, made.address, made.options) != (before.driver, before.address, before.options)
+    if moved and before.password is not None and "password" not in given:
+        raise Invalid(
+            f"{fqdn}: the password was given for {before.address or before.driver}; give it again: password=-"
+        )
     return replace(made, request=before.request, result=before.result, powered=before.powered, seen=before.seen)
 
 

@@ -1,6 +1,6 @@
 /** One node: its properties, its noderoles, and its actions. */
 import { buttons } from "./actions.js";
-import { get } from "./api.js";
+import { Refused, get } from "./api.js";
 import { card, el, link } from "./dom.js";
 import { age } from "./format.js";
 import { legible } from "./log.js";
@@ -10,8 +10,33 @@ import { facts, table, value } from "./table.js";
 
 /** Show it in `place`. */
 export function node(place, { name }) {
-  const read = async () => (await get(`/v1/nodes/${encodeURIComponent(name)}`)).answer;
+  const read = async () => {
+    const found = (await get(`/v1/nodes/${encodeURIComponent(name)}`)).answer;
+    return { ...found, power: await powerOf(name) };
+  };
   return object(place, { title: name, read, content });
+}
+
+/** The power of a node; null without power settings, and for a token that may not see them. */
+async function powerOf(name) {
+  try {
+    return (await get("/v1/power", { nodes: name })).answer[0] ?? null;
+  } catch (fault) {
+    if (fault instanceof Refused && [403, 404].includes(fault.problem.status)) return null;
+    throw fault;
+  }
+}
+
+/** The state of the power, the request under way or the newest failure, and the requests. */
+function power(found) {
+  const { power: state, seen, request, trouble, driver, address } = found.power;
+  const choices = request ? [] : [state === "on" ? "powerOff" : "powerOn", "powerCycle", "powerCheck"];
+  return card(
+    "Power",
+    el("div", { class: "bar" }, el("span", {}, `${state}${seen ? `, ${age(seen)}` : ", never asked"} (${driver}${address ? ` at ${address}` : ""})`), buttons(choices, { nodes: [found.name] })),
+    request ? el("p", {}, request) : null,
+    trouble ? el("p", { class: "reason bad" }, legible(trouble)) : null,
+  );
 }
 
 function content(found) {
@@ -33,6 +58,7 @@ function content(found) {
       ["Labels", Object.entries(found.labels).map(([key, each]) => `${key}=${each}`).join(", ")],
       ["Claim", found.claim ? value("", found.claim) : null],
     ]),
+    found.power ? power(found) : null,
     card("Noderoles", table(found.noderoles)),
     el("p", { class: "links" }, link("History of this node", to("history", "", { l: found.name })), " ", link("Its timeline", to("timeline", found.deployment, { l: found.name }))),
   ];

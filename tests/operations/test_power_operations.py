@@ -1,0 +1,115 @@
+"""Power against a real ZooKeeper, without a command line and without an annealer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nodepool_ocb.config import SecretsSettings, Settings, ZooKeeperSettings
+from nodepool_ocb.errors import Conflict, Invalid, NotFound
+from nodepool_ocb.model import paths
+from nodepool_ocb.operations.keys.listing import SecretList
+from nodepool_ocb.operations.keys.rotating import SecretRotate
+from nodepool_ocb.operations.nodes.creating import NewNode, NodeCreate
+from nodepool_ocb.operations.nodes.deleting import NodeDelete
+from nodepool_ocb.operations.nodes.renaming import NodeRename
+from nodepool_ocb.operations.operation import Call, Right
+from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.operations.power.reading import PowerList, PowerShow
+from nodepool_ocb.operations.power.requesting import PowerCheck, PowerCycle, PowerOff, PowerOn
+from nodepool_ocb.operations.power.setting import PowerSet, PowerUnset
+from nodepool_ocb.secrecy import keyring
+from nodepool_ocb.store.client.session import Session
+from tests.operations.performing import ListeningCaller
+
+N1, N2 = "n1.example.com", "n2.example.com"
+PASSWORD = "a-password-of-a-bmc"
+
+
+@pytest.fixture
+def performer(zk_settings: ZooKeeperSettings, zk_session: Session, tmp_path: Path) -> Performer:
+    """With a key file, and two nodes."""
+    del zk_session
+    key = tmp_path / "key"
+    keyring.generate(key)
+    settings = Settings(zookeeper=zk_settings, secrets=SecretsSettings(key_file=str(key)))
+    made = Performer(Call(login="ann", host="desk"), ListeningCaller(), lambda: settings)
+    for name in (N1, N2):
+        made.perform(NodeCreate(name=name, node=NewNode(virtual=True)))
+    return made
+
+
+def given(performer: Performer, *words: str, nodes: tuple[str, ...] = (N1,)) -> None:
+    performer.perform(PowerSet(nodes=nodes, assignments=words))
+
+
+def test_a_password_is_encrypted_and_shown_nowhere(performer: Performer, zk_session: Session) -> None:
+    given(performer, "driver=ipmi", "address=bmc-{host}.example.com", "username=root", f"password={PASSWORD}")
+    znode = zk_session.get(paths.power(N1))
+    assert znode is not None
+    assert PASSWORD not in znode.data.decode()
+    document = performer.perform(PowerShow(node=N1)).answer
+    assert (document.row.address, document.password) == ("bmc-n1.example.com", "(secret)")
+    assert PASSWORD not in msgspec.json.encode([document, performer.perform(PowerList()).answer]).decode()
+    (row,) = performer.perform(SecretList()).answer
+    assert (row.name, row.attribute, row.state) == (f"power of {N1}", "power/password", "newest")
+
+
+def test_a_new_key_encrypts_passwords_anew(performer: Performer, tmp_path: Path, zk_session: Session) -> None:
+    given(performer, "driver=ipmi", "address=bmc", f"password={PASSWORD}")
+    before = zk_session.get(paths.power(N1))
+    key, newer = tmp_path / "key", tmp_path / "newer"
+    keyring.generate(newer)
+    key.write_text(newer.read_text() + key.read_text())
+    performer.perform(SecretRotate())
+    after = zk_session.get(paths.power(N1))
+    assert before is not None
+    assert after is not None
+    assert before.data != after.data
+    (row,) = performer.perform(SecretList()).answer
+    assert row.state == "newest"
+
+
+def test_a_password_does_not_follow_to_another_address(performer: Performer) -> None:
+    """Else the next request would show it to any BMC that a person names."""
+    given(performer, "driver=ipmi", "address=bmc", f"password={PASSWORD}")
+    for words in (("address=elsewhere",), ("driver=redfish", "address=https://elsewhere"), ("interface=lan",)):
+        with pytest.raises(Invalid, match="the password was given for bmc; give it again"):
+            given(performer, *words)
+    given(performer, "username=root")
+    given(performer, "address=elsewhere", f"password={PASSWORD}")
+    assert PowerSet.right is Right.ADMIN
+
+
+def test_wrong_settings_write_nothing_to_any_node(performer: Performer) -> None:
+    with pytest.raises(Invalid) as raised:
+        given(performer, "driver=redfish", "address={host}", "modus=uefi", nodes=(N1, N2))
+    assert [problem.split(":")[0] for problem in raised.value.problems] == [N1, N1]
+    assert "did you mean mode?" in str(raised.value)
+    assert performer.perform(PowerList()).answer == []
+    with pytest.raises(Invalid, match="has no power settings yet; give a driver"):
+        given(performer, "address=bmc")
+
+
+def test_a_node_has_one_request_at_a_time(performer: Performer) -> None:
+    with pytest.raises(NotFound, match=f"nodepool-ocb power set {N1}"):
+        performer.perform(PowerOn(nodes=(N1,)))
+    given(performer, "driver=manual")
+    answer = performer.perform(PowerCycle(nodes=(N1,), network=True)).answer
+    (row,) = performer.perform(PowerList(nodes=(N1,))).answer
+    assert (row.asked, row.outcome) == (answer.request, "waiting")
+    with pytest.raises(Conflict, match="asked for power cycle before"):
+        performer.perform(PowerOff(nodes=(N1,)))
+    with pytest.raises(Conflict, match="power cycle of n1"):
+        performer.perform(PowerUnset(nodes=(N1,)))
+
+
+def test_power_goes_and_is_renamed_with_its_node(performer: Performer, zk_session: Session) -> None:
+    given(performer, "driver=manual", nodes=(N1, N2))
+    performer.perform(NodeRename(node=N1, name="n3.example.com"))
+    performer.perform(NodeDelete(nodes=(N2,)))
+    assert [row.node for row in performer.perform(PowerList()).answer] == ["n3.example.com"]
+    assert zk_session.get(paths.power(N2)) is None
+    performer.perform(PowerCheck(nodes=("n3.example.com",)))
