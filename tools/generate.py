@@ -198,7 +198,7 @@ def runs() -> str:
     for phase in run.RunPhase:
         parts += [f"## {phase}\n", _sentence(said["RunPhase", phase.name]) + " " + run.ABOUT[phase].stands + "\n"]
         if phase is not run.RunPhase.OVER:
-            parts += [table(("what happens", "what follows"), _blows(phase)), table(RULE_HEAD, _rules_of(phase))]
+            parts += [table(("event", "effect"), _blows(phase)), table(RULE_HEAD, _rules_of(phase))]
     for title, of in (("Events", run.RunEvent), ("Instructions", run.Do)):
         parts += [f"## {title}\n", table((title.lower()[:-1], "meaning"), _meanings(of, said))]
     return "\n".join(parts)

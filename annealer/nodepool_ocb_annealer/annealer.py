@@ -82,6 +82,7 @@ class Annealer:
         self.timer_handlers: Mapping[TimerKind, Callable[[str], None]] = {
             TimerKind.CONSIDER: self.claims.consider,
             TimerKind.WRITE_END: self.claims.executor.due,
+            TimerKind.INSTALL: self.claims.executor.install,
             TimerKind.SETTLE: self.settling.settle,
             TimerKind.GO_ON_DYING: self.settling.go_on_dying,
             TimerKind.PROBE: self.probing.probe,
@@ -284,7 +285,8 @@ class Annealer:
     def close(self) -> None:
         """End the threads; runs on machines go on."""
         self.lost()
-        for threads in (self.slots, self.probing, self.powering, self.hooking, self.tidying, self.context):
+        parts = (self.slots, self.claims.executor.installer, self.probing, self.powering, self.hooking, self.tidying)
+        for threads in (*parts, self.context):
             threads.close()
         for name, jig in self.context.jigs.items():
             try:

@@ -12,6 +12,7 @@ class TimerKind(StrEnum):
 
     CONSIDER = "consider"  # node: claim its next noderole
     WRITE_END = "end"  # node: write the end of its run again
+    INSTALL = "install"  # node: continue its installation
     SETTLE = "settle"  # noderole: set the state that its neighbours force, if no other annealer did
     GO_ON_DYING = "dying"  # node: continue to tell its noderoles that it is dead
     PROBE = "probe"  # node: ask whether it is alive

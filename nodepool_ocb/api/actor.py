@@ -25,7 +25,8 @@ RIGHTS: Final[Mapping[TokenRole, frozenset[Right]]] = {
 #: The operations of a machine's token, by class.
 OF_MACHINES: Final[Mapping[TokenRole, frozenset[str]]] = {
     TokenRole.JOIN: frozenset({"NodeCreate"}),
-    TokenRole.NODE: frozenset({"NodeAlive", "NodeShow"}),
+    TokenRole.NODE: frozenset({"InstallationReport", "InstallationShow", "NodeAlive", "NodeShow"}),
+    TokenRole.BOOT: frozenset({"InstallationIdentity"}),
 }
 
 

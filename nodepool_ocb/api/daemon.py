@@ -26,7 +26,7 @@ from nodepool_ocb.api.records import KeptEntries
 from nodepool_ocb.config import Settings
 from nodepool_ocb.daemon.registration import Registration
 from nodepool_ocb.daemon.turns import Turns
-from nodepool_ocb.engine import maintenance
+from nodepool_ocb.engine import installing, maintenance
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Denied, Invalid, TimedOut, Unavailable
 from nodepool_ocb.model import paths
@@ -205,7 +205,13 @@ class ApiRecords:
 
     def valid_token(self, id: str, secret: str) -> Token | None:
         """As ``ServedRecords.valid_token`` states."""
-        return self._tokens.valid(id, secret)
+        return self._tokens.valid(id, secret) or self._of_boot(id, secret)
+
+    def _of_boot(self, id: str, secret: str) -> Token | None:
+        """The token of a boot that an installation caused."""
+        with self._turning:
+            token = installing.boot_credential(self._cache.world, id) if self._loaded else None
+        return token if token is not None and token.valid(secret, self.session.now()) else None
 
     def wrote(self, written: Iterable[str]) -> None:
         """As ``ServedRecords.wrote`` states."""

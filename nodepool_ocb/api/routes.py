@@ -104,6 +104,10 @@ ROUTES: Final = (
     Route("node/release", "POST", "/v1/nodes/release", "node", one="/v1/nodes/{node}/release"),
     Route("node/move", "POST", "/v1/nodes/move", "node", one="/v1/nodes/{node}/move"),
     Route("node/rename", "POST", "/v1/nodes/{node}/rename", "node"),
+    Route("node/reinstall", "POST", "/v1/nodes/reinstall", "node", one="/v1/nodes/{node}/reinstall"),
+    Route("installation/show", "GET", "/v1/nodes/{node}/installation"),
+    Route("installation/identity", "POST", "/v1/nodes/{node}/installation/identity"),
+    Route("installation/report", "POST", "/v1/nodes/{node}/installation/report"),
     # networks
     Route("network/list", "GET", "/v1/networks", key=("name",)),
     Route("network/show", "GET", "/v1/networks/{network}", "network"),

@@ -56,6 +56,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "lease": ("nodepool_ocb.cli.leases.lease", "Nodes of pools: take them, run a command on them, return them."),
     "pool": ("nodepool_ocb.cli.pools.pool", "Pools of providers: their launchers, labels and nodes."),
     "daemon": ("nodepool_ocb.cli.daemon", "The daemons that are running."),
+    "installation": ("nodepool_ocb.cli.installations.installation", "Installations of machines: their progress."),
     "lock": ("nodepool_ocb.cli.lock", "The locks and claims that are held now."),
     "network": ("nodepool_ocb.cli.networks.network", "Networks: subnets, ranges, and the addresses of nodes."),
     "bootenv": (

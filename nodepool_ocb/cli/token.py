@@ -30,7 +30,11 @@ def command() -> None:
 
 @command.command(operation=TokenCreate)
 @click.argument("name", required=False)
-@click.option("--role", type=click.Choice([str(each) for each in TokenRole]), help="The default is viewer.")
+@click.option(
+    "--role",
+    type=click.Choice([str(each) for each in TokenRole if each is not TokenRole.BOOT]),
+    help="The default is viewer.",
+)
 @click.option("--admin", is_flag=True, help="As --role admin.")
 @click.option(
     "--deployment", "deployments", multiple=True, shell_complete=completion.deployments, help="Open only these."

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, deployments, maintenance, marks, structure, unreadable
+from nodepool_ocb.engine import addressing, deployments, installing, maintenance, marks, structure, unreadable
 from nodepool_ocb.engine.claim import accounted, writes
 from nodepool_ocb.engine.hooks.node import noticed
 from nodepool_ocb.engine.noderole import Event, apply
@@ -51,8 +51,9 @@ def died(
     room for all noderoles of the node, the node is ``dying`` until ``went_on`` has moved the others. Noderoles below on other
     nodes without room there are settled by the annealers that watch them.
 
-    A noderole with a run that must be ended stays in TRANSITION. When the machine is back, an annealer takes it over and ends
-    the run. A noderole with an unreadable record is not written. A task that has ended is not moved.
+    A noderole with a failed installation is left in ERROR, with its reason. A noderole with a run that must be ended stays in
+    TRANSITION. When the machine is back, an annealer takes it over and ends the run. A noderole with an unreadable record is not
+    written. A task that has ended is not moved.
 
     The run that was going on there gets its record; ``ended`` is that record, if its annealer knows it. ``together`` is part of
     the transaction. The change of the node is the first one. A mark that holds is kept, and ``reason`` is not written then.
@@ -90,13 +91,14 @@ def _committed(view: NodeView) -> list[Vertex]:
     return [
         v
         for v in view.noderoles.values()
-        if v.record.state is not State.PROPOSED and not v.unreadable and not _of_task_over(v.record)
+        if v.record.state is not State.PROPOSED
+        and not (v.unreadable or _of_task_over(v.record) or installing.failed(v))
     ]
 
 
 def _unmoved(vertex: Vertex) -> bool:
     record = vertex.record
-    unchanged = (record.state, record.once) in UNCHANGED or _of_task_over(record)
+    unchanged = (record.state, record.once) in UNCHANGED or _of_task_over(record) or installing.failed(vertex)
     return record.state in UNMOVED and not unchanged and not vertex.unreadable
 
 
@@ -141,6 +143,20 @@ def _runs(
         yield from accounted(vertex, now, "died", f"{view.name}: {reason}")
 
 
+def to_set_back(view: NodeView) -> list[Vertex]:
+    """The noderoles of a node that an installation of its machine sets back, parents first."""
+    depth = view.world.depth
+    found = (each for each in _committed(view) if each.record.cancel_reason is None and _unmoved(each))
+    return sorted(found, key=lambda vertex: (depth(vertex), vertex.name))
+
+
+def installed(view: NodeView, host_key: str, now: float) -> Node:
+    """The node when its machine is alive on a new disk: the key of that disk is pinned in the place of all former ones."""
+    node = _present(view)
+    fields: dict[str, Any] = {"alive": True, "reason": None, "mark": None, "suspicion": None, "since": now}
+    return noticed(view.world, node, replace(node, host_keys=(host_key,), **fields))
+
+
 def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[Change]:
     """The machine answers; its noderoles are as its death left them, so annealers go on by themselves.
 
@@ -181,6 +197,8 @@ def changed(
     - it would be alive while it is still ``dying``, or while a mark holds that this marker may not lift;
     - it would have another node's address.
 
+    While the machine is installed, a word of the machine or of a hook about its aliveness is ignored.
+
     Raises Invalid for an address that is none, or a virtual node that would not be alive.
     """
     node = _present(view)
@@ -199,7 +217,7 @@ def changed(
         for each in ends:
             deployments.refuse_deleting(each, world.deployments[each].record)
     word = {name: fields.pop(name) for name in marks.WORD if name in fields}
-    if "alive" in word:
+    if "alive" in word and not (marker is not Marker.PERSON and installing.under_way(view) is not None):
         fields |= marks.said(view.name, node, marker, by, now, **word)
     fields = {name: value for name, value in fields.items() if getattr(node, name) != value}
     if not fields:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from nodepool_ocb.engine import drift, maintenance, marks, structure, unreadable
+from nodepool_ocb.engine import drift, installing, maintenance, marks, structure, unreadable
 from nodepool_ocb.engine.acting import extensions
 from nodepool_ocb.engine.acting.annealers import START, unable
 from nodepool_ocb.engine.acting.backoff import backoff_left
@@ -56,10 +56,10 @@ def blockers(
     planned = moved is not None
     moved = moved or {}
     record = moved.get(vertex, vertex.record)
-    own = _of_state(vertex, record)
+    own = _of_state(vertex, record, now)
     if own is not None and own.code in NOTHING_TO_HOLD:
         yield own
-    if record.cancel_reason is None:  # a run is ended, also where nothing begins
+    if record.cancel_reason is None and installing.of_vertex(vertex) is None:  # these go on, also where nothing begins
         yield from _of_aside(world, vertex, record, now)
     if own is not None and own.code not in NOTHING_TO_HOLD:
         yield own
@@ -79,6 +79,8 @@ def blockers(
     yield from _of_node(vertex, record, planned, now)
     if vertex.node.failed and record.task_run is not None and record.cancel_reason is None:
         yield from _of_failed(vertex, record)
+    if guarded := _of_guard(world, vertex, record):
+        yield guarded
     if lacking := _of_role(world, vertex, jigs):
         yield lacking
     if record.hooks and record.cancel_reason is None:
@@ -98,7 +100,7 @@ def blockers(
         yield Reason(Code.NO_ANNEALER, "annealer", 0.0, "no annealer is running", START)
 
 
-def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
+def _of_state(vertex: Vertex, record: NodeRole, now: float) -> Reason | None:
     state, name, since = record.state, vertex.name, record.since
     if state is State.TODO or state is State.BLOCKED:
         return None
@@ -121,6 +123,7 @@ def _of_state(vertex: Vertex, record: NodeRole) -> Reason | None:
         return Reason(Code.DESTRUCTIVE_DONE, name, since, text, f"nodepool-ocb noderole redeploy {name}")
     if state is State.TRANSITION and vertex.node.claim is not None and not _ghost(vertex):
         text = f"annealer {vertex.node.claim.annealer} works on it"
+        text += f": {installing.sentence(found.record, now)}" if (found := installing.of_vertex(vertex)) else ""
         text += f", and is to cancel it: {record.cancel_reason}" if record.cancel_reason else ""
         return Reason(Code.RUNNING, name, since, text, f"nodepool-ocb noderole log -f {name}")
     return None
@@ -241,7 +244,8 @@ def _of_deployment(world: World, record: NodeRole) -> Reason | None:
 def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Iterator[Reason]:
     node, view = vertex.node.record, vertex.node
     unknown = node is None and paths.node(view.name) in vertex.node.world.unreadable
-    if not unknown and (node is None or node.dying or not (node.alive or node.virtual)):
+    away = node is not None and not node.dying and not marks.holds(node, now) and installing.needs_no_system(vertex)
+    if not (unknown or away) and (node is None or node.dying or not (node.alive or node.virtual)):
         why = marks.why(node) if node else None
         text = f"node {view.name} is not alive" + (f": {why}" if why else "")
         advice = _of_dead(view.name, node, now)
@@ -258,6 +262,17 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Ite
     if busy is not None and busy is not vertex:
         text = f"{busy.name} is in TRANSITION on the same node"
         yield Reason(Code.NODE_BUSY, busy.name, busy.record.since, text, f"nodepool-ocb noderole log -f {busy.name}")
+
+
+def _of_guard(world: World, vertex: Vertex, record: NodeRole) -> Reason | None:
+    """An installation on a node that does not allow it; one that has begun goes on."""
+    node, stored, fqdn = vertex.node.record, world.roles.get(vertex.role), vertex.node.name
+    if stored is None or stored.record.jig != installing.JIG or record.state is State.TRANSITION:
+        return None
+    if node is None or node.allow_install:
+        return None
+    text = f"it would erase a disk of node {fqdn}, and allow_install of the node is not set"
+    return Reason(Code.INSTALL_NOT_ALLOWED, fqdn, 0.0, text, f"nodepool-ocb node set {fqdn} allow_install=true")
 
 
 def _of_dead(name: str, node: Node | None, now: float) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, deployments, nodes, structure, unreadable
+from nodepool_ocb.engine import addressing, deployments, installing, nodes, structure, unreadable
 from nodepool_ocb.engine.claim import writes
 from nodepool_ocb.engine.hooks.node import with_hook
 from nodepool_ocb.engine.world import NodeView, World, node_of
@@ -44,6 +44,9 @@ def rename(
     named = replace(node, addresses=addresses, hooks=hooks, changed=changed, epoch_base=epoch_base)
     addressing.check(world, fqdn, addresses)
     known: dict[str, object] = {paths.node(fqdn): named, paths.fence(fqdn): Fence()}
+    if (last := installing.stored(view)) is not None:
+        role, _ = paths.split_noderole(last.record.noderole)
+        known[paths.installation(fqdn)] = replace(last.record, noderole=paths.noderole_name(role, name))
     known |= {paths.noderole(v.role, fqdn): _following(v.record, fqdn, name) for v in view.noderoles.values()}
     made = _made(view, name, going, {**contents, **known})
     places = [node.deployment, *(vertex.record.deployment for vertex in view.noderoles.values())]

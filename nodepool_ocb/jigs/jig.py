@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from nodepool_ocb import extensions
 from nodepool_ocb.config import Settings
 from nodepool_ocb.model.records import Json, Node, Role
+from nodepool_ocb.provisioning.orders import Wish
 from nodepool_ocb.telemetry.redaction import Mask
 
 TAIL_BYTES: Final = 4096  # of the output, kept in the record of the run
@@ -136,7 +137,13 @@ class Detached(msgspec.Struct, frozen=True):
     reason: str = "told to stop"
 
 
-Outcome: TypeAlias = Succeeded | Failed | Unreachable | Fenced | Lost | Unknown | Detached
+class Boots(msgspec.Struct, frozen=True):
+    """The machine must be installed; nothing was ordered from it yet. Only jig ``install`` answers this."""
+
+    wish: Wish
+
+
+Outcome: TypeAlias = Succeeded | Failed | Unreachable | Fenced | Lost | Unknown | Detached | Boots
 
 
 class Jig(Protocol):

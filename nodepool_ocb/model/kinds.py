@@ -20,6 +20,7 @@ import msgspec
 
 from nodepool_ocb.model.boot import Bootenv, Publication, Publisher
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
+from nodepool_ocb.model.installation import BootToken, Installation
 from nodepool_ocb.model.journal import Entry, Webhook
 from nodepool_ocb.model.keyed import KeyedCall
 from nodepool_ocb.model.networks import MacOwner, Network, NetworkAddress
@@ -213,6 +214,10 @@ KINDS: Final = (
     RecordKind(record=Fence, paths=(f"{_NODE}/fence",), name="fence", wakes=Wake.CHANGED, kept=True),
     RecordKind(record=Claim, paths=(f"{_NODE}/claim",), name="claim", wakes=Wake.CHANGED),
     RecordKind(record=MachinePower, paths=(f"{_NODE}/power",), name="power", wakes=Wake.CHANGED, secret=True),
+    RecordKind(record=Installation, paths=(f"{_NODE}/installation",), name="installation", wakes=Wake.CHANGED),
+    RecordKind(
+        record=BootToken, paths=(f"{_NODE}/boottoken",), name="token of a boot", wakes=Wake.CHANGED, secret=True
+    ),
     RecordKind(
         record=NodeRole,
         paths=(_NODEROLE,),

@@ -117,6 +117,14 @@ def claim(fqdn: str) -> str:
     return f"/ocb/nodes/{fqdn}/claim"
 
 
+def installation(fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/installation"
+
+
+def boot_token(fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/boottoken"
+
+
 def noderoles(fqdn: str) -> str:
     return f"/ocb/nodes/{fqdn}/noderoles"
 

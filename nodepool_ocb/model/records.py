@@ -88,6 +88,7 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     labels: Mapping[str, str] = {}
     rack: str | None = None
     bootenv: str = "local"
+    allow_install: bool = False  # the data of its disks may be erased by an installation
     hints: Mapping[str, Json] = {}
     macs: tuple[Mac, ...] = ()  # of its boot NICs, that of the hint admin-mac first; each has a MacOwner
     networks: Mapping[str, tuple[str, ...]] = {}  # network → its addresses there; each has a NetworkAddress

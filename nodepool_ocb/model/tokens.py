@@ -40,6 +40,7 @@ class TokenRole(StrEnum):
     ADMIN = "admin"  # deletes records, changes secrets, tokens and the cluster itself
     JOIN = "join"  # a machine creates its node
     NODE = "node"  # a machine reports about the nodes within its limits
+    BOOT = "boot"  # the installer of one boot asks for its identity; no person makes such a token
 
 
 class Token(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -87,6 +88,15 @@ def text(id: str, secret: bytes) -> str:
     'ocb_00000000002a_AAAAA'
     """
     return f"ocb_{id}_{base64.urlsafe_b64encode(secret).decode().rstrip('=')}"
+
+
+def of_machine(fqdn: str) -> str:
+    """The name of the token of a machine itself.
+
+    >>> of_machine("n1.example.com")
+    'machine:n1.example.com'
+    """
+    return f"machine:{fqdn}"[:LONGEST_NAME]
 
 
 def split(token: str) -> tuple[str, str] | None:

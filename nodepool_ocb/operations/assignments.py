@@ -113,6 +113,7 @@ FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "available": _claim,
     "admin": _claim,
     "bootenv": _text,
+    "allow_install": _claim,
     "user": login,
     "rack": lambda text: text or None,
     "tags": tags,

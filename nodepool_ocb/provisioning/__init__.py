@@ -1,1 +1,1 @@
-"""Machines that are installed from the network: networks, addresses, boot environments and their files. Pure."""
+"""Machines that are installed from the network: networks, addresses, boot environments, installations. Pure."""

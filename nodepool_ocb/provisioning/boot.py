@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.engine import installing
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.boot import Bootenv, BootenvKind
@@ -51,9 +52,13 @@ class BootDocument(msgspec.Struct, frozen=True):
 NOTHING: Final = BootDocument({})
 
 
-def secrets_of(world: World, fqdn: str) -> BootSecrets:  # noqa: ARG001
-    """The secrets of the node's installation."""
-    return BootSecrets()
+def secrets_of(world: World, fqdn: str) -> BootSecrets:
+    """The secrets of the node's installation; empty if none is under way. The token goes with its use."""
+    view = world.node(fqdn)
+    found, token = installing.under_way(view), installing.boot_token(view)
+    if found is None:
+        return BootSecrets()
+    return BootSecrets(found.record.nonce, token.record.text if token is not None else "")
 
 
 def addresses_of(node: Node) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from nodepool_ocb.model.records import Node, State
 from nodepool_ocb.model.records import Role as RoleRecord
 from nodepool_ocb_annealer.hooks import calls
 from nodepool_ocb_annealer.hooks.hook_changes import NODE, merge
-from nodepool_ocb_annealer.hooks.installation import Installation
+from nodepool_ocb_annealer.hooks.installation import InstalledCode
 from nodepool_ocb_annealer.hooks.job import Done
 from nodepool_ocb_annealer.hooks.nodes import NodeHooks
 from tests.engine import worlds
@@ -133,7 +133,7 @@ def test_that_a_hook_of_a_node_has_run_is_written_last() -> None:
     worlds.put(world, "watched@n1", State.ACTIVE)
     world.put_node("n1", Node(alive=True, hooks=("on_node_change",)), 3)
     context: Any = SimpleNamespace(world=world, session=SimpleNamespace(now=lambda: 1.0), identity="a")
-    job = NodeHooks(context, cast(Installation, SimpleNamespace(has=lambda *_: True))).job("n1")
+    job = NodeHooks(context, cast(InstalledCode, SimpleNamespace(has=lambda *_: True))).job("n1")
     assert job is not None
     asked = Hooked("n1", world.nodes["n1"].record, role="watched", set_node={"rack": "r1"}, refresh=["watched@n1"])
     changes = job.write(Done([asked], None, {}))

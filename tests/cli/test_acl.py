@@ -85,6 +85,7 @@ WITHOUT_US = {
     "rollout promote", "rollout resume", "rollout retry", "rollout select", "rollout wait", "barclamp delete", "image delete",
     "image erase", "upload leaks", "secret keygen", "secret rotate",
     "image import", "image log", "node import",
+    "installation identity", "installation report", "installation show", "node reinstall",
     "lease leaks", "lease run", "upload delete", "record list", "record show", "record delete", "tasks wait",
 }  # fmt: skip
 

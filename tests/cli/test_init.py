@@ -35,6 +35,7 @@ VERBS = [
     "token list", "token create ann", "token revoke 0123456789ab", "network list", "network create x subnet=10.1.0.0/24",
     "bootenv list", "bootenv show install", "bootenv create fw kind=local", "bootenv set install image=x", "bootenv delete fw",
     "power list", "power on n1.example.com",
+    "installation show x", "installation report x written", "node reinstall x --yes",
     "tasks list", "tasks plan --deployment x", "tasks run --deployment x", "tasks history x",
     f"barclamp import {Path(__file__).parents[2] / 'etc/barclamps'}", "export", f"apply -f {Path(__file__).parent / 'site.yaml'}",
 ]  # fmt: skip

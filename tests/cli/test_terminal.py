@@ -126,6 +126,12 @@ bootenv show POISON
 bootenv create POISON kind=local
 bootenv set POISON image=x
 bootenv delete POISON
+installation show POISON
+installation show n1.example.com
+installation identity n1.example.com POISON POISON POISON
+installation report n1.example.com failed --detail POISON
+node reinstall n1.example.com
+node reinstall POISON
 login POISON
 logout POISON
 deployment checks lab --schedule POISON

@@ -29,6 +29,7 @@ OWN: Final = {
     "nodepool_ocb/documents/schema.py": "schemas of the package",
     "nodepool_ocb/http/logs.py": "logs below one folder, without links and without waiting",
     "nodepool_ocb/jigs/output.py": "the log of a run, which it writes",
+    "nodepool_ocb/jigs/ssh/boots.py": "a program of the package",
     "nodepool_ocb/jigs/ssh/protocol.py": "programs of the package",
     "nodepool_ocb/jigs/tasks/push.py": "pipes of its own",
     "nodepool_ocb/jigs/tasks/task.py": "programs of the package",

@@ -26,6 +26,7 @@ PROPOSED = Stored(Deployment(parent=None, state=DeploymentState.PROPOSED), 3)
         (lambda made: made.put_node("n", Node(alive=False), 5), Code.NODE_NOT_ALIVE),
         (lambda made: made.put_node("n", Node(alive=True, available=False), 5), Code.NODE_NOT_AVAILABLE),
         (lambda made: put(made, "other@n", State.TRANSITION), Code.NODE_BUSY),
+        (lambda made: made.put(Stored(Role(barclamp="b", jig="install"), 0), "app"), Code.INSTALL_NOT_ALLOWED),
     ],
 )
 def test_the_four_conditions_of_a_run(lacks: Callable[[World], object], code: Code) -> None:
@@ -33,8 +34,9 @@ def test_the_four_conditions_of_a_run(lacks: Callable[[World], object], code: Co
     vertex = put(made, "app@n", State.TODO)
     assert runnable(made, vertex, 1.0, {"noop"})
     lacks(made)
-    assert not runnable(made, vertex, 1.0, {"noop"})
-    assert [reason.code for reason in blockers(made, vertex, 1.0, {"noop"})] == [code]
+    jigs = {"noop", "install"}
+    assert not runnable(made, vertex, 1.0, jigs)
+    assert [reason.code for reason in blockers(made, vertex, 1.0, jigs)] == [code]
 
 
 def test_what_runs_on_another_node_holds_nothing_back() -> None:

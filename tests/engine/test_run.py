@@ -145,6 +145,8 @@ class Outside(msgspec.Struct, frozen=True, gc=False):
     superseded: bool = False
     forgotten: bool = False
     deciding: str = ""  # what the annealer finds out at once: judge, lose, "write" that may be refused at once
+    installs: bool = False  # the jig says that the machine must be installed
+    installing: bool = False  # the steps of an installation are carried out
 
 
 World = tuple[RunState, Outside]
@@ -175,8 +177,8 @@ def answers(run: RunState, outside: Outside) -> Iterator[tuple[RunEvent, dict[st
             yield RunEvent.DEAD, {"hidden": hidden}, {"deciding": "", "judgement": "fresh"}
             yield RunEvent.DOUBTED, {"hidden": hidden}, {"deciding": ""}
         return
-    if outside.deciding == "lose":
-        yield RunEvent.ENDED, {}, {"deciding": ""}
+    if outside.deciding in ("lose", "abort"):
+        yield RunEvent.ENDED, {}, {"deciding": "", "installing": False}
         return
     if outside.claim == "asked":
         yield RunEvent.CLAIMED, {}, {"claim": "held"}
@@ -191,6 +193,9 @@ def answers(run: RunState, outside: Outside) -> Iterator[tuple[RunEvent, dict[st
             for event in (RunEvent.TOO_LARGE, RunEvent.UNWRITABLE, RunEvent.WALL_CHANGED, RunEvent.REFUSED)
         )
         yield RunEvent.NOT_ALLOWED, {}, over
+    if outside.installing:
+        yield RunEvent.FAULT, {}, {"installing": False}
+        yield from ((RunEvent.ENDED, {"hidden": hidden}, {"installing": False}) for hidden in (False, True))
     later = {"judgement": "stale" if outside.judgement else ""}
     if outside.reading:
         yield from ((RunEvent.READ, {"hidden": hidden}, {"reading": False, **later}) for hidden in (False, True))
@@ -211,6 +216,8 @@ def slot_answers(run: RunState, outside: Outside) -> Iterator[tuple[RunEvent, di
     if outside.gone or (outside.leaving and outside.slot == "run"):
         yield RunEvent.LEFT, {}, over
     if outside.slot == "run":
+        if outside.installs:
+            yield RunEvent.BOOTS, {}, over
         yield RunEvent.UNREAD, {}, over
         yield RunEvent.SPOILED, {}, over
         yield RunEvent.SEALED, {}, over
@@ -234,6 +241,12 @@ def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
             assert not run.drained
             assert run.attaches or not run.destructive or not (run.ordered or run.takeover), "it may run already"
             return replace(outside, slot="run")
+        case Do.INSTALL:
+            assert idle
+            assert outside.claim == "held"
+            assert not outside.cancelled, "nothing is ordered any more"
+            assert outside.vacated or run.takeover, "it holds no slot"
+            return replace(outside, installing=True, vacated=True)
         case Do.CANCEL | Do.CANCEL_AGAIN:
             assert idle
             assert outside.claim == "held"
@@ -244,9 +257,10 @@ def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
             return replace(outside, leaving=True)
         case Do.LET_GO:
             return replace(outside, leaving=True, gone=True)
-        case Do.JUDGE | Do.LOSE:
+        case Do.JUDGE | Do.LOSE | Do.ABORT:
             assert idle
-            assert do is Do.LOSE or run.unreached >= ASKED, "it was asked twice"
+            assert do is not Do.JUDGE or run.unreached >= ASKED, "it was asked twice"
+            assert do is not Do.ABORT or outside.cancelled
             return replace(outside, deciding=do.lower())
         case Do.WRITE | Do.WRITE_ALONE | Do.WRITE_FAILURE:
             assert idle
@@ -274,13 +288,15 @@ def carried_out(run: RunState, outside: Outside, do: Do) -> Outside:
                 assert not outside.begun
             return replace(outside, releasing=True)
         case Do.FORGET | Do.HAND_OVER:
-            return replace(outside, forgotten=True)
+            return replace(outside, forgotten=True, installing=False)
     return outside
 
 
 def awaited(outside: Outside) -> bool:
     """Whether something will be heard, whatever the world does."""
-    pending = outside.slot or outside.writing or outside.releasing or outside.reading or outside.due
+    pending = (
+        outside.slot or outside.installing or outside.writing or outside.releasing or outside.reading or outside.due
+    )
     return bool(pending or outside.deciding or outside.claim == "asked")
 
 
@@ -292,10 +308,10 @@ class Walked(msgspec.Struct):
 
 
 @cache
-def walk(start: RunState) -> Walked:
+def walk(start: RunState, installs: bool = False) -> Walked:
     """Every state that any order of answers leads to, each checked."""
     taken: dict[tuple[int, RunEvent], Rule] = {}
-    begin: World = (start, Outside(begun=start.takeover))
+    begin: World = (start, Outside(begun=start.takeover, installs=installs))
     seen, queue = {begin}, deque([begin])
     while queue:
         run, outside = queue.popleft()
@@ -349,14 +365,29 @@ SOME = [*STARTS[:7], RunState(refresh=True, destructive=True)]
 def test_in_every_order_of_answers_nothing_is_ordered_twice_or_too_late_and_something_is_awaited(
     start: RunState,
 ) -> None:
-    never = {RunPhase.RUNNING} if start.other_jig else set()
+    never = {RunPhase.BOOTING} | ({RunPhase.RUNNING} if start.other_jig else set())
     assert walk(start).phases == set(RunPhase) - never
+
+
+#: An installation that begins, and one that goes on under another annealer.
+INSTALLATIONS = [
+    (RunState(destructive=True), True),
+    (RunState(destructive=True, takeover=True, installing=True), False),
+]
+
+
+@pytest.mark.parametrize(("start", "installs"), INSTALLATIONS, ids=("begun", "taken-over"))
+def test_in_every_order_of_answers_an_installation_holds_no_slot_and_something_is_awaited(
+    start: RunState, installs: bool
+) -> None:
+    never = set() if installs else {RunPhase.RUNNING}
+    assert walk(start, installs).phases == set(RunPhase) - never
 
 
 def test_every_rule_is_taken_in_some_order_of_answers() -> None:
     missing = {id(rule): rule for rule in RULES if rule.do}
-    for start in STARTS:
+    for start, installs in [*INSTALLATIONS, *((start, False) for start in STARTS)]:
         if missing:
-            for rule in walk(start).rules:
+            for rule in walk(start, installs).rules:
                 missing.pop(id(rule), None)
     assert list(missing.values()) == []

@@ -114,6 +114,7 @@ def test_a_revoked_token_is_gone_also_if_its_use_is_noted_meanwhile(
         ({"selector": "tag:"}, "a value of tag: is missing"),
         ({"seconds": 0.0}, "is in the past"),
         ({"role": TokenRole.NODE}, "needs limits"),
+        ({"role": TokenRole.BOOT, "selector": "tag:web"}, "made by an installation alone"),
         ({"role": TokenRole.JOIN, "selector": "tag:web"}, "give --deployment instead"),
         ({"role": TokenRole.JOIN, "reveal": True}, "reveals no secrets"),
     ],
@@ -130,5 +131,5 @@ def test_a_token_that_could_open_nothing_is_refused(
 
 def test_each_role_of_people_is_a_right_of_the_table_of_operations() -> None:
 
-    assert {str(each) for each in TokenRole} == {*map(str, Right), "join", "node"}
+    assert {str(each) for each in TokenRole} == {*map(str, Right), "join", "node", "boot"}
     assert Token(name="a", role=TokenRole.VIEWER, digest="0" * 64).limited is False

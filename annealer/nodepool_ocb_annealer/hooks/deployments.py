@@ -14,12 +14,12 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Delete, DeploymentRole, Set
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks.calls import call
-from nodepool_ocb_annealer.hooks.installation import Installation
+from nodepool_ocb_annealer.hooks.installation import InstalledCode
 from nodepool_ocb_annealer.hooks.job import Done, Job
 from nodepool_ocb_annealer.hooks.scheduling import SEPARATOR
 
 
-def job(context: AnnealerContext, installation: Installation, whom: str) -> Job | None:
+def job(context: AnnealerContext, installation: InstalledCode, whom: str) -> Job | None:
     """The next hook of ``whom``, deployment and role; None where there is none, or it cannot be run here and now."""
     deployment, _, name = whom.partition(SEPARATOR)
     stored = context.world.deployment_roles.get((deployment, name))

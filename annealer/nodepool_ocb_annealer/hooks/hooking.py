@@ -20,7 +20,7 @@ from nodepool_ocb.model.records import Change, Deployment, DeploymentRole, Node,
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks import deployments, noderoles
-from nodepool_ocb_annealer.hooks.installation import Installation
+from nodepool_ocb_annealer.hooks.installation import InstalledCode
 from nodepool_ocb_annealer.hooks.job import Done, Job
 from nodepool_ocb_annealer.hooks.nodes import NodeHooks
 from nodepool_ocb_annealer.hooks.pending_hooks import at_work
@@ -44,7 +44,7 @@ class Hooking:
         self._under_way: set[Timer] = set()
         self._awaits: dict[Timer, _Awaited] = {}
         self._queue: dict[Timer, None] = {}  # names alone: the input of a hook is put together when it runs
-        self._installation = Installation(context.registration)
+        self._installation = InstalledCode(context.registration)
         self._nodes = NodeHooks(context, self._installation)
         self._jobs: Mapping[TimerKind, Callable[[str], Job | None]] = {
             TimerKind.NODEROLE_HOOK: partial(noderoles.job, context, self._installation),

@@ -12,7 +12,7 @@ from nodepool_ocb.extensions import titled
 log = logging.getLogger(__name__)
 
 
-class Installation:
+class InstalledCode:
     """Missing code is logged once for each role and hook."""
 
     def __init__(self, registration: Registration) -> None:

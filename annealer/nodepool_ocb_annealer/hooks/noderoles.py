@@ -15,12 +15,12 @@ from nodepool_ocb.model.records import Change, NodeRole, Set
 from nodepool_ocb.store.client import codec
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks.calls import call, system, systems
-from nodepool_ocb_annealer.hooks.installation import Installation
+from nodepool_ocb_annealer.hooks.installation import InstalledCode
 from nodepool_ocb_annealer.hooks.job import Done, Job
 from nodepool_ocb_annealer.hooks.pending_hooks import wanted
 
 
-def job(context: AnnealerContext, installation: Installation, name: str) -> Job | None:
+def job(context: AnnealerContext, installation: InstalledCode, name: str) -> Job | None:
     """The next hook of a noderole; None where there is none, or it cannot be run here and now."""
     vertex = context.world.vertex(name)
     if vertex is None or not vertex.record.hooks:

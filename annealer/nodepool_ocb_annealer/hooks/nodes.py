@@ -22,7 +22,7 @@ from nodepool_ocb.store.subtree import leaving, node_subtree, subtree
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.hooks.calls import call, systems
-from nodepool_ocb_annealer.hooks.installation import Installation
+from nodepool_ocb_annealer.hooks.installation import InstalledCode
 from nodepool_ocb_annealer.hooks.job import Done, Job
 from nodepool_ocb_annealer.hooks.pending_hooks import wanted
 from nodepool_ocb_annealer.hooks.scheduling import schedule
@@ -40,7 +40,7 @@ ENDLESS: Final = "hooks of on_node_change change the node again and again, each 
 class NodeHooks:
     """Keeps the inputs of the hooks: the noderoles of their roles, and the order of the roles."""
 
-    def __init__(self, context: AnnealerContext, installation: Installation) -> None:
+    def __init__(self, context: AnnealerContext, installation: InstalledCode) -> None:
         self._context, self._installation = context, installation
         self._of_role: dict[str, dict[str, NodeRole]] = {}  # noderoles of the roles that have node hooks
         self._views: dict[str, Mapping[str, NodeRole]] = {}  # of them, that hooks may be looking at: they never change

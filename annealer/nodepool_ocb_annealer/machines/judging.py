@@ -16,7 +16,7 @@ import time
 from functools import partial
 from typing import Final
 
-from nodepool_ocb.engine import maintenance, marks
+from nodepool_ocb.engine import installing, maintenance, marks
 from nodepool_ocb.engine.liveness import refuted, suspected
 from nodepool_ocb.engine.world import NodeView
 from nodepool_ocb.errors import OcbError
@@ -155,4 +155,5 @@ def probed(view: NodeView, now: float) -> bool:
     if node is None or paths.node(view.name) in view.world.unreadable:
         return False  # its present state is not known, and it cannot be written
     set_aside = not node.available or maintenance.held(node, now) or marks.holds(node, now)
+    set_aside = set_aside or installing.under_way(view) is not None  # it may be away, and that says nothing
     return bool(node.addresses) and not node.virtual and not set_aside

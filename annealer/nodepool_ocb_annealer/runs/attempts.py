@@ -6,12 +6,13 @@ import threading
 
 import msgspec
 
-from nodepool_ocb.engine import claim
+from nodepool_ocb.engine import claim, installing
 from nodepool_ocb.engine.inline_runs import InlineBatch
 from nodepool_ocb.engine.run import RunEvent, RunState
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Jig, Outcome, Unreachable
 from nodepool_ocb.model.records import Role
+from nodepool_ocb.provisioning.orders import Wish
 from nodepool_ocb_annealer.runs.attributes import JigInputs, Results
 from nodepool_ocb_annealer.runs.conclusions import Conclusion
 
@@ -56,12 +57,14 @@ class Attempt:
             destructive=not self.checking and ("destructive" in role.flags or grant.record.once == "started"),
             attaches=jigs[self.jig].attaches,
             other_jig=self.jig != role.jig,
+            installing=installing.of_vertex(grant.vertex) is not None,
         )
         self.stop = threading.Event()  # for the jig: leave the run alone
         self.gone = threading.Event()  # the node is not ours any more
         self.slot = False
         self.pause_seconds = 0.0  # before an annealer is to claim it again, where it goes back untouched
         self.answer = SlotAnswer(RunEvent.LEFT)  # the newest that says something
+        self.wish: Wish | None = None  # of an installation without a record
         self.conclusion: Conclusion | None = None  # that is being written
         self.refused: OcbError | None = None  # why the claim, or the newest write of its outcome, was refused
         self.following: Attempt | InlineBatch | None = None  # that is claimed with it

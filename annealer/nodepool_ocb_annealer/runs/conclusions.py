@@ -10,17 +10,28 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, claim, drift
+from nodepool_ocb.engine import addressing, claim, drift, installing
 from nodepool_ocb.engine.acting.backoff import LONGEST_BACKOFF_SECONDS
 from nodepool_ocb.engine.binding.refusals import TASK
 from nodepool_ocb.engine.liveness import died
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.errors import Conflict, OcbError, TooLarge
-from nodepool_ocb.jigs.jig import REASON_CHARACTERS, Failed, Fenced, Lost, Outcome, Succeeded, Unknown, Unreachable
+from nodepool_ocb.jigs.jig import (
+    REASON_CHARACTERS,
+    Boots,
+    Failed,
+    Fenced,
+    Lost,
+    Outcome,
+    Succeeded,
+    Unknown,
+    Unreachable,
+)
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Drift
 from nodepool_ocb.model.records import Change, Check, Delete, NodeRole, Role, Run
+from nodepool_ocb_annealer.runs import installations
 from nodepool_ocb_annealer.runs.attributes import Results
 
 MOST_DOUBLINGS: Final = 20
@@ -35,11 +46,12 @@ class Conclusion(msgspec.Struct, frozen=True):
     run: Run
     event: Event | None  # None where the noderole stays as it is, for another annealer
     results: Sequence[Change] = ()  # the records below the noderole
+    last: bool = False  # the node changes with it
 
     @property
     def passes_on(self) -> bool:
         """Whether the same transaction may claim the next noderole of the node."""
-        return self.event in (Event.SUCCEED, Event.CHECKED)
+        return self.event in (Event.SUCCEED, Event.CHECKED) and not self.last
 
 
 def conclude(
@@ -53,11 +65,13 @@ def conclude(
     run = _record(grant, outcome, ended)
     if isinstance(outcome, Unreachable):
         return _dead(grant, outcome, run, now)
+    if isinstance(outcome, Succeeded) and installing.of_vertex(vertex) is not None and not vertex.record.cancel_reason:
+        return _installed(grant, run, now)
     if grant.record.check is not None:
         return _checked(grant, outcome, run, now)
     if vertex.record.cancel_reason:  # with any outcome
         moved = apply({vertex: Event.FAIL}, now, by=grant.annealer, reason=vertex.record.cancel_reason)
-        return _of_run(grant, moved, run, Event.FAIL)
+        return _of_run(grant, moved, run, Event.FAIL, installations.given_up(grant, vertex.record.cancel_reason, now))
     event, more = _event(outcome, grant.record, role, now)
     moved = apply({vertex: event}, now, by=grant.annealer, reason=run.reason)
     if event is Event.SUCCEED and results.number:
@@ -66,7 +80,8 @@ def conclude(
             run = replace(run, given=results.number, former=results.former)
     if more:
         moved[vertex] = replace(moved[vertex], **more)
-    return _of_run(grant, moved, run, event, results.changes)
+    over = installations.given_up(grant, run.reason or "it ended", now) if event is not Event.SUCCEED else []
+    return _of_run(grant, moved, run, event, [*results.changes, *over])
 
 
 def _checked(grant: claim.Grant, outcome: Outcome, run: Run, now: float) -> Conclusion:
@@ -123,6 +138,14 @@ def _of_run(
     return Conclusion(together, alone, moved, run, event, results)
 
 
+def _installed(grant: claim.Grant, run: Run, now: float) -> Conclusion:
+    """The machine is alive on its new disk: all other noderoles of the node are set back."""
+    moved, node = installations.succeeded(grant, now)
+    together = partial(installations.finishing, grant, moved, run, node, now)
+    alone = partial(installations.finishing, grant, {grant.vertex: moved[grant.vertex]}, run, node, now)
+    return Conclusion(together, alone, moved, run, Event.SUCCEED, last=True)
+
+
 def _dead(grant: claim.Grant, outcome: Unreachable, run: Run, now: float) -> Conclusion:
     if paths.node(grant.fqdn) in grant.vertex.node.world.unreadable:
         released = partial(claim.releasing, grant)
@@ -172,7 +195,7 @@ def _reason(outcome: Outcome, grant: claim.Grant) -> str | None:
         return f"{taken}: {_whose(grant)}"
     if isinstance(outcome, Unreachable):
         return outcome.why
-    return None if isinstance(outcome, Succeeded) else outcome.reason
+    return None if isinstance(outcome, Succeeded | Boots) else outcome.reason
 
 
 def _event(outcome: Outcome, record: NodeRole, role: Role, now: float) -> tuple[Event, dict[str, Any]]:

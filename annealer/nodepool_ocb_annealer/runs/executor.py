@@ -21,7 +21,7 @@ from nodepool_ocb.engine.noderole import Event as Happened
 from nodepool_ocb.engine.run import Do, RunEvent, RunPhase
 from nodepool_ocb.engine.world import NodeView, Vertex
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale, TooLarge
-from nodepool_ocb.jigs.jig import Lost, Unreachable
+from nodepool_ocb.jigs.jig import Boots, Failed, Lost, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, NodeRole
 from nodepool_ocb.telemetry import metrics
@@ -30,6 +30,7 @@ from nodepool_ocb_annealer.machines.faults import Faults
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.runs import conclusions
 from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer
+from nodepool_ocb_annealer.runs.installing import Installer
 from nodepool_ocb_annealer.runs.slots import SlotPool
 from nodepool_ocb_annealer.runs.tidying import Tidying
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
@@ -69,9 +70,12 @@ class Executor:
         self._context, self._claims, self._faults = context, claims, faults
         self._slots, self._tidying, self._judging = parts
         self._attempts: dict[str, Attempt] = {}
+        self.installer = Installer(context, self._answered)
         self._recorded: set[str] = set()  # runs that end with a take-over and have their record already
         self._carry_out: Mapping[Do, Callable[[Attempt], None]] = {
             Do.START: self._start,
+            Do.INSTALL: lambda attempt: self.installer.begin(attempt),
+            Do.ABORT: self._abort,
             Do.AGAIN: partial(self._start, after_seconds=AGAIN_SECONDS),
             Do.STOP: lambda attempt: attempt.stop.set(),
             Do.CANCEL: self._end,
@@ -129,6 +133,12 @@ class Executor:
         attempt = self._attempts.get(fqdn)
         if attempt is not None:
             self._look(attempt)
+            if attempt.state.phase is RunPhase.BOOTING:
+                self.installer.look(attempt)
+
+    def install(self, fqdn: str) -> None:
+        """The timer of an installation is due."""
+        self.look(fqdn)
 
     def due(self, fqdn: str) -> None:
         """The timer to write an outcome again is due; the world has been read meanwhile."""
@@ -176,6 +186,8 @@ class Executor:
         """Handle the answer of a slot."""
         if answer.outcome is not None:
             attempt.answer = answer
+        if isinstance(answer.outcome, Boots):
+            attempt.wish = answer.outcome.wish
         state = attempt.state
         self._hear(
             attempt,
@@ -236,6 +248,10 @@ class Executor:
         epoch = attempt.grant.epoch if attempt.state.ordered else attempt.grant.previous_epoch
         lost = Lost(f"it was started under epoch {epoch}, and its end was not seen")
         self._answered(attempt, SlotAnswer(RunEvent.ENDED, lost, self._context.session.now()))
+
+    def _abort(self, attempt: Attempt) -> None:
+        failed = Failed(attempt.state.cancel_reason or "it is to end")
+        self._answered(attempt, SlotAnswer(RunEvent.ENDED, failed, self._context.session.now()))
 
     def _doubted(self, attempt: Attempt) -> bool:
         """Whether it is not known yet if the machine answers others."""
@@ -386,6 +402,7 @@ class Executor:
 
     def _forget(self, attempt: Attempt) -> None:
         attempt.let_go()
+        self.installer.forget(attempt)
         if self._attempts.get(attempt.fqdn) is attempt:
             del self._attempts[attempt.fqdn]
         self._slots.vacate(attempt)

@@ -21,6 +21,7 @@ from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable, reason_of
 from nodepool_ocb.http import logs
 from nodepool_ocb.jigs.jig import (
+    Boots,
     Checker,
     Detached,
     Failed,
@@ -146,7 +147,7 @@ class JigRunner:
         ended = self._session.now()
         if isinstance(outcome, foreign.Odd):
             return SlotAnswer(RunEvent.FAULT, Unknown(outcome.reason), begun=True, foreign=True)
-        if isinstance(outcome, Detached) and attempt.stop.is_set():
+        if isinstance(outcome, Detached | Boots) and attempt.stop.is_set():
             return _left(attempt)
         metrics.RUN_SECONDS.labels(attempt.jig).observe(time.monotonic() - started)
         return self._answer(attempt, outcome, ended, blobs, sent)
@@ -160,6 +161,8 @@ class JigRunner:
                 return SlotAnswer(RunEvent.UNREACHED, outcome, begun=outcome.begun)
             case Unknown(begun=begun):
                 return SlotAnswer(RunEvent.FAULT, outcome, begun=begun)
+            case Boots():
+                return SlotAnswer(RunEvent.BOOTS, outcome)
             case Detached(reason):  # no order told it to let go
                 return SlotAnswer(RunEvent.FAULT, Unknown(reason), begun=True)
             case Failed(reason=reason, forbidden=str(setting)):

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb.daemon.workers import submitted
-from nodepool_ocb.engine import inputs
+from nodepool_ocb.engine import inputs, installing
 from nodepool_ocb.engine.drift import CHECK
 from nodepool_ocb.engine.inline_runs import InlineRunner, begins_inline, run_name, runs_inline
 from nodepool_ocb.engine.run import RunEvent
@@ -66,6 +66,7 @@ class SlotPool:
         role = self._context.world.role_of(vertex)
         under_way = ordered_with(vertex) if vertex.record.state is State.TRANSITION else None
         instant = vertex.record.check is None and self._instant(role, under_way or role.jig)
+        instant = instant or installing.of_vertex(vertex) is not None  # it holds no slot
         return instant or self.free or (instead_of is not None and instead_of.slot)
 
     def instant(self, vertex: Vertex) -> bool:
@@ -73,7 +74,7 @@ class SlotPool:
         return begins_inline(self._context.world, vertex, self._instant_jigs)
 
     def occupy(self, attempt: Attempt) -> None:
-        if not self._nothing_to_run(attempt):
+        if not (self._nothing_to_run(attempt) or attempt.state.installing):
             attempt.slot = True
             self._count(+1)
 

@@ -13,7 +13,7 @@ from nodepool_ocb.cli.kit.selecting import divided, node_selector_option, nodes_
 from nodepool_ocb.cli.maintenance import node as maintenance
 from nodepool_ocb.cli.noderoles import waiting
 from nodepool_ocb.cli.noderoles.force import force_option
-from nodepool_ocb.cli.nodes import binding, creating, deleting, marking, renaming
+from nodepool_ocb.cli.nodes import binding, creating, deleting, marking, reinstalling, renaming
 from nodepool_ocb.cli.site import importing
 from nodepool_ocb.operations import assignments as assigning
 from nodepool_ocb.operations.nodes.changing import NodeAvailable, NodeChange, NodeMove, NodeSet, NodeUnavailable
@@ -33,6 +33,7 @@ command.add_command(marking.alive)
 command.add_command(marking.dead)
 command.add_command(maintenance.hold)
 command.add_command(maintenance.release)
+command.add_command(reinstalling.reinstall)
 command.add_command(renaming.rename)
 command.add_command(importing.import_)
 
@@ -68,9 +69,9 @@ def show(fqdn: str) -> None:
 @node_selector_option
 @dry_run_option
 def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
-    """Change nodes: alive=, available=, bootenv=, tags=A,B, addresses=HOST[:PORT],..., host_keys=KEY (none: the next is
-    pinned), rack=, user=, macs=MAC,..., labels.K=V, hints.K=VALUE (JSON, or plain text). An empty value takes a
-    label or a hint away.
+    """Change nodes: alive=, available=, bootenv=, allow_install=, tags=A,B, addresses=HOST[:PORT],..., host_keys=KEY (none: the
+    next is pinned), rack=, user=, macs=MAC,..., labels.K=V, hints.K=VALUE (JSON, or plain text). An empty value takes a label or
+    a hint away.
     """
     assignments = [word for word in words if "=" in word]
     if not assignments:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from nodepool_ocb.engine import installing
 from nodepool_ocb.engine.acting.reasons import Code, Reason
 from nodepool_ocb.engine.world import Vertex, World
 
@@ -15,8 +16,8 @@ BEYOND_SECONDS: Final = 180.0
 def overdue(world: World, vertex: Vertex, now: float) -> Reason | None:
     """The noderole with a run that should be over, and the annealer that still holds its node; None if none does."""
     claim, stored = vertex.node.claim, world.roles.get(vertex.role)
-    if claim is None or stored is None or claim.noderole != vertex.name:
-        return None
+    if claim is None or stored is None or claim.noderole != vertex.name or installing.of_vertex(vertex) is not None:
+        return None  # an installation has a deadline for each of its steps
     longest = stored.record.timeout_seconds + BEYOND_SECONDS
     if now - claim.since <= longest:
         return None

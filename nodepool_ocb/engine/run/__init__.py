@@ -10,6 +10,8 @@ The rules, in prose:
 - After an order, only an outcome that is *known* ends a run. A fault of this host leads to one more attempt, then to another
   annealer, with the noderole in TRANSITION. A machine that does not answer is dead only by agreement, as that stands when
   the death is written.
+- While a machine is installed, no slot is held, and the absence of the machine decides nothing: only the step in the record
+  of the installation and its deadline do. An annealer that takes it over continues at that step.
 - If a run must be cancelled, its jig lets go of it first. Then the machine is told to end it. Its noderole is written as
   failed only when nothing of the run is left there.
 - An outcome is kept until it is written, or until the noderole has moved on without this run.

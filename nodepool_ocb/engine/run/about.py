@@ -38,6 +38,12 @@ ABOUT: Final[Mapping[RunPhase, About]] = {
         f" and attaches to the script or gets its result: it is not started again. {_BLIND}",
         f"{_VOID}; its late orders and writes are refused, by the machine for its epoch and by ZooKeeper for its fence.",
     ),
+    RunPhase.BOOTING: About(
+        "The claim stands, the noderole is in TRANSITION, and the record of the installation has its newest step.",
+        "The installation goes on on the machine. Another annealer takes the noderole over under a higher epoch, and continues"
+        " at the step in the record.",
+        f"{_VOID}; its late writes are refused for its fence, and a late order to boot is refused by the machine.",
+    ),
     RunPhase.CANCELLING: About(
         "As RUNNING, and the noderole has its cancel_reason.",
         "The noderole keeps its cancel_reason: the annealer that takes it over ends the script on the machine.",

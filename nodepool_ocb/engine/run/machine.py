@@ -24,6 +24,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     destructive: bool = False  # it must not be done twice, not even in part
     attaches: bool = True  # its jig, asked again, finds the run that goes on
     other_jig: bool = False  # it was ordered with another jig than its role has now
+    installing: bool = False  # it is an installation with a record, which another claim began
 
     phase: RunPhase = RunPhase.CLAIMING
     cancel_reason: str | None = None
@@ -59,6 +60,11 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 def cancelled(run: RunState) -> bool:
     """it is to be cancelled"""
     return run.cancel_reason is not None
+
+
+def installing(run: RunState) -> bool:
+    """it is an installation with a record, which another annealer began"""
+    return run.installing
 
 
 def drained(run: RunState) -> bool:
@@ -151,6 +157,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 def _rules() -> tuple[Rule, ...]:
     claiming, running, cancelling = RunPhase.CLAIMING, RunPhase.RUNNING, RunPhase.CANCELLING
+    booting = RunPhase.BOOTING
     reporting, waiting, releasing, over = RunPhase.REPORTING, RunPhase.WAITING, RunPhase.RELEASING, RunPhase.OVER
     at, do = RunEvent, Do
     return (
@@ -158,6 +165,7 @@ def _rules() -> tuple[Rule, ...]:
         Rule(claiming, at.CLAIMED, releasing, (do.LET_GO, do.RELEASE), drained),
         Rule(claiming, at.CLAIMED, cancelling, (do.CANCEL,), cancelled),
         Rule(claiming, at.CLAIMED, cancelling, (do.CANCEL,), other_jig),
+        Rule(claiming, at.CLAIMED, booting, (do.INSTALL,), installing),
         Rule(claiming, at.CLAIMED, running, (do.LOSE,), unrepeatable),
         Rule(claiming, at.CLAIMED, running, (do.START,)),
         Rule(claiming, at.REFUSED, over, (do.FORGET, do.FEED, do.CLAIM_LATER)),
@@ -175,8 +183,17 @@ def _rules() -> tuple[Rule, ...]:
         Rule(running, at.UNREACHED, running, (do.LOSE,), first_unreached_unrepeatable),
         Rule(running, at.UNREACHED, running, (do.AGAIN,), first_unreached),
         Rule(running, at.DOUBTED, releasing, (do.BLAME_LINK, do.LET_GO, do.PUT_BACK), untouched_once),
+        Rule(running, at.BOOTS, booting, (do.VACATE, do.FEED, do.INSTALL)),
         *_answers(running),
+        Rule(booting, at.CANCEL, booting, (do.ABORT,)),
+        Rule(booting, at.FAULT, booting, (do.INSTALL,), first_fault),
+        Rule(booting, at.FAULT, releasing, (do.BLAME_HOST, do.LET_GO, do.LEAVE)),
+        Rule(booting, at.ENDED, waiting, (do.WAIT,), hidden),
+        Rule(booting, at.ENDED, reporting, (do.WRITE,)),
+        Rule(booting, at.SUPERSEDED, over, (do.FORGET, do.FEED, do.LOOK)),
+        Rule(booting, at.DRAINED, releasing, (do.LET_GO, do.RELEASE)),
         Rule(cancelling, at.LEFT, cancelling, (do.CANCEL,)),
+        Rule(cancelling, at.BOOTS, cancelling, (do.CANCEL,)),
         Rule(cancelling, at.UNREAD, cancelling, (do.CANCEL,)),
         Rule(cancelling, at.SPOILED, cancelling, (do.CANCEL,)),
         Rule(cancelling, at.SEALED, cancelling, (do.CANCEL,)),

@@ -10,6 +10,7 @@ class RunPhase(StrEnum):
 
     CLAIMING = "CLAIMING"  # the claim is sent, and not answered
     RUNNING = "RUNNING"  # its jig has the order, or is about to get it
+    BOOTING = "BOOTING"  # its machine is installed, and may be away; no slot is held
     CANCELLING = "CANCELLING"  # it must end: its jig lets go of it, then the machine ends it
     REPORTING = "REPORTING"  # its outcome is known, and sent to be written
     WAITING = "WAITING"  # its outcome is known, and cannot be written now
@@ -25,6 +26,7 @@ class RunEvent(StrEnum):
     CANCEL = "CANCEL"  # its noderole says that it is to be cancelled
     SUPERSEDED = "SUPERSEDED"  # its noderole, or its node, went on without it
     LEFT = "LEFT"  # the jig has left the run alone, as it was told to
+    BOOTS = "BOOTS"  # the jig says that the machine must be installed; nothing was ordered from it
     UNREAD = "UNREAD"  # ZooKeeper did not give its attributes; nothing was ordered
     SPOILED = "SPOILED"  # its attributes cannot be decoded; nothing was ordered
     SEALED = "SEALED"  # its order cannot be prepared, as where a secret cannot be opened; nothing was ordered
@@ -50,6 +52,8 @@ class Do(StrEnum):
     """The instructions to an annealer."""
 
     START = "START"  # give the jig its order, in a slot
+    INSTALL = "INSTALL"  # begin the installation, or continue it at the step in its record
+    ABORT = "ABORT"  # raise ENDED with the reason of the cancellation
     AGAIN = "AGAIN"  # give the jig its order again, after a second
     STOP = "STOP"  # tell the jig to leave the run alone
     CANCEL = "CANCEL"  # end the run on the machine

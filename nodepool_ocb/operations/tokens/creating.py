@@ -74,6 +74,8 @@ class TokenCreate(Operation[TokenCreated], frozen=True, kw_only=True):
             selection.parse(self.selector)
         if self.seconds is not None and self.seconds <= 0:
             raise Invalid(f"an end in {self.seconds:g} seconds is in the past; give, for example, --expires 30d")
+        if self.role is TokenRole.BOOT:
+            raise Invalid("a token of role boot is made by an installation alone; take another role")
         if self.role is TokenRole.NODE and not (self.selector or self.deployments):
             raise Invalid("a token of role node needs limits; give -l with the name of the node")
         if self.role is TokenRole.JOIN and self.selector is not None:

@@ -13,6 +13,7 @@ import msgspec
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.installation import BootToken, Installation
 from nodepool_ocb.model.kinds import RecordKind, Wake
 from nodepool_ocb.model.records import Claim, Fence, Gate, Node, NodeRole, Record
 from nodepool_ocb.store.client import codec
@@ -218,7 +219,15 @@ class _Gates(WorldKind):
                 yield paths.gate(cluster.deployment, cluster.role)
 
 
+class _BesideNode(WorldKind):
+    """A record of a node that is kept as it was read; its change concerns the node."""
+
+    def concern(self, world: World, changes: ChangeSet, at: WorldPath) -> None:  # noqa: ARG002
+        changes.nodes.add(at.name)
+
+
 _OF_GRAPH: Final[Mapping[Kind, type[WorldKind]]] = {
-    Node: _Nodes, NodeRole: _NodeRoles, Claim: _Claims, Fence: _Fences, Gate: _Gates
+    Node: _Nodes, NodeRole: _NodeRoles, Claim: _Claims, Fence: _Fences, Gate: _Gates,
+    Installation: _BesideNode, BootToken: _BesideNode,
 }  # fmt: skip
 WORLD_KINDS: Final[Mapping[Kind, WorldKind]] = {kind: _OF_GRAPH.get(kind, WorldKind)(row) for kind, row in ROWS.items()}

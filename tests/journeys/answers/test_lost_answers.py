@@ -37,6 +37,9 @@ ELSEWHERE: Final = {
     "rollout promote": "it writes as `rollout retry` does: tests/cli/rollouts/test_rollout_verbs.py",
     "upload leaks": "it deletes at a provider: tests/cli/images/test_upload_leaks.py",
     "lease leaks": "it deletes at a provider: tests/cli/pools/test_lease_leaks.py",
+    "installation identity": "an installer asks for it: tests/api/test_api_installations.py",
+    "installation report": "an installer asks for it: tests/api/test_api_installations.py",
+    "node reinstall": "it writes as `noderole redeploy` does: tests/operations/test_reinstalling.py",
     "lease run": "it waits for a launcher, beside a command that runs: test_lost_answers_of_leases.py",
     "secret rotate": "it needs key files, and writes as `noderole set` does: tests/cli/test_secret.py",
 }

@@ -58,6 +58,7 @@ from tests.journeys.answers import write_sites
 from tests.journeys.answers.lost_answers import Ledger, Rival, Sparing, faults, table, untried
 from tests.journeys.answers.staged_annealers import StagedAnnealer
 from tests.journeys.fleet import DEPLOYMENT, Fleet, vertex_of
+from tests.journeys.installing import BUILD, IMAGE, build
 from tests.journeys.staging import LiveRollout, document
 from tests.stories.test_annealer import package
 
@@ -552,6 +553,17 @@ def large_ends(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     stage.until_all(above)
 
 
+def installations(stage: Stage, _: pytest.MonkeyPatch) -> None:
+    """The first records of installations, and their next steps."""
+    session = stage.fleet.session
+    session.ensure(paths.builds(IMAGE))
+    session.commit([Create(paths.build(IMAGE, BUILD), build())])
+    stage.nodes(allow_install=True)
+    stage.bound("os", "install", flags=("destructive",), template={"provisioner": {"image": IMAGE}})
+    stage.annealer()
+    stage.until_tried("annealer.runs.installing.Installer._send")
+
+
 DISCARD: Final = ("store.subtree.discard#1", "store.subtree.discard#2")
 REGISTRATION: Final = "daemon.registration.Registration._replace"
 HOOKING: Final = "annealer.hooks.hooking.Hooking._send"
@@ -603,6 +615,7 @@ SCENES: Final[dict[Callable[[Stage, pytest.MonkeyPatch], None], tuple[str, ...]]
         "store.tasks.runs.keep_history#1",
         "store.tasks.runs.keep_history#2",
     ),
+    installations: ("annealer.runs.installing.Installer._send",),
     large_ends: ("annealer.runs.executor.Executor._write: alone",),
     webhook: (f"{DELIVERY}._begun", f"{DELIVERY}.attempt", f"{DELIVERY}._note"),
 }

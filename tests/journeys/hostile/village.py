@@ -85,9 +85,8 @@ def _sample(of: Any) -> Any:
         case inspect.StructType():
             return {field.encode_name: _sample(field.type) for field in of.fields if field.required}
         case inspect.StrType(pattern=pattern):
-            return next(
-                text for text in ("a", "a" * 64, "52:54:00:00:00:07") if re.search(pattern or "", text)
-            )  # a word, or a digest
+            samples = "a", "a" * 32, "a" * 64, "52:54:00:00:00:07", f"{ROLE}@{NODE}"
+            return next(text for text in samples if re.search(pattern or "", text))
         case inspect.IntType() | inspect.FloatType():
             return 1
         case inspect.EnumType():

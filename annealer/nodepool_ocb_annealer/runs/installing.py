@@ -1,0 +1,322 @@
+"""Carries out the steps of installations, one for each node that is held in phase BOOTING.
+
+``provisioning.installation.decide`` decides from the record, the world and the newest look at the machine. All on the turn
+thread, except looks and the reading of images, which block: they have threads of their own, and no slot. Nothing is ordered
+from a machine before the record that allows it is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+from msgspec.structs import replace
+
+from nodepool_ocb.daemon.workers import WorkerQueue
+from nodepool_ocb.engine import installing
+from nodepool_ocb.engine.run import RunEvent, RunPhase
+from nodepool_ocb.engine.world import Stored
+from nodepool_ocb.errors import Invalid, OcbError, reason_of
+from nodepool_ocb.jigs.jig import Failed, Outcome, Succeeded, Unknown
+from nodepool_ocb.jigs.ssh.boots import BootQuestion
+from nodepool_ocb.jigs.ssh.faults import OwnFault
+from nodepool_ocb.jigs.ssh.keys import NoKey
+from nodepool_ocb.model import tokens
+from nodepool_ocb.model.installation import BootToken, Installation, InstallStep
+from nodepool_ocb.model.records import Change, Node
+from nodepool_ocb.provisioning import orders, publications
+from nodepool_ocb.provisioning.installation import (
+    NEXT,
+    BootLook,
+    StepAction,
+    StepDecision,
+    StepFacts,
+    adopted,
+    advanced,
+    decide,
+)
+from nodepool_ocb.provisioning.orders import ChosenImage, Wish
+from nodepool_ocb.store import images
+from nodepool_ocb_annealer.context import AnnealerContext
+from nodepool_ocb_annealer.runs import installations
+from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer
+from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
+
+log = logging.getLogger(__name__)
+
+LOOKS_AT_ONCE: Final = 8
+NOTE_SECONDS: Final = 5.0  # between two obstacles that are written
+ORDER_SECONDS: Final = 30.0  # between two orders to boot
+
+Answered: TypeAlias = Callable[[Attempt, SlotAnswer], None]
+
+
+@runtime_checkable
+class BootJig(Protocol):
+    """A jig that answers ``Boots``."""
+
+    @property
+    def state_dir(self) -> str: ...
+    def look(self, fqdn: str, node: Node, question: BootQuestion) -> BootLook: ...
+
+
+class InstallProgress(msgspec.Struct):
+    """The part of an installation that this annealer alone knows."""
+
+    busy: bool = False  # a transaction or a look is under way
+    sight: BootLook | None = None
+    seen_at: InstallStep | None = None  # the step at which that was seen
+    next_look: float = 0.0  # not before (monotonic)
+    ordered: float = -ORDER_SECONDS  # when the machine was told to boot (monotonic)
+    noted: float = -NOTE_SECONDS  # when an obstacle was written (monotonic)
+
+
+class OwnTrouble(msgspec.Struct, frozen=True):
+    """This host failed at a look; it says nothing about the machine."""
+
+    reason: str
+    reaching: bool = False
+
+
+class Installer:
+    """The installations of one annealer; ``answered`` is told of their ends."""
+
+    def __init__(self, context: AnnealerContext, answered: Answered) -> None:
+        self._context, self._answered = context, answered
+        self._workers = WorkerQueue("install", LOOKS_AT_ONCE, context.post)
+        self._progress: dict[str, InstallProgress] = {}  # by node
+
+    def begin(self, attempt: Attempt) -> None:
+        """Begin, or continue at the step in the record."""
+        progress = self._progress[attempt.fqdn] = InstallProgress()
+        found = installing.of_vertex(attempt.grant.vertex)
+        if found is not None and found.record.run != attempt.grant.run:
+            now, grant = self._context.session.now(), attempt.grant
+            progress.busy = True
+            self._write(attempt, found, adopted(found.record, grant.run, grant.epoch, now))
+        else:
+            self.look(attempt)
+
+    def look(self, attempt: Attempt) -> None:
+        """Decide again: a record changed, or it is time."""
+        progress = self._progress.get(attempt.fqdn)
+        if progress is None or progress.busy or attempt.state.phase is not RunPhase.BOOTING:
+            return
+        context, vertex = self._context, attempt.grant.vertex
+        found, now = installing.of_vertex(vertex), context.session.now()
+        if found is None:
+            self._without_record(attempt, progress)
+            return
+        if progress.seen_at is not found.record.step:
+            progress.sight, progress.next_look = None, 0.0
+        unpublished = publications.unpublished(context.world, attempt.fqdn)
+        outlook = StepFacts(unpublished=unpublished, sight=progress.sight, now=now)
+        self._carry_out(attempt, progress, found, decide(found.record, outlook))
+
+    def forget(self, attempt: Attempt) -> None:
+        """The node is not ours any more."""
+        self._progress.pop(attempt.fqdn, None)
+
+    def close(self) -> None:
+        """Begin no more looks."""
+        self._workers.close()
+
+    def _carry_out(
+        self, attempt: Attempt, progress: InstallProgress, found: Stored[Installation], decision: StepDecision
+    ) -> None:
+        record, now = found.record, self._context.session.now()
+        match decision.do:
+            case StepAction.ADVANCE:
+                fields = {"boot_id": decision.boot_id} if decision.boot_id else {}
+                progress.busy = True
+                log.info("%s: step %s is done", attempt.name, NEXT[record.step])
+                self._write(attempt, found, advanced(record, NEXT[record.step], now, **fields))
+            case StepAction.FAIL:
+                self._end(attempt, Failed(decision.text))
+            case StepAction.SUCCEED:
+                self._end(attempt, Succeeded({}, tail=f"image {record.image}-{record.build} is on {record.disk}"))
+            case _ if self._news(progress, record, decision):
+                progress.busy, progress.noted = True, time.monotonic()
+                self._write(attempt, found, replace(record, waits=decision.text))
+            case StepAction.WAIT:
+                self._later(attempt)
+            case StepAction.LOOK | StepAction.REBOOT:
+                self._ask(attempt, progress, record, reboot=decision.do is StepAction.REBOOT)
+
+    # -- the first record --
+
+    def _without_record(self, attempt: Attempt, progress: InstallProgress) -> None:
+        """Choose image and disk, then write the first record; or end, if the record says why, or is gone."""
+        over, wish = installing.stored(attempt.grant.vertex.node), attempt.wish
+        if over is not None and over.record.reason and over.record.generation == attempt.grant.record.generation:
+            self._end(attempt, Failed(over.record.reason))
+            return
+        if wish is None:
+            self._end(attempt, Failed("the record of the installation is gone"))
+            return
+        progress.busy = True
+        if cleared := installations.cleared(attempt.grant, self._context.session.now()):
+            self._send(attempt, cleared)
+        elif not self._workers.ask(partial(self._choose, wish), partial(self._chosen, attempt, wish)):
+            self._fault(attempt, OwnTrouble("no thread could be started"))
+
+    def _choose(self, wish: Wish) -> ChosenImage | Invalid | OwnTrouble:
+        """In a worker."""
+        try:
+            found = images.read(self._context.session, [wish.image])
+            view = found.get(wish.image)
+            builds = {each.id: each.record for each in view.builds} if view is not None else {}
+            return orders.newest(wish.image, builds)
+        except Invalid as wrong:
+            return wrong
+        except OcbError as error:
+            return OwnTrouble(reason_of(error))
+
+    def _chosen(self, attempt: Attempt, wish: Wish, image: ChosenImage | Invalid | OwnTrouble) -> None:
+        if attempt.state.phase is not RunPhase.BOOTING:
+            return
+        if isinstance(image, OwnTrouble):
+            self._fault(attempt, image)
+            return
+        try:
+            if isinstance(image, Invalid):
+                raise image
+            record, token = self._first(attempt, wish, image)
+        except Invalid as wrong:
+            self._end(attempt, Failed(f"step {InstallStep.CHECKED}: {wrong}"))
+            return
+        changes = installations.begun(attempt.grant, record, token, record.since)
+        log.info("%s: installs image %s-%s on %s", attempt.name, record.image, record.build, record.disk)
+        self._send(attempt, changes)
+
+    def _first(self, attempt: Attempt, wish: Wish, image: ChosenImage) -> tuple[Installation, BootToken]:
+        """The first record and the token of its boot; raises Invalid for a wrong disk."""
+        grant, now, jig = attempt.grant, self._context.session.now(), self._jig(attempt)
+        former = installing.stored(grant.vertex.node)
+        text = tokens.text(secrets.token_hex(tokens.ID_BYTES), secrets.token_bytes(tokens.SECRET_BYTES))
+        id, secret = tokens.split(text) or ("", "")
+        instance = f"{grant.fqdn}-{grant.record.generation}-{grant.epoch}"
+        made = Installation(
+            noderole=grant.vertex.name,
+            generation=grant.record.generation,
+            run=grant.run,
+            epoch=grant.epoch,
+            since=now,
+            started=now,
+            deadline=now,
+            limits=orders.limits(wish),
+            image=image.image,
+            build=image.build,
+            checksum=image.checksum,
+            disk=orders.disk_of(wish, image, None),
+            order=orders.order(wish, image, grant.fqdn, instance, jig.state_dir),
+            reboot=wish.reboot,
+            boot_file=wish.boot_id,
+            former_key=former.record.host_key if former is not None and former.record.reason else "",
+            nonce=secrets.token_hex(16),
+            token=id,
+            token_digest=tokens.digest(secret),
+        )
+        return advanced(made, InstallStep.CHECKED, now), BootToken(text=text)
+
+    # -- looks --
+
+    def _ask(self, attempt: Attempt, progress: InstallProgress, record: Installation, *, reboot: bool) -> None:
+        """Look at the machine once more, or tell it to boot; after a pause."""
+        now, node = time.monotonic(), attempt.grant.vertex.node.record
+        reboot = reboot and now >= progress.ordered + ORDER_SECONDS
+        if node is None or (now < progress.next_look and not reboot):
+            self._later(attempt)
+            return
+        if record.step is InstallStep.PUBLISHED_LOCAL:
+            node = replace(node, host_keys=(record.host_key,))
+        elif record.former_key and node.host_keys:
+            node = replace(node, host_keys=(*node.host_keys, record.former_key))
+        question = BootQuestion(epoch=attempt.grant.epoch, file=record.boot_file)
+        if reboot:
+            progress.ordered = now
+            question = replace(question, boot_id=record.boot_id, reboot=record.reboot)
+            log.info("%s: the machine is told to boot from the network", attempt.name)
+        progress.busy = True
+        look = partial(self._look_in_worker, attempt, self._jig(attempt), node, question)
+        if not self._workers.ask(look, partial(self._seen, attempt, record.step)):
+            self._fault(attempt, OwnTrouble("no thread could be started"))
+
+    def _look_in_worker(
+        self, attempt: Attempt, jig: BootJig, node: Node, question: BootQuestion
+    ) -> BootLook | OwnTrouble | None:
+        """None while the claim may be gone: nothing is asked then."""
+        session = self._context.session
+        if attempt.gone.is_set() or not (session.trusted and session.id == attempt.session):
+            return None
+        try:
+            return jig.look(attempt.fqdn, node, question)
+        except OwnFault as fault:
+            return OwnTrouble(str(fault), reaching=True)
+        except (NoKey, OSError) as lacking:
+            return OwnTrouble(reason_of(lacking))
+
+    def _seen(self, attempt: Attempt, step: InstallStep, sight: BootLook | OwnTrouble | None) -> None:
+        progress = self._progress.get(attempt.fqdn)
+        if progress is None or attempt.state.phase is not RunPhase.BOOTING:
+            return
+        progress.busy = False
+        if isinstance(sight, OwnTrouble):
+            self._fault(attempt, sight)
+            return
+        if sight is None:
+            self._later(attempt)
+            return
+        progress.sight, progress.seen_at = sight, step
+        progress.next_look = time.monotonic() + self._context.settings.dead_probe_seconds
+        self.look(attempt)
+
+    def _news(self, progress: InstallProgress, record: Installation, decision: StepDecision) -> bool:
+        """Whether to write the obstacle: it differs, and comes from an observation; not too often."""
+        observed = decision.do is StepAction.WAIT or progress.sight is not None
+        due = time.monotonic() >= progress.noted + NOTE_SECONDS
+        return observed and due and decision.text != record.waits
+
+    # -- ends and waits --
+
+    def _jig(self, attempt: Attempt) -> BootJig:
+        jig = self._context.jigs[attempt.jig]
+        assert isinstance(jig, BootJig), "only such a jig answers Boots"
+        return jig
+
+    def _later(self, attempt: Attempt) -> None:
+        wait = self._context.settings.dead_probe_seconds
+        self._context.timers.at(time.monotonic() + wait, Timer(TimerKind.INSTALL, attempt.fqdn))
+
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        self._progress.pop(attempt.fqdn, None)
+        self._answered(attempt, SlotAnswer(RunEvent.ENDED, outcome, self._context.session.now()))
+
+    def _fault(self, attempt: Attempt, trouble: OwnTrouble) -> None:
+        log.warning("%s: this host failed at its installation: %s", attempt.name, trouble.reason)
+        fault = Unknown(trouble.reason, reaching=trouble.reaching)
+        self._answered(attempt, SlotAnswer(RunEvent.FAULT, fault, self._context.session.now()))
+
+    # -- transactions --
+
+    def _write(self, attempt: Attempt, before: Stored[Installation], record: Installation) -> None:
+        self._send(attempt, installations.written(attempt.grant, before, record))
+
+    def _send(self, attempt: Attempt, changes: list[Change]) -> None:
+        self._context.send(changes, partial(self._written, attempt), f"installation of {attempt.fqdn}")
+
+    def _written(self, attempt: Attempt, refused: OcbError | None) -> None:
+        progress = self._progress.get(attempt.fqdn)
+        if progress is None or attempt.state.phase is not RunPhase.BOOTING:
+            return
+        progress.busy = False
+        if refused is None:
+            self.look(attempt)
+            return
+        log.info("%s: its installation is decided again: %s", attempt.name, refused)
+        self._later(attempt)

@@ -1,0 +1,1 @@
+"""``nodepool-ocb installation``."""

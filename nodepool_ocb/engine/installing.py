@@ -1,0 +1,105 @@
+"""Whether an installation is under way on a machine: its record counts for one generation of one noderole, in TRANSITION.
+
+Meanwhile the machine may be away. So no annealer probes it, its absence changes no noderole, and an annealer that takes the
+noderole over continues at the step in the record. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
+from nodepool_ocb.model.installation import BootToken, Installation, InstallStep
+from nodepool_ocb.model.records import State
+from nodepool_ocb.model.tokens import Token, TokenRole
+
+#: The jig of a role that installs its machine.
+JIG: Final = "install"
+
+
+def stored(view: NodeView) -> Stored[Installation] | None:
+    """The newest installation of the machine, under way or over."""
+    return view.world.of(Installation).get(view.name)
+
+
+def boot_token(view: NodeView) -> Stored[BootToken] | None:
+    """The token for the boot script of the machine, until it is used."""
+    return view.world.of(BootToken).get(view.name)
+
+
+def of_vertex(vertex: Vertex) -> Stored[Installation] | None:
+    """The installation that is the run of this noderole; None if it has none, or if that is over."""
+    found = stored(vertex.node)
+    if found is None or vertex.record.state is not State.TRANSITION:
+        return None
+    record = found.record
+    same = record.noderole == vertex.name and record.generation == vertex.record.generation
+    over = record.reason is not None or record.step is InstallStep.ALIVE
+    return found if same and not over else None
+
+
+def under_way(view: NodeView) -> Stored[Installation] | None:
+    """The installation of the machine that is under way; None if none is."""
+    found = stored(view)
+    vertex = view.world.vertex(found.record.noderole) if found is not None else None
+    return of_vertex(vertex) if vertex is not None and vertex.node is view else None
+
+
+def failed(vertex: Vertex) -> bool:
+    """Whether it is in ERROR by its installation: a death of the machine does not start that again."""
+    found = stored(vertex.node)
+    if found is None or vertex.record.state is not State.ERROR:
+        return False
+    record = found.record
+    same = record.noderole == vertex.name and record.generation == vertex.record.generation
+    return same and record.reason is not None
+
+
+def needs_no_system(vertex: Vertex) -> bool:
+    """Whether it may run on a machine that is not alive.
+
+    An installation that goes on may. So may one after an attempt that failed when the installer had begun: the former system
+    may be gone.
+    """
+    stored_role, found = vertex.node.world.roles.get(vertex.role), stored(vertex.node)
+    if stored_role is None or stored_role.record.jig != JIG or found is None:
+        return False
+    record = found.record
+    return of_vertex(vertex) is not None or (record.reason is not None and record.token_used is not None)
+
+
+def macs(view: NodeView) -> tuple[str, ...]:
+    """The MACs of the cards from which the machine may boot, in small letters."""
+    return view.record.macs if view.record is not None else ()
+
+
+def caller(installation: Installation) -> str:
+    """The name of the holder of the token of its boot."""
+    return f"boot:{installation.token}"
+
+
+def boot_credential(world: World, id: str) -> Token | None:
+    """The token of a boot with this id, as the servers of the API judge it; None if no installation waits for it.
+
+    It is judged after its use, too: a second use is answered by a failure.
+    """
+    for fqdn, found in world.of(Installation).items():
+        record, view = found.record, world.nodes.get(fqdn)
+        if record.token == id and view is not None and under_way(view) is not None:
+            name, limits = caller(record), f"name:{fqdn}"
+            return Token(name=name, role=TokenRole.BOOT, digest=record.token_digest, selector=limits)
+    return None
+
+
+def sentence(installation: Installation, now: float) -> str:
+    """The step, the obstacle and the time that is left.
+
+    >>> made = Installation(noderole="os@n1.example.com", generation=1, run="r", epoch=1, since=0.0, started=0.0,
+    ...     deadline=600.0, nonce="0" * 32, token_digest="0" * 64, step=InstallStep.REBOOTING, waits="it boots")
+    >>> sentence(made, 10.0)
+    'it installs the machine; step rebooting is done; it boots; 590 s are left'
+    """
+    percent = f"{installation.percent} % are on the disk" if installation.percent else None
+    left = f"{max(0.0, installation.deadline - now):.0f} s are left"
+    parts = [f"it installs the machine; step {installation.step} is done", installation.waits, percent, left]
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,51 @@
+"""Jig install: the machine receives an image of ours, by a boot from the network.
+
+The jig itself changes nothing. It reads the attributes, and says that the machine must boot. The annealer then takes the steps of
+provisioning.installation, without a slot. After a take-over it continues at the step in the record.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from nodepool_ocb.config import Settings
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.jigs.jig import Boots, Failed, Order, Outcome
+from nodepool_ocb.jigs.ssh import boots
+from nodepool_ocb.jigs.ssh.boots import BootQuestion
+from nodepool_ocb.jigs.ssh.pool import pool
+from nodepool_ocb.model.records import Node
+from nodepool_ocb.provisioning import orders
+from nodepool_ocb.provisioning.installation import BootLook
+
+
+class InstallJig:
+    name = "install"
+    instant = False
+    attaches = True
+
+    def __init__(self, settings: Settings) -> None:
+        self._pool = pool(settings.ssh)
+
+    def configure(self, settings: Settings) -> None:
+        self._pool.configure(settings.ssh)
+
+    @property
+    def state_dir(self) -> str:
+        """The directory of the runner, on the machine."""
+        return self._pool.settings.state_dir
+
+    def look(self, fqdn: str, node: Node, question: BootQuestion) -> BootLook:
+        """The present boot of the machine, as ``boots.look``."""
+        return boots.look(self._pool, fqdn, node, question)
+
+    def run(self, order: Order, stop: threading.Event) -> Outcome:  # noqa: ARG002
+        try:
+            return Boots(orders.wish(order.attributes))
+        except Invalid as wrong:
+            return Failed(str(wrong))
+
+    def cancel(self, order: Order) -> None: ...
+
+    def close(self) -> None:
+        self._pool.close()

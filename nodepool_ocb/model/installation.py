@@ -1,0 +1,71 @@
+"""The records of the installation of a machine: its progress, and the token of the boot that it caused.
+
+Each step is written before the work of the next step begins. So another annealer continues at the step in the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from nodepool_ocb.model.ranges import Count, Moment, Noderole, Percent, RunName, Timeout
+from nodepool_ocb.model.records import Json, Record
+from nodepool_ocb.model.tokens import Digest
+
+Nonce = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+
+
+class InstallStep(StrEnum):
+    """The newest step of an installation that is done."""
+
+    CHECKED = "checked"  # image and disk are chosen, and the node's boot environment is `install`
+    PUBLISHED_INSTALL = "published_install"  # every living server has published that boot environment
+    REBOOTING = "rebooting"  # the present boot of the machine is noted, so it may be ended
+    IDENTIFIED = "identified"  # the installer has shown the token of its boot, and has its order
+    WRITTEN = "written"  # the image is on the disk
+    VERIFIED = "verified"  # the disk has the checksum of the image, and the node's boot environment is `local`
+    PUBLISHED_LOCAL = "published_local"  # every living server has published that, so the machine may boot its disk
+    ALIVE = "alive"  # the machine is back: another boot, and the pinned host key
+
+
+class Installation(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``nodes/<fqdn>/installation``: the newest installation of the machine, under way or over."""
+
+    noderole: Noderole
+    generation: Count  # of the noderole: an installation of another generation is over
+    run: RunName  # that continues it
+    epoch: Count  # of that run's claim; the installer writes it to the new disk
+    step: InstallStep = InstallStep.CHECKED
+    since: Moment  # when the step was written
+    started: Moment
+    deadline: Moment  # for the next step
+    limits: Mapping[str, Timeout] = {}  # step → seconds until the next one
+    image: str = ""
+    build: str = ""
+    checksum: str = ""  # sha256:... of the image
+    disk: str = ""  # the disk that loses its data, in words
+    order: Mapping[str, Json] = {}  # for the installer, without the parts that belong to one boot
+    reboot: str = ""  # the command that boots the machine
+    boot_file: str = ""  # the file on the machine that changes with each boot
+    boot_id: str = ""  # of the boot before; empty where the machine could not say it
+    installer_boot_id: str = ""
+    mac: str = ""  # of the card that the installer booted from
+    host_key: str = ""  # "ssh-ed25519 AAAA...", of the new disk
+    former_key: str = ""  # of the installer of an earlier attempt that failed, which may still run
+    nonce: Nonce  # in the URL of the boot script
+    token: str = ""  # the id of the token of the boot
+    token_digest: Digest
+    token_used: Moment | None = None
+    percent: Percent = 0  # of the image that is on the disk
+    waits: str | None = None  # the obstacle that it waits for, in one sentence
+    evidence: str | None = None  # the newest observation of the machine
+    reason: str | None = None  # why it failed; it is over then
+
+
+class BootToken(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``nodes/<fqdn>/boottoken``: the token for the boot script. It goes when the token is used, or the installation is over."""
+
+    text: str  # ocb_ID_SECRET

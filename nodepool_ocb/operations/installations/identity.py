@@ -1,0 +1,123 @@
+"""``installation identity``: an installer shows the token of its boot, one time, and gets its order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import installing
+from nodepool_ocb.engine.world import NodeView, Stored
+from nodepool_ocb.errors import Conflict, Denied, Invalid
+from nodepool_ocb.model import paths, tokens
+from nodepool_ocb.model.installation import Installation, InstallStep
+from nodepool_ocb.model.records import Change, Create, Delete, Json, Set
+from nodepool_ocb.model.tokens import Token, TokenRole
+from nodepool_ocb.operations import assignments
+from nodepool_ocb.operations.installations.progress import under_way
+from nodepool_ocb.operations.names import node_of
+from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.tokens import DrawSecret, EnsureTokens, FoundTokens, FreshSecret, ReadTokens
+from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.provisioning import installation as steps
+from nodepool_ocb.views.provisioning.installations import InstallerOrder
+
+
+class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True):
+    """Exchange the token of a boot for the order of the installation, and for a token of the machine itself.
+
+    Only a repetition by the same boot is answered again. Any other second use of the token fails the installation.
+    """
+
+    noun = "installation"
+    verb = "identity"
+    right = Right.ADMIN
+    reads = (ReadWorld, ReadTokens, DrawSecret, EnsureTokens)
+    writes = ("installation", "token of a boot", "token")
+    confidential = True
+
+    node: str
+    mac: str  # of the card that it booted from
+    boot_id: str
+    host_key: str  # "TYPE KEY" of the new disk
+
+    def decide(self, situation: Situation) -> Steps[InstallerOrder]:
+        world = yield from ReadWorld()
+        view = node_of(world, self.node)
+        found = under_way(view)
+        if situation.by != installing.caller(found.record):
+            raise Denied(f"only the installer of {self.node} may ask for its identity, with the token of its boot")
+        self._refuse_oddities()
+        if wrong := self._wrong(view, found.record):
+            yield [Set(paths.installation(view.name), steps.failed(found.record, wrong), found.version)]
+            raise Conflict(f"the installation of {self.node} has failed: {wrong}")
+        held = yield from ReadTokens()
+        drawn = yield from DrawSecret()
+        yield from EnsureTokens()
+        yield list(self._changes(view, found, held, drawn, situation))
+        return InstallerOrder(token=tokens.text(drawn.id, drawn.secret), order=self._order(found.record))
+
+    def _refuse_oddities(self) -> None:
+        try:
+            assignments.host_keys((self.host_key,))
+        except ValueError as wrong:
+            raise Invalid(str(wrong)) from None
+        if not 0 < len(self.boot_id) <= 100 or not self.boot_id.isprintable():
+            raise Invalid("boot_id must be the boot id of the machine, as /proc/sys/kernel/random/boot_id has it")
+
+    def _wrong(self, view: NodeView, record: Installation) -> str | None:
+        """Why this boot is not the one that the installation caused."""
+        step, mac = InstallStep.IDENTIFIED, self.mac.lower()
+        if record.token_used is not None and not self._repeats(record):
+            return (
+                f"the token of the boot was used a second time, by boot {self.boot_id} with MAC {mac}: the machine booted the"
+                " installer again, or a stranger has the token"
+            )
+        macs = installing.macs(view)
+        if mac not in macs:
+            return f"step {step}: the installer booted with MAC {mac}, and the node has {', '.join(macs) or 'none'}"
+        if record.step not in steps.AWAITS_INSTALLER and not self._repeats(record):
+            return f"step {step}: an installer spoke at step {record.step}"
+        if self.boot_id == record.boot_id:
+            return f"step {step}: the installer has the boot id of the system before it"
+        return None
+
+    def _repeats(self, record: Installation) -> bool:
+        """Whether its first answer may have been lost."""
+        same = (self.boot_id, self.host_key, self.mac.lower()) == (
+            record.installer_boot_id,
+            record.host_key,
+            record.mac,
+        )
+        return same and record.step is InstallStep.IDENTIFIED
+
+    def _changes(
+        self, view: NodeView, found: Stored[Installation], held: FoundTokens, drawn: FreshSecret, situation: Situation
+    ) -> Iterator[Change]:
+        record, now = found.record, situation.now
+        name = tokens.of_machine(view.name)
+        for id, stored in held.readable.items():  # of an earlier installation, or of the answer that was lost
+            if stored.record.name == name and stored.record.role is TokenRole.NODE:
+                yield Delete(paths.token(id), stored.version)
+        secret = (tokens.split(tokens.text(drawn.id, drawn.secret)) or ("", ""))[1]
+        token = Token(
+            name=name,
+            role=TokenRole.NODE,
+            digest=tokens.digest(secret),
+            selector=f"name:{view.name}",
+            created=now,
+            by=situation.by,
+        )
+        yield Create(paths.token(drawn.id), token)
+        fields = {"mac": self.mac.lower(), "installer_boot_id": self.boot_id, "host_key": self.host_key}
+        if record.token_used is None:
+            after = steps.advanced(record, InstallStep.IDENTIFIED, now, token_used=now, **fields)
+        else:
+            after = replace(record, token_used=now)
+        yield Set(paths.installation(view.name), after, found.version)
+        if (boot := installing.boot_token(view)) is not None:
+            yield Delete(paths.boot_token(view.name), boot.version)
+
+    def _order(self, record: Installation) -> dict[str, Json]:
+        key = f"{record.noderole.partition('@')[0]}@{record.generation}"
+        return {**record.order, "epoch": record.epoch, "epoch_key": key}

@@ -1,0 +1,263 @@
+"""Installations that are interrupted: annealers are killed and frozen, machines boot the wrong system, installers fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.engine import nodes
+from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.engine.world import World
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.installation import InstallStep
+from nodepool_ocb.model.records import Change, Set
+from nodepool_ocb.operations.installations.progress import ReportKind
+from nodepool_ocb.testing.zookeeper.server import Server
+from tests.journeys.fleet import Fleet
+from tests.journeys.installing import INSTALL, Agent, BootServer, InstallFleet
+
+Step = InstallStep
+long = pytest.mark.long
+
+
+@pytest.fixture
+def fleet(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
+    with Fleet(zookeeper, chroot, tmp_path) as fleet:
+        yield fleet
+
+
+def explained(site: InstallFleet) -> str:
+    """The obstacle that ``explain`` shows."""
+    record = site.record
+    return (record.waits or "") if record is not None else ""
+
+
+def test_a_machine_waits_for_each_publication_and_the_60_seconds_of_the_seed_would_lose(fleet: Fleet) -> None:
+    site = InstallFleet(fleet)
+    server = BootServer(site)
+    fleet.bind(INSTALL, site.fqdn)
+    fleet.annealer().begin()
+    record = site.until_step(Step.CHECKED)
+    fleet.until(lambda: "is not published yet by admin.farm.example.com" in explained(site), "explain says so")
+    path = paths.installation(site.fqdn)
+    znode = fleet.session.get(path)
+    assert znode is not None
+    assert site.record is not None
+    minutes = replace(site.record, since=record.since - 300.0, deadline=record.deadline - 300.0, waits=None)
+    fleet.session.commit([Set(path, minutes, znode.version)])  # as if five minutes had passed
+    fleet.until(lambda: explained(site), "it is decided again")
+    assert server.waiting, "after 60 seconds, or 300, a machine that boots gets the former boot document"
+    assert (site.reboots(), site.record.step) == (0, Step.CHECKED)
+    server.publish()
+    site.until_told()
+    agent = Agent(site)
+    agent.identify()
+    agent.writes()
+    fleet.until(lambda: "local is not published yet" in explained(site), "the machine may not boot its disk")
+    assert not agent.shown().reboot
+    server.publish()
+    site.boots_disk(agent.until_reboot().epoch)
+    fleet.until_all_active()
+    assert site.reboots() == 1
+
+
+def test_an_annealer_that_was_frozen_and_thawed_changes_nothing_on_the_new_disk(fleet: Fleet) -> None:
+    site = InstallFleet(fleet)
+    fleet.bind(INSTALL, site.fqdn)
+    first = fleet.annealer().begin()
+    site.until_told()
+    first.freeze()
+    second = fleet.annealer().begin()
+    fleet.until(lambda: fleet.held_by() is second, "the other one takes it over")
+    agent = Agent(site)
+    agent.installs()
+    fleet.until_all_active()
+    second.close()
+    before = state_of(site)
+    first.thaw()
+    fleet.until(
+        lambda: "is over; its run is left to the annealer that attaches" in first.said, "it hears of its session"
+    )
+    fleet.until(lambda: fleet.living() == 1, "it is back")
+    assert state_of(site) == before
+    assert [run.outcome for run in fleet.runs(site.name).values()] == ["abandoned", "succeeded"]
+
+
+def state_of(site: InstallFleet) -> list[Any]:
+    """Versions of the records, and the files of the machine."""
+    session, fleet = site.fleet.session, site.fleet
+    places = [paths.installation(site.fqdn), paths.noderole(INSTALL, site.fqdn), paths.fence(site.fqdn)]
+    versions = [znode and znode.version for znode in session.get_many(places)]
+    files = {file.name: file.read_text() for file in fleet.farm.state_dir(site.fqdn).iterdir() if file.is_file()}
+    return [versions, site.reboots(), files]
+
+
+@long
+@pytest.mark.parametrize("step", [step for step in Step if step not in (Step.PUBLISHED_INSTALL, Step.ALIVE)])
+def test_a_machine_is_installed_once_when_its_annealer_is_killed_at_any_step(fleet: Fleet, step: Step) -> None:
+    site = InstallFleet(fleet)
+    server = BootServer(site)
+    fleet.bind(INSTALL, site.fqdn)
+    first = fleet.annealer().begin()
+    second = fleet.annealer().begin()
+    fleet.until(lambda: fleet.living() == 2, "both are there")
+    killed: list[Step] = []
+
+    def pause(at: Step) -> None:
+        site.until_step(at)
+        if at is step:
+            holder = fleet.held_by()
+            assert holder in (first, second)
+            holder.kill()
+            killed.append(at)
+            fleet.until(lambda: fleet.held_by() not in (None, holder), "the other one continues")
+
+    pause(Step.CHECKED)
+    server.publish()
+    fleet.until(lambda: site.reboots() == 1, "the machine is told to boot")
+    pause(Step.REBOOTING)
+    fleet.farm.kill(0)
+    agent = Agent(site)
+    agent.identify()
+    pause(Step.IDENTIFIED)
+    agent.report(ReportKind.WRITTEN)
+    pause(Step.WRITTEN)
+    agent.report(ReportKind.VERIFIED, checksum=site.checksum)
+    pause(Step.VERIFIED)
+    server.publish()
+    pause(Step.PUBLISHED_LOCAL)
+    site.boots_disk(agent.shown().epoch)
+    fleet.until_all_active()
+    assert killed == [step]
+    assert (site.reboots(), fleet.node(site.fqdn).host_keys) == (1, (agent.host_key,))
+    assert sorted(run.outcome for run in fleet.runs(site.name).values()) == ["abandoned", "succeeded"]
+
+
+def _from_its_disk(site: InstallFleet, _: Agent) -> None:
+    (site.home / "boot_id").write_text("boot-from-disk\n")
+    site.fleet.farm.start(0)
+
+
+def _another_mac(_: InstallFleet, agent: Agent) -> None:
+    with pytest.raises(Conflict, match="booted with MAC"):
+        agent.identify(mac="52:54:00:00:00:01")
+
+
+def _replayed(_: InstallFleet, agent: Agent) -> None:
+    agent.identify()
+    with pytest.raises(Conflict, match="a second time"):
+        agent.identify(boot_id="another")
+
+
+def _corrupt(_: InstallFleet, agent: Agent) -> None:
+    agent.identify()
+    agent.report(ReportKind.WRITTEN)
+    agent.report(ReportKind.VERIFIED, checksum="sha256:bad")
+
+
+def _small_disk(_: InstallFleet, agent: Agent) -> None:
+    agent.identify()
+    agent.report(ReportKind.FAILED, reason="disk /dev/vda has 1 GiB, and the image needs 2")
+
+
+def _never_back(_: InstallFleet, agent: Agent) -> None:
+    agent.identify()
+    agent.writes()
+    agent.until_reboot()
+
+
+def _another_key(site: InstallFleet, agent: Agent) -> None:
+    _never_back(site, agent)
+    site.new_key()
+    site.boots_disk(agent.shown().epoch)
+
+
+def _silent(_: InstallFleet, __: Agent) -> None:
+    """The installer never speaks."""
+
+
+FAULTS: Final[dict[str, tuple[Callable[[InstallFleet, Agent], None], tuple[str, ...]]]] = {
+    "from-its-disk": (_from_its_disk, ("step identified", "booted from its disk", "boot-from-disk")),
+    "silent": (_silent, ("step identified was not reached within 8 s", "does not answer")),
+    "another-mac": (_another_mac, ("step identified", "MAC 52:54:00:00:00:01")),
+    "replayed": (_replayed, ("used a second time, by boot another",)),
+    "corrupt": (_corrupt, ("step verified: the disk has checksum sha256:bad",)),
+    "small-disk": (_small_disk, ("step written: the installer reports: disk /dev/vda has 1 GiB",)),
+    "never-back": (_never_back, ("step alive was not reached within 8 s", "does not answer")),
+    "another-key": (_another_key, ("step alive was not reached within 8 s", "another host key than the pinned one")),
+}
+
+
+@pytest.mark.parametrize(
+    "fault", [each if each == "from-its-disk" else pytest.param(each, marks=long) for each in FAULTS]
+)
+def test_each_fault_gives_a_sentence_and_a_retry_installs_the_machine(fleet: Fleet, fault: str) -> None:
+    happens, words = FAULTS[fault]
+    site = InstallFleet(fleet, rebooting=8.0, published_local=8.0)
+    fleet.bind(INSTALL, site.fqdn)
+    fleet.annealer().begin()
+    site.until_told()
+    happens(site, Agent(site))
+    site.until_failed(*words)
+    assert (fleet.node(site.fqdn).bootenv, site.token) == ("local", "")
+    fleet.farm.kill(0)
+    (site.home / "boot_id").write_text("boot-mended\n")
+    fleet.farm.start(0)
+    site.retry()
+    site.until_told(2)
+    Agent(site).installs()
+    fleet.until_all_active()
+
+
+@long
+def test_an_installation_that_is_cancelled_ends_and_its_installer_is_refused(fleet: Fleet) -> None:
+    site = InstallFleet(fleet)
+    fleet.bind(INSTALL, site.fqdn)
+    fleet.annealer().begin()
+    site.until_told()
+    agent = Agent(site)
+    agent.identify()
+    fleet.happens(site.name, Event.CANCEL)
+    site.until_failed("asked for")
+    with pytest.raises(Conflict, match=r"no installation of .* is under way: the last one failed: asked for"):
+        agent.report(ReportKind.WRITTEN)
+    assert fleet.node(site.fqdn).bootenv == "local"
+
+
+@long
+def test_an_annealer_that_drains_hands_the_installation_over_and_a_held_node_is_adopted(fleet: Fleet) -> None:
+    site = InstallFleet(fleet)
+    fleet.bind(INSTALL, site.fqdn)
+    first = fleet.annealer(drain_seconds=0.5).begin()
+    site.until_told()
+    fleet.write(lambda world: held(world, site.fqdn))
+    first.terminate()
+    first.wait()
+    fleet.annealer().begin()
+    Agent(site).installs()
+    fleet.until_all_active()
+    assert site.reboots() == 1
+
+
+@long
+def test_a_wrong_image_is_refused_before_the_machine_boots(fleet: Fleet) -> None:
+    site = InstallFleet(fleet)
+    path = paths.role(INSTALL)
+    znode = fleet.session.get(path)
+    assert znode is not None
+    template = {"provisioner": {**site.role.template["provisioner"], "image": "absent"}}
+    fleet.session.commit([Set(path, replace(site.role, template=template), znode.version)])
+    fleet.bind(INSTALL, site.fqdn)
+    fleet.annealer().begin()
+    site.until_failed("step checked: image absent has no READY build")
+    assert (site.reboots(), fleet.node(site.fqdn).bootenv) == (0, "local")
+
+
+def held(world: World, fqdn: str) -> list[Change]:
+    """The node is held by a person."""
+    return next(nodes.hold(world, fqdn, "ann", "repair", 0.0, None))

@@ -1,0 +1,100 @@
+"""The wish of a role, the image and the disk that are chosen, and the order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.images import BuildState
+from nodepool_ocb.provisioning import orders
+from nodepool_ocb.provisioning.disks import Disk, DiskHints, chosen, of_inventory
+from tests.journeys.installing import BUILD, IMAGE, SUM, build
+
+TWO = [
+    Disk(path="/dev/sda", size=64 << 30, serial="S1", rotational=True),
+    Disk(path="/dev/nvme0n1", size=8 << 30, wwn="eui.1", rotational=False),
+]
+
+
+@pytest.mark.parametrize(
+    ("hints", "path"),
+    [
+        ({"serial": "S1"}, "/dev/sda"),
+        ({"wwn": "eui.1"}, "/dev/nvme0n1"),
+        ({"rotational": False}, "/dev/nvme0n1"),
+        ({"min_size": "32G"}, "/dev/sda"),
+        ({"max_size": "32G"}, "/dev/nvme0n1"),
+        ({"path": "/dev/sda"}, "/dev/sda"),
+    ],
+)
+def test_one_disk_that_matches_all_hints_is_chosen(hints: dict[str, Any], path: str) -> None:
+    assert chosen(DiskHints(**hints), TWO, 1 << 30).path == path
+
+
+@pytest.mark.parametrize(
+    ("hints", "needed", "words"),
+    [
+        ({"serial": "S9"}, 1, r"no disk of the machine matches serial=S9; it has /dev/sda \(serial S1, 64.0 GiB\)"),
+        ({"serial": "S1"}, 65 << 30, "the disk is too small: /dev/sda"),
+        ({}, 1, "2 disks match its only disk"),
+        ({"min_size": "large"}, 1, "no size of a disk"),
+    ],
+)
+def test_a_wrong_disk_is_refused_by_name(hints: dict[str, Any], needed: int, words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        chosen(DiskHints(**hints), TWO, needed)
+
+
+def test_the_disks_of_an_inventory_are_read_and_one_without_a_list_says_nothing() -> None:
+    facts = {"disks": [{"name": "vda", "size": 1024, "serial": "S1", "rotational": True}, "odd"]}
+    assert of_inventory(facts) == (Disk(path="/dev/vda", size=1024, serial="S1", rotational=True),)
+    assert of_inventory({"cpus": 4}) is None
+
+
+def test_the_newest_ready_build_with_a_disk_format_is_chosen() -> None:
+    builds = {
+        "0000000001": build(),
+        "0000000002": build(state=BuildState.FAILED),
+        "0000000003": build(checksums={"pxe": {"sha256": SUM, "size": 1}}),
+    }
+    found = orders.newest(IMAGE, builds)
+    assert (found.build, found.format, found.path) == (BUILD, "raw", f"images/{IMAGE}/{BUILD}/disk.raw")
+    with pytest.raises(Invalid, match="has no READY build of format raw or tar"):
+        orders.newest(IMAGE, {"0000000002": builds["0000000002"]})
+
+
+def test_the_order_has_the_image_the_disk_and_the_state_directory() -> None:
+    wish = orders.wish({"provisioner": {"image": IMAGE, "disk": {"serial": "S1"}, "user-data": "#cloud-config\n"}})
+    made = orders.order(wish, orders.newest(IMAGE, {BUILD: build()}), "n1.example.com", "i1", "/var/lib/nodepool-ocb")
+    assert made["image"] == [f"images/{IMAGE}/{BUILD}/disk.raw"]
+    assert (made["checksum"], made["size"], made["format"]) == (f"sha256:{SUM}", 1 << 20, "raw")
+    assert (made["disk"], made["state_dir"]) == ({"serial": "S1"}, "/var/lib/nodepool-ocb")
+    assert made["nocloud"] == {
+        "meta-data": "instance-id: i1\nlocal-hostname: n1.example.com\n",
+        "user-data": "#cloud-config\n",
+        "network-config": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ({}, "provisioner/image is not set"),
+        ({"provisioner": {"disk": {}}}, "provisioner/image is not set"),
+        ({"provisioner": {"image": IMAGE, "disk": {"serail": "S1"}}}, "serail"),
+        ({"provisioner": {"image": IMAGE, "step-seconds": {"booted": 3}}}, "the steps are checked"),
+        ({"provisioner": {"image": IMAGE, "step-seconds": {"checked": 0}}}, "checked=0"),
+    ],
+)
+def test_a_wrong_attribute_is_refused_by_name(attributes: dict[str, Any], words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        orders.wish(attributes)
+
+
+def test_an_order_that_is_too_large_is_refused() -> None:
+    wish = replace(orders.wish({"provisioner": {"image": IMAGE}}), user_data="x" * orders.ORDER_BYTES)
+    with pytest.raises(Invalid, match="shorten user-data"):
+        orders.order(wish, orders.newest(IMAGE, {BUILD: build()}), "n1.example.com", "i1", "/s")
