@@ -72,6 +72,15 @@ def test_a_node_that_one_transaction_does_not_bear_is_marked_first_and_goes_last
     assert len(others) == 3
 
 
+def test_the_last_of_several_transactions_frees_the_macs_and_addresses_together_with_the_node() -> None:
+    made = world(2 * limits.MOST_CHANGES - 5)  # without that, a cut would lie between the MACs
+    freed: list[Change] = [Delete(paths.mac(f"52:54:00:00:00:{n:02x}"), 0) for n in range(4)]
+    wanted = [*deletions(made)[:-1], *freed, deletions(made)[-1]]
+    *_, last = nodes.taking_away(made, N1, wanted)
+    assert [change for change in last if change in freed] == freed
+    assert Delete(paths.node(N1), 6) in last
+
+
 def test_a_node_below_which_something_appeared_is_not_taken_away() -> None:
     made = world(1)
     wanted = deletions(made)
