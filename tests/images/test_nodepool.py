@@ -125,6 +125,15 @@ def test_the_shipped_example_loads() -> None:
     ]
     assert [(provider.driver, provider.diskimages[0].format) for provider in loaded.providers] == [("local", "tar")]
 
+    provisioner = Path(__file__).parents[2] / "etc" / "provisioner" / "nodepool.yaml"
+    loaded = nodepool.load(provisioner, environ={})
+    assert [(image.name, image.formats) for image in loaded.diskimages] == [
+        ("environment", ("pxe",)),
+        ("environment-virtual", ("pxe",)),
+        ("debian-bookworm-metal", ("tar",)),
+    ]
+    assert loaded.diskimages[1].options["overlays"] == [str(provisioner.parent / "environment")]
+
 
 def test_an_admin_node_gets_each_image_in_its_own_format(written: Any) -> None:
     loaded = written(

@@ -1,0 +1,83 @@
+# shellcheck shell=sh
+# Requests to the API, over TLS with the pinned certificate. Tokens stand in files, never in the arguments of a program.
+
+CALL_SECONDS=60
+
+servers() { # the addresses of the API, one a line
+  listed=$(argument ocb.api)
+  if [ -n "$listed" ]; then
+    echo "$listed" | tr ',' '\n'
+  else
+    cat "$OCB_ETC/api"
+  fi
+}
+
+# call METHOD PATH HEADER [BODY]: asks one server after the other. Sets $status (000 without any answer) and $fault, and
+# leaves the body in $OCB_RUN/answer. Fails if no server answered, or each with a status of 500 and above.
+call() {
+  printf '%s\n' "$3" >"$OCB_RUN/header"
+  printf '%s' "${4:-}" >"$OCB_RUN/body"
+  status=000 fault="no address of the API: neither ocb.api nor $OCB_ETC/api"
+  for server in $(servers); do
+    : >"$OCB_RUN/answer"
+    status=$(curl --silent --show-error --cacert "$OCB_ETC/ca.pem" --connect-timeout 10 --max-time $CALL_SECONDS \
+      --max-filesize 8388608 --request "$1" --header "@$OCB_RUN/header" --header 'Content-Type: application/json' \
+      --data-binary "@$OCB_RUN/body" --output "$OCB_RUN/answer" --write-out '%{http_code}' \
+      "${server%/}$2" 2>"$OCB_RUN/curl")
+    code=$?
+    [ -s "$OCB_RUN/curl" ] && fault="$server: $(head -n 1 "$OCB_RUN/curl")" || fault="$server: status $status"
+    case $code in 35 | 51 | 58 | 60 | 77) evidence tls "$fault (the clock of this machine says $(date -u +%FT%TZ))" ;; esac
+    case $code:$status in 0:[234]*) return 0 ;; esac
+  done
+  return 1
+}
+
+answered() { # answered JQ-FILTER: a value of the last answer, empty if it is absent
+  jq --raw-output ".answer | $1 // empty" <"$OCB_RUN/answer" 2>/dev/null
+}
+
+refusal() { # the reason of the last answer, in one line
+  text=$(jq --raw-output '.detail? // .title? // empty' <"$OCB_RUN/answer" 2>/dev/null)
+  echo "status $status${text:+: $(echo "$text" | tr '\n' ' ' | cut -c1-300)}"
+}
+
+evidence() { # evidence WORD REASON: a request that the log of the HTTP server keeps, where the API cannot be told
+  say "$1: $2"
+  server=$(argument ocb.server)
+  [ -z "$server" ] || curl --silent --max-time 10 --output /dev/null --get --data-urlencode "reason=$2" \
+    "${server%/}/agent/${mac:-unknown}/$1" 2>/dev/null || :
+}
+
+own_header() { echo "Authorization: Bearer $(cat "$OCB_OWN/token")"; }
+
+# report STEP PERCENT [REASON [CHECKSUM]]: of an installation; some tries. A refusal ends the agent's work in this boot: the
+# installation is over, and this machine must write no more.
+report() {
+  body=$(jq --null-input --compact-output --arg step "$1" --argjson percent "$2" --arg reason "${3:-}" --arg sum "${4:-}" \
+    '{step: $step, percent: $percent} + (if $reason != "" then {reason: $reason} else {} end)
+     + (if $sum != "" then {checksum: $sum} else {} end)')
+  tries=${REPORT_TRIES:-5}
+  while [ "$tries" -gt 0 ]; do
+    if call POST "/v1/nodes/$node/installation/report" "$(own_header)" "$body"; then
+      case $status in 2*) return 0 ;; esac
+      say "FAILED: the report $1 was refused, so the installation is over: $(refusal)"
+      exit 1
+    fi
+    tries=$((tries - 1))
+    [ "$tries" = 0 ] || sleep 3
+  done
+  say "no server took the report $1: ${fault:-}"
+  return 1
+}
+
+progress() { # progress STEP PERCENT: one try, at most one report in 15 seconds
+  now=$(uptime_seconds)
+  [ "$now" -ge $((${reported:--15} + 15)) ] || return 0
+  reported=$now
+  REPORT_TRIES=1 report "$1" "$2" || :
+}
+
+report_failure() { # only an installing machine with its own token can report
+  [ "${mode:-}" = install ] && [ -s "$OCB_OWN/token" ] || return 0
+  report failed 0 "$1" || evidence failed "$1"
+}

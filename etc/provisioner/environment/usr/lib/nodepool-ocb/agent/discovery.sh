@@ -1,0 +1,90 @@
+# shellcheck shell=sh
+# Discovery: registers this machine with the join token, and waits until a rule or a person makes it a node.
+#
+# Each request has a time limit. The waiting has none: a machine may stand in the list of waiting machines for weeks.
+
+LLDP_SECONDS=35 # a switch announces itself every 30 seconds
+
+discover() {
+  set_clock
+  pause=5
+  while :; do
+    if register; then
+      while await_adoption; do sleep "$pause"; done
+      [ -z "$adopted" ] || break
+    fi
+    sleep "$pause"
+  done
+  become "$adopted"
+}
+
+register() { # sets $secret and $pause
+  described=$(inventory) || {
+    say "the inventory could not be taken"
+    return 1
+  }
+  body=$(macs | jq --raw-input --slurp --compact-output --argjson inventory "$described" --arg key "$(host_key)" \
+    --arg secret "${secret:-}" \
+    '{macs: split("\n") | map(select(. != "")), inventory: $inventory, host_keys: [$key], secret: $secret}')
+  if ! call POST /v1/registrations "Authorization: Bearer $(cat "$OCB_ETC/join-token" 2>/dev/null)" "$body"; then
+    say "no server took the registration: $fault"
+    pause=10
+    return 1
+  fi
+  case $status in
+  200 | 201)
+    secret=$(answered .secret) pause=$(answered .poll_seconds) registered_as=$(answered .mac)
+    pause=${pause:-10}
+    described_ports=$(echo "$described" | jq '[.nics[].lldp_port] | map(values) | length')
+    say "registered: $(echo "$described" | jq --raw-output '"\(.cpus) CPUs, \(.memory / 1048576 | floor) MiB, \(.disks | length) disks"'); waiting"
+    ;;
+  *)
+    evidence registration "$(refusal)"
+    case $status in 409) pause=600 ;; *) pause=60 ;; esac # 409: another machine has one of the MACs
+    return 1
+    ;;
+  esac
+}
+
+await_adoption() { # true while the machine waits; sets $adopted once it is a node
+  adopted=
+  if [ "$(uptime_seconds)" -gt $LLDP_SECONDS ] && [ -z "${asked_switch:-}" ]; then
+    asked_switch=1
+    if [ "$(nics | jq '[.[].lldp_port] | map(values) | length')" -gt "${described_ports:-0}" ]; then return 1; fi # register anew
+  fi
+  body=$(jq --null-input --compact-output --arg secret "$secret" '{secret: $secret}')
+  call POST "/v1/registrations/$registered_as/poll" "Accept: application/json" "$body" || {
+    say "no server answers: $fault"
+    return 0
+  }
+  case $status in
+  2*)
+    adopted=$(answered .node)
+    [ -n "$adopted" ] || return 0
+    token=$(answered .token)
+    return 1
+    ;;
+  404)
+    say "the registration is not known any more ($(refusal)); registering again"
+    secret=
+    return 1
+    ;;
+  *) # such as a limit of requests
+    say "the question was refused: $(refusal)"
+    pause=60
+    ;;
+  esac
+}
+
+become() { # become FQDN: the machine is a node; its annealer logs in with the pinned host key
+  node=$1
+  say "adopted as $node"
+  hostname "$node" 2>/dev/null || :
+  [ -z "${token:-}" ] || keep_token "$token"
+  rest
+}
+
+keep_token() { # keep_token TOKEN: readable by root alone
+  mkdir -p "$OCB_OWN" && chmod 700 "$OCB_OWN"
+  (umask 077 && printf '%s\n' "$1" >"$OCB_OWN/token")
+}

@@ -1,0 +1,150 @@
+"""The agent and the API: registration, identity, the clock before TLS, and refusals on the console."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool_ocb.testing.clocks import skewed
+from tests.environment.agents import ENVIRONMENT, HOST_KEY, LIBRARY, MAC, SHELLS, FileMachine
+from tests.environment.provisioner import EPOCH, NODE, OWN_TOKEN, Provisioner
+
+SCRIPTS = (
+    *LIBRARY.glob("ocb-*"), *LIBRARY.glob("agent/*.sh"),
+    *ENVIRONMENT.glob("etc/initramfs-tools/scripts/*"), *ENVIRONMENT.glob("etc/initramfs-tools/hooks/*"),
+)  # fmt: skip
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Provisioner]:
+    with Provisioner(tmp_path / "site") as site:
+        yield site
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_each_script_is_read_by_each_shell(shell: tuple[str, ...]) -> None:
+    assert len(SCRIPTS) >= 16
+    for script in SCRIPTS:
+        done = subprocess.run([*shell, "-n", script], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), script
+
+
+@pytest.mark.long
+def test_shellcheck_finds_no_fault() -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    roots = [script for script in SCRIPTS if script.parent.name != "agent"]  # ocb-agent leads to all of its parts
+    done = subprocess.run(["shellcheck", "-x", "-s", "sh", *roots], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_an_unknown_machine_registers_and_gets_its_own_token(site: Provisioner, tmp_path: Path) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "discovery")
+    machine.disks({"path": "/dev/sda", "size": 1 << 30, "serial": "one"})
+    nic = tmp_path / "machine/sys/class/net/eth0"
+    (nic / "device").mkdir(parents=True)
+    (nic / "address").write_text("52:54:00:00:00:02\n")
+    site.adopted_as = NODE
+    done = machine.does(
+        "mode=discovery; set_clock() { :; }; rest() { :; }; hostname() { :; }; sleep() { :; }; node=; discover"
+    )
+    assert f"ocb: adopted as {NODE}" in done.stdout, done.stdout + done.stderr
+    ((_, body), *_) = site.said
+    assert body["macs"] == [MAC, "52:54:00:00:00:02"]
+    assert body["host_keys"] == [HOST_KEY]
+    assert body["inventory"]["disks"] == [
+        {"name": "sda", "size": 1 << 30, "serial": "one", "wwn": "", "model": "", "rotational": False}
+    ]
+    assert body["inventory"]["nics"] == [{"name": "eth0", "mac": "52:54:00:00:00:02", "speed": 0, "driver": "driver"}]
+    assert body["inventory"]["cpus"] > 0
+    assert body["inventory"]["memory"] > 1 << 28
+    assert body["secret"] == ""
+    assert site.said[1] == (f"POST /v1/registrations/{MAC}/poll", {"secret": "s3cret"})
+    token = tmp_path / "machine/own/token"
+    assert (token.read_text(), token.stat().st_mode & 0o777) == (OWN_TOKEN + "\n", 0o600)
+
+
+def test_a_second_use_of_a_boot_token_is_shown_and_leaves_evidence(site: Provisioner, tmp_path: Path) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install")
+    site.refuses_identity = True
+    done = machine.does("identify")
+    assert done.returncode == 1
+    assert "ocb: FAILED: the identity was refused: status 409: the boot token was used before" in done.stdout
+    (evidence,) = [line for line in site.asked if "/agent/" in line]
+    assert evidence.startswith(f"GET /agent/{MAC}/identity?reason=status+409")
+
+
+def test_an_identity_without_an_answer_is_asked_again_and_is_the_same(site: Provisioner, tmp_path: Path) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install", **{"ocb.api": f"https://127.0.0.1:9,{site.api}"})
+    site.order = {"format": "tar"}
+    done = machine.does("identify; identify")
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = site.identities()
+    assert first == second
+    assert first["host_key"] == HOST_KEY
+    assert json.loads((machine.run_folder / "order").read_text()) == site.order
+    assert "ocb_boot" not in (machine.folder / "run/curl").read_text()
+
+
+def test_a_wrong_clock_is_named_where_tls_fails(site: Provisioner, tmp_path: Path) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install")
+    script = "set_seconds() { :; }; IDENTITY_SECONDS=0; set_clock; identify"
+    done = machine.does(script, **skewed(-400_000_000.0))
+    assert done.returncode == 1
+    assert "certificate is not yet valid (the clock of this machine says 20" in done.stdout
+    assert any(f"/agent/{MAC}/tls?" in line for line in site.asked)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_the_clock_is_set_from_the_admin_node_without_ntp(
+    site: Provisioner, tmp_path: Path, shell: tuple[str, ...]
+) -> None:
+    machine = FileMachine(tmp_path / "machine", shell)
+    machine.boots(site, "install")
+    machine.program("chronyd", "exit 1")
+    (machine.folder / "etc/ntp").write_text("ntp.example.com\n")
+    set_to = (
+        'date() { case $* in "-u +%s") echo 0 ;; *) command date "$@" ;; esac; }; set_seconds() { echo "set $1"; }; '
+    )
+    done = machine.does(set_to + "set_clock")
+    assert "ocb: clock: NTP server ntp.example.com did not answer in 15 s" in done.stdout
+    assert "ocb: clock: it was wrong by " in done.stdout
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("set ")]
+    assert int(line.split()[1]) > 1_700_000_000
+
+
+def test_the_machine_restarts_only_with_permission(site: Provisioner, tmp_path: Path) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install")
+    (site.files / "image").touch()
+    site.offer(site.files / "image")
+    machine.has_order(site)
+    site.permits_restart = False
+    stands_in = "restart() { echo restarts; exit 0; }; release_target() { :; }; sleep() { command sleep 0.3; }; "
+    waits = f"{stands_in} RESTART_SECONDS=1; await_permission"
+    done = machine.does(waits)
+    assert "restarts" not in done.stdout
+    assert site.reports("failed")[0]["reason"] == "no permission to restart came in 1 seconds"
+    site.permits_restart = True
+    assert "restarts" in machine.does(waits).stdout
+    epoch = machine.target / "var/lib/nodepool-ocb/epoch.0"  # of the annealer that took the installation over
+    assert epoch.read_text() == f"{EPOCH + 1} - {EPOCH + 1}\n"
+
+
+def test_a_refused_report_ends_the_writing(site: Provisioner, tmp_path: Path) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install")
+    machine.has_order(site)
+    site.is_over = True
+    done = machine.does("progress fetched 9; echo goes on")
+    assert (done.returncode, "goes on" in done.stdout) == (1, False)
+    assert "the installation is over: status 409: no installation is under way" in done.stdout
