@@ -49,6 +49,7 @@ class Installation(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1)
     disk: str = ""  # the disk that loses its data, in words
     order: Mapping[str, Json] = {}  # for the installer, without the parts that belong to one boot
     reboot: str = ""  # the command that boots the machine
+    power: str = ""  # the id of the request that switches it off and on; empty: it is told to boot
     boot_file: str = ""  # the file on the machine that changes with each boot
     boot_id: str = ""  # of the boot before; empty where the machine could not say it
     installer_boot_id: str = ""

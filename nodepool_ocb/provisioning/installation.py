@@ -6,6 +6,7 @@ The rules, in prose:
 - The machine boots from the network only after every living server has published the boot environment ``install``. It boots
   from its disk only after every one has published ``local``. No time stands in for that.
 - The boot id of the machine is noted before it is told to boot. While it still has that boot, it is told again.
+- A machine with a power record is switched off and on, once: the request is part of the transaction of the step.
 - A machine that comes back from its disk, under its old host key, is a failure at once: it will not boot the installer.
 - The installation ends when the machine has another boot than before, another than the installer's, and the pinned host key.
 - A step that is not done at its deadline is a failure, with the name of the step and the newest observation.
@@ -73,6 +74,8 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
     unpublished: tuple[str, ...] = ()  # the living servers that have not published the present boot document
     sight: BootLook | None = None  # since the step was written
     power: bool = False  # the machine can be switched without its operating system
+    switched: bool = False  # it was switched off and on for this installation
+    power_fault: str | None = None  # why it could not be switched
     now: float
 
 
@@ -84,10 +87,10 @@ class StepDecision(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str = ""
 
 
-def decide(installation: Installation, outlook: StepFacts) -> StepDecision:
+def decide(installation: Installation, facts: StepFacts) -> StepDecision:
     """The next action. At the deadline everything but an advance or a success is a failure."""
-    found = _RULES[installation.step](installation, outlook)
-    if found.do in (StepAction.ADVANCE, StepAction.SUCCEED, StepAction.FAIL) or outlook.now < installation.deadline:
+    found = _RULES[installation.step](installation, facts)
+    if found.do in (StepAction.ADVANCE, StepAction.SUCCEED, StepAction.FAIL) or facts.now < installation.deadline:
         return found
     limit = installation.deadline - installation.since
     awaited = NEXT[installation.step]
@@ -95,9 +98,9 @@ def decide(installation: Installation, outlook: StepFacts) -> StepDecision:
 
 
 def _publishes(bootenv: str) -> Callable[[Installation, StepFacts], StepDecision]:
-    def rule(_: Installation, outlook: StepFacts) -> StepDecision:
-        if outlook.unpublished:
-            servers = ", ".join(outlook.unpublished)
+    def rule(_: Installation, facts: StepFacts) -> StepDecision:
+        if facts.unpublished:
+            servers = ", ".join(facts.unpublished)
             return StepDecision(
                 do=StepAction.WAIT, text=f"boot environment {bootenv} is not published yet by {servers}"
             )
@@ -106,26 +109,33 @@ def _publishes(bootenv: str) -> Callable[[Installation, StepFacts], StepDecision
     return rule
 
 
-def _notes_boot(_: Installation, outlook: StepFacts) -> StepDecision:
-    sight = outlook.sight
+def _notes_boot(_: Installation, facts: StepFacts) -> StepDecision:
+    sight = facts.sight
     if sight is None:
         return StepDecision(do=StepAction.LOOK, text="the machine is asked for its boot id")
     if sight.fenced is not None:
         return StepDecision(do=StepAction.FAIL, text=_fenced(sight.fenced))
     if sight.boot_id:
         return StepDecision(do=StepAction.ADVANCE, boot_id=sight.boot_id)
-    if outlook.power:
+    if facts.power:
         return StepDecision(do=StepAction.ADVANCE)
     text = f"the machine does not answer ({sight.why}), and it has no power record; start it from the network by hand"
     return StepDecision(do=StepAction.LOOK, text=text)
 
 
-def _boots(installation: Installation, outlook: StepFacts) -> StepDecision:
-    sight, before = outlook.sight, installation.boot_id
+def _boots(installation: Installation, facts: StepFacts) -> StepDecision:
+    sight, before = facts.sight, installation.boot_id
+    if facts.power_fault is not None:
+        return StepDecision(
+            do=StepAction.FAIL, text=f"step {InstallStep.IDENTIFIED}: the machine was not switched: {facts.power_fault}"
+        )
     if sight is None:
         return StepDecision(do=StepAction.LOOK, text="it is to boot from the network")
     if sight.fenced is not None:
         return StepDecision(do=StepAction.FAIL, text=_fenced(sight.fenced))
+    if sight.boot_id and sight.boot_id == before and installation.power:
+        after = "was switched, and still has its former boot: does the BMC belong to it?"
+        return StepDecision(do=StepAction.LOOK, text=f"the machine {after if facts.switched else 'is being switched'}")
     if sight.boot_id and sight.boot_id == before:
         return StepDecision(do=StepAction.REBOOT, text="the machine is told to boot, and has not gone down yet")
     if sight.boot_id and before:
@@ -134,6 +144,8 @@ def _boots(installation: Installation, outlook: StepFacts) -> StepDecision:
             text=f"step {InstallStep.IDENTIFIED}: the machine booted from its disk instead of the network: it has boot"
             f" {sight.boot_id} under its old host key; set the network first in its boot order",
         )
+    if sight.boot_id:
+        return StepDecision(do=StepAction.LOOK, text="the installer has not spoken yet; the former system answers")
     who = "another host key answers at its address" if sight.another else f"it does not answer ({sight.why})"
     return StepDecision(do=StepAction.LOOK, text=f"the installer has not spoken yet; {who}")
 
@@ -146,8 +158,8 @@ def _verifies(_: Installation, __: StepFacts) -> StepDecision:
     return StepDecision(do=StepAction.WAIT, text="the installer compares the disk with the checksum of the image")
 
 
-def _returns(installation: Installation, outlook: StepFacts) -> StepDecision:
-    sight = outlook.sight
+def _returns(installation: Installation, facts: StepFacts) -> StepDecision:
+    sight = facts.sight
     if sight is None:
         return StepDecision(do=StepAction.LOOK, text="it is to boot from its disk")
     if sight.fenced is not None:

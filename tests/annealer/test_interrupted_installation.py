@@ -15,8 +15,10 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.installation import InstallStep
-from nodepool_ocb.model.records import Change, Set
+from nodepool_ocb.model.power import MachinePower, PowerAction
+from nodepool_ocb.model.records import Change, Create, Set
 from nodepool_ocb.operations.installations.progress import ReportKind
+from nodepool_ocb.store.client import codec
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys.fleet import Fleet
 from tests.journeys.installing import INSTALL, Agent, BootServer, InstallFleet
@@ -261,3 +263,23 @@ def test_a_wrong_image_is_refused_before_the_machine_boots(fleet: Fleet) -> None
 def held(world: World, fqdn: str) -> list[Change]:
     """The node is held by a person."""
     return next(nodes.hold(world, fqdn, "ann", "repair", 0.0, None))
+
+
+@long
+def test_a_machine_with_a_power_record_is_switched_once_in_the_transaction_of_its_step(fleet: Fleet) -> None:
+    site = InstallFleet(fleet)
+    path = paths.power(site.fqdn)
+    fleet.session.commit([Create(path, MachinePower(driver="played"))])
+    fleet.bind(INSTALL, site.fqdn)
+    fleet.annealer().begin()
+    record = site.until_step(Step.REBOOTING)
+
+    def power() -> MachinePower:
+        return codec.decode(MachinePower, fleet.session.get(path))
+
+    fleet.until(lambda: power().result, "no driver has this name, so the request fails")
+    result = power().result
+    assert result is not None
+    assert (result.id, result.action, result.done) == (record.nonce[:16], PowerAction.CYCLE, False)
+    site.until_failed("step identified: the machine was not switched", "played")
+    assert site.reboots() == 0

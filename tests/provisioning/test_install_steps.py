@@ -49,6 +49,12 @@ GONE = {"why": "connect: no route"}
     [
         (Step.CHECKED, {"unpublished": ("a1", "a2")}, StepAction.WAIT, "install is not published yet by a1, a2"),
         (Step.CHECKED, {}, StepAction.ADVANCE, ""),
+        (
+            Step.REBOOTING,
+            {"power": True, "power_fault": "wrong password"},
+            StepAction.FAIL,
+            "not switched: wrong password",
+        ),
         (Step.PUBLISHED_INSTALL, {}, StepAction.LOOK, "asked for its boot id"),
         (Step.PUBLISHED_INSTALL, {"sight": GONE}, StepAction.LOOK, "start it from the network by hand"),
         (Step.PUBLISHED_INSTALL, {"sight": GONE, "power": True}, StepAction.ADVANCE, ""),
@@ -94,6 +100,15 @@ def test_a_step_without_an_end_fails_at_its_deadline_and_names_the_next_step_and
     assert before.do in (StepAction.WAIT, StepAction.LOOK)
     assert over.do is StepAction.FAIL
     assert over.text == f"step {NEXT[step]} was not reached within {LIMITS[step]:.0f} s: {before.text}"
+
+
+def test_a_machine_that_is_switched_is_not_told_to_boot_too() -> None:
+    record, seen = made(Step.REBOOTING, power="0" * 16), {"boot_id": "before"}
+    switching, switched = (decide(record, outlook(power=True, switched=each, sight=seen)) for each in (False, True))
+    assert (switching.do, "is being switched" in switching.text) == (StepAction.LOOK, True)
+    assert (switched.do, "does the BMC belong to it" in switched.text) == (StepAction.LOOK, True)
+    answers = decide(replace(record, boot_id=""), outlook(power=True, sight={"boot_id": "x"}))
+    assert (answers.do, "the former system answers" in answers.text) == (StepAction.LOOK, True)
 
 
 def test_a_success_counts_after_the_deadline_too() -> None:

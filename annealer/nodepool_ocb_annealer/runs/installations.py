@@ -6,18 +6,21 @@ Each carries the fence of the claim and the version of the record. So an anneale
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import claim, installing, liveness
+from nodepool_ocb.engine import claim, installing, liveness, powering
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Stored, Vertex
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.installation import BootToken, Installation, InstallStep
+from nodepool_ocb.model.power import PowerAction, PowerRequest
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Node, NodeRole, Record, Run, Set
 from nodepool_ocb.provisioning import installation as steps
 
-DYING: str = "the noderoles are being set back after the installation"
+BY_HAND: Final = "manual"  # the driver of a machine that a person switches
+DYING: Final = "the noderoles are being set back after the installation"
 
 
 def begun(grant: claim.Grant, record: Installation, token: BootToken, now: float) -> list[Change]:
@@ -42,6 +45,41 @@ def cleared(grant: claim.Grant, now: float) -> list[Change]:
 def written(grant: claim.Grant, before: Stored[Installation], record: Installation) -> list[Change]:
     """Another record of the installation."""
     return [_fenced(grant), Set(paths.installation(grant.fqdn), record, before.version)]
+
+
+def power(grant: claim.Grant, record: Installation) -> dict[str, Any]:
+    """The facts of ``StepFacts`` about the power of the machine."""
+    found = powering.powers(grant.vertex.node.world).get(grant.fqdn)
+    if found is None or found.record.driver == BY_HAND:
+        return {}
+    result = found.record.result
+    if not record.power or result is None or result.id != record.power:
+        return {"power": True}
+    return {
+        "power": True,
+        "switched": result.done,
+        "power_fault": None if result.done else result.reason or "no reason",
+    }
+
+
+def advancing(grant: claim.Grant, before: Stored[Installation], after: Installation, now: float) -> list[Change]:
+    """The next step. With it a machine that has a power record is switched off and on, once, to boot from the network.
+
+    Raises Conflict while another request for its power is under way.
+    """
+    found = powering.powers(grant.vertex.node.world).get(grant.fqdn)
+    if after.step is not InstallStep.REBOOTING or found is None or found.record.driver == BY_HAND:
+        return written(grant, before, after)
+    request = PowerRequest(
+        id=after.nonce[:16],
+        action=PowerAction.CYCLE,
+        network=True,
+        by=grant.annealer,
+        since=now,
+        until=now + powering.REQUEST_SECONDS,
+    )
+    asked = Set(paths.power(grant.fqdn), powering.asked(found.record, request), found.version)
+    return [*written(grant, before, replace(after, power=request.id)), asked]
 
 
 def given_up(grant: claim.Grant, reason: str, now: float) -> list[Change]:

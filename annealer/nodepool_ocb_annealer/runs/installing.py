@@ -21,7 +21,7 @@ from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine import installing
 from nodepool_ocb.engine.run import RunEvent, RunPhase
 from nodepool_ocb.engine.world import Stored
-from nodepool_ocb.errors import Invalid, OcbError, reason_of
+from nodepool_ocb.errors import Conflict, Invalid, OcbError, reason_of
 from nodepool_ocb.jigs.jig import Failed, Outcome, Succeeded, Unknown
 from nodepool_ocb.jigs.ssh.boots import BootQuestion
 from nodepool_ocb.jigs.ssh.faults import OwnFault
@@ -115,8 +115,10 @@ class Installer:
         if progress.seen_at is not found.record.step:
             progress.sight, progress.next_look = None, 0.0
         unpublished = publications.unpublished(context.world, attempt.fqdn)
-        outlook = StepFacts(unpublished=unpublished, sight=progress.sight, now=now)
-        self._carry_out(attempt, progress, found, decide(found.record, outlook))
+        facts = StepFacts(
+            unpublished=unpublished, sight=progress.sight, now=now, **installations.power(attempt.grant, found.record)
+        )
+        self._carry_out(attempt, progress, found, decide(found.record, facts))
 
     def forget(self, attempt: Attempt) -> None:
         """The node is not ours any more."""
@@ -132,10 +134,16 @@ class Installer:
         record, now = found.record, self._context.session.now()
         match decision.do:
             case StepAction.ADVANCE:
-                fields = {"boot_id": decision.boot_id} if decision.boot_id else {}
+                after = advanced(record, NEXT[record.step], now, boot_id=decision.boot_id or record.boot_id)
+                try:
+                    changes = installations.advancing(attempt.grant, found, after, now)
+                except Conflict as switched:  # by another request, which ends
+                    log.info("%s: %s", attempt.name, switched)
+                    self._later(attempt)
+                    return
                 progress.busy = True
-                log.info("%s: step %s is done", attempt.name, NEXT[record.step])
-                self._write(attempt, found, advanced(record, NEXT[record.step], now, **fields))
+                log.info("%s: step %s is done", attempt.name, after.step)
+                self._send(attempt, changes)
             case StepAction.FAIL:
                 self._end(attempt, Failed(decision.text))
             case StepAction.SUCCEED:
