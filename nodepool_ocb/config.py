@@ -189,6 +189,8 @@ class ApiSettings(ConfigSection, frozen=True, kw_only=True):
     sweep_seconds: float = 30.0  # between two comparisons of the cache with ZooKeeper
     drain_seconds: float = 20.0  # that requests may still take after SIGTERM
     pages: str | None = None  # HOST:PORT of a server's pages; None: http.listen
+    client_ca: str | None = None  # PEM: the authorities of certificates by which clients sign in; None: tokens alone
+    open_reads: bool = False  # each request without a token reads as a viewer
     open_pages: bool = False  # the pages of Nodepool answer without a token
     fuel: FuelSettings = FuelSettings()
     oidc: OidcSettings | None = None  # None: tokens alone open the API

@@ -16,6 +16,10 @@ from nodepool_ocb.operations.tokens.reading import TokenShow
 #: In the state of a request: what to call when the holder of its token is known, and whether its answer ends the connection.
 KNOWN: Final = "ocb_known"
 CLOSES: Final = "ocb_closes"
+#: In the state of a request: the certificate (DER) of its client, which the server has verified; None without one.
+CERTIFICATE: Final = "ocb_certificate"
+#: The holder of a request without a credential, at a server with ``api.open_reads``.
+ANYONE: Final = Token(name="anyone", role=TokenRole.VIEWER, digest="0" * 64)
 #: The rights that a role of people has.
 RIGHTS: Final[Mapping[TokenRole, frozenset[Right]]] = {
     TokenRole.VIEWER: frozenset({Right.VIEWER}),

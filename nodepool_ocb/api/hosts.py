@@ -14,6 +14,7 @@ READS: Final = frozenset({"GET", "HEAD"})
 #: The Sec-Fetch-Site of a request of the page itself, and of an address that a person typed.
 OWN: Final = frozenset({"same-origin", "none"})
 PAGE_HEADER: Final = "ocb-page"  # a page of another site cannot send it without asking the server, which never agrees
+CLIENT_HEADER: Final = "ocb-client"  # the same of a program with a client certificate
 
 
 def host_of(header: str) -> str:
@@ -68,6 +69,21 @@ def require_own_page(method: str, headers: Mapping[str, str]) -> None:
             " sends `Authorization: Bearer TOKEN` instead"
         )
     require_origin(headers.get("origin"), headers.get("host"))
+
+
+def require_own_program(method: str, headers: Mapping[str, str]) -> None:
+    """Raises Denied for a request with a client certificate that a page of another site may have sent.
+
+    A browser adds the certificate by itself. So a write has a header that no page may send to another site: ``Ocb-Client``, or
+    that of the page.
+    """
+    site = headers.get("sec-fetch-site")
+    if site is not None and site not in OWN:
+        raise Denied("a page of another site sent this request with a client certificate; it is refused")
+    if method not in READS and CLIENT_HEADER not in headers and PAGE_HEADER not in headers:
+        raise Denied(
+            "a write with a client certificate needs the header Ocb-Client with any text, as `-H 'Ocb-Client: curl'`"
+        )
 
 
 def _is_address(name: str) -> bool:

@@ -106,6 +106,8 @@ def require_safe(settings: ApiSettings) -> None:
         )
     if (settings.cert is None) != (settings.key is None):
         raise Invalid("api.cert and api.key belong together; set both, or none")
+    if settings.client_ca is not None and settings.cert is None:
+        raise Invalid("api.client_ca: client certificates need TLS; set api.cert and api.key, too")
     if settings.cert is not None:
         _context(settings)
 
@@ -118,6 +120,11 @@ def _context(settings: ApiSettings) -> ssl.SSLContext:
         raise Invalid(
             f"api.cert, api.key: {settings.cert}, {settings.key}: {error}; give a certificate and its key as PEM"
         ) from error
+    if settings.client_ca is not None:
+        try:
+            context.load_verify_locations(settings.client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise Invalid(f"api.client_ca: {settings.client_ca}: {error}; give certificates as PEM") from error
     return context
 
 
@@ -147,6 +154,8 @@ def _config(app: Any, settings: ApiSettings) -> uvicorn.Config:
         proxy_headers=False,
         ssl_certfile=settings.cert,
         ssl_keyfile=settings.key,
+        ssl_ca_certs=settings.client_ca,
+        ssl_cert_reqs=ssl.CERT_OPTIONAL if settings.client_ca is not None else ssl.CERT_NONE,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         h11_max_incomplete_event_size=HEAD_BYTES,
         backlog=BACKLOG,

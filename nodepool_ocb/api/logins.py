@@ -31,6 +31,7 @@ SECURE_COOKIE: Final = f"{SECURE_PREFIX}{COOKIE}"
 FLOW_COOKIE: Final = "ocb_signin"  # of a sign-in that waits for the answer of an issuer
 LONGEST_FLOW: Final = 200
 
+ANYONE: Final = "anyone"  # in place of an id: the request has no credential, and needs none
 SIGNED: Final = ""  # in place of an id: the secret is a token that an issuer signed
 
 _IN_ADDRESS: Final = re.compile(r"ocb_[0-9a-f]{12}_|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+")

@@ -15,7 +15,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from nodepool_ocb.api.accepting import OpenConnections
-from nodepool_ocb.api.actor import KNOWN
+from nodepool_ocb.api.actor import CERTIFICATE, KNOWN
 
 HEAD_SECONDS: Final = 10.0
 HEAD_BYTES: Final = 64 * 1024
@@ -102,7 +102,7 @@ class BoundedProtocol(H11Protocol):
         super().__init__(*arguments, **options)
         self.conn = StrictConnection(h11.SERVER, HEAD_BYTES)
         self.logger = _log
-        self.app_state = {**self.app_state, KNOWN: self._knows}
+        self.app_state = {**self.app_state, KNOWN: self._knows, CERTIFICATE: None}
 
     def belongs(self, connection: socket.socket, to: OpenConnections) -> None:
         """Tell the connection and the others; before it begins."""
@@ -110,6 +110,8 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        self.app_state[CERTIFICATE] = tls.getpeercert(binary_form=True) if tls is not None else None
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -15,13 +15,14 @@ from litestar.exceptions import HTTPException
 from msgspec.structs import replace
 
 from nodepool_ocb.api import hosts, logins
-from nodepool_ocb.api.actor import CLOSES, KNOWN, Actor
+from nodepool_ocb.api.actor import ANYONE, CERTIFICATE, CLOSES, KNOWN, Actor
 from nodepool_ocb.api.memory.documents import KeptDocuments
 from nodepool_ocb.api.memory.flights import Flights
 from nodepool_ocb.api.memory.places import RequestPlace, RequestPlaces
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.api.routes import EVENTS_PATH
 from nodepool_ocb.errors import Invalid, OcbError, TimedOut, TooLarge, Unauthorized
+from nodepool_ocb.model import tokens
 from nodepool_ocb.operations import repeats
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.repeats import CallKey
@@ -92,8 +93,9 @@ class Desk:
         return time.monotonic() + (seconds or self.records.settings.api.deadline_seconds)
 
     async def actor(self, request: Request[Any, Any, Any]) -> Actor:
-        """The holder of the token, or of the cookie of a session; raises the errors of ``actor_of``."""
-        return await self.actor_of(request, lambda: _credential(request, self.secure(request)))
+        """The holder of the token, of the cookie of a session, or of a client certificate; raises the errors of ``actor_of``."""
+        opened = self.records.settings.api.open_reads
+        return await self.actor_of(request, lambda: _credential(request, self.secure(request), opened))
 
     async def actor_of(self, request: Request[Any, Any, Any], credential: Callable[[], tuple[str, str]]) -> Actor:
         """The holder of the token with this id and secret.
@@ -116,6 +118,8 @@ class Desk:
         """Raises Unauthorized, and the errors of ``_person``."""
         if id == logins.SIGNED:
             return await self._person(secret, address)
+        if id == logins.ANYONE:
+            return Actor(id=id, token=ANYONE, address=address)
         token = self.records.known_token(id, secret)
         if token is None:
             token = await self.run(lambda: self.records.valid_token(id, secret), self.deadline())
@@ -147,6 +151,8 @@ class Desk:
 
     def still_valid(self, actor: Actor) -> bool:
         """Whether the token of an actor is still valid with the same rights. Raises Unavailable."""
+        if actor.id == logins.ANYONE:
+            return self.records.settings.api.open_reads
         if actor.claims is None:
             return self.records.still_valid(actor.id, actor.token)
         people = self.people()
@@ -163,13 +169,21 @@ class Desk:
         return frozenset(each.lower() for each in self.records.settings.api.hosts)
 
 
-def _credential(request: Request[Any, Any, Any], secure: bool) -> tuple[str, str]:
-    """The id and the secret. Raises Unauthorized, and Denied for a cookie that another site's page made a browser send."""
+def _credential(request: Request[Any, Any, Any], secure: bool, opened: bool) -> tuple[str, str]:
+    """The id and the secret. Raises Unauthorized, and Denied for a cookie that another site's page made a browser send.
+
+    A browser sends a client certificate by itself, too: so another site's page must not use it. ``opened``: a request without any
+    of them is one of ``ANYONE``.
+    """
     logins.require_no_token_in(request.url.query)
     header = request.headers.get("authorization")
     session = logins.of_session(request.headers.get("cookie"), secure=secure) if header is None else None
+    certificate = request.scope["state"].get(CERTIFICATE) if header is None and session is None else None
+    if certificate is not None:
+        hosts.require_own_program(request.method, request.headers)
+        return tokens.of_certificate(certificate)
     if session is None:
-        return logins.bearer(header)
+        return (logins.ANYONE, "") if opened and header is None else logins.bearer(header)
     hosts.require_own_page(request.method, request.headers)
     return session
 

@@ -12,6 +12,8 @@ from nodepool_ocb.cli.kit.options import Noun, dry_run_flag, dry_run_option
 from nodepool_ocb.cli.kit.performing import me, perform
 from nodepool_ocb.cli.kit.selecting import selector_option
 from nodepool_ocb.cli.kit.times import duration
+from nodepool_ocb.documents import files
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.tokens import TokenRole
 from nodepool_ocb.operations.tokens.creating import TokenCreate
 from nodepool_ocb.operations.tokens.reading import TokenList, TokenShow
@@ -20,7 +22,8 @@ from nodepool_ocb.operations.tokens.revoking import TokenRevoke
 if TYPE_CHECKING:
     from nodepool_ocb.operations.tokens.creating import TokenCreated
 
-COLUMNS = ("id", "name", "role", "deployments", "selector", "reveal", "created", "expires", "used")
+MOST_BYTES = 1 << 20  # of a file with a certificate
+COLUMNS = ("id", "name", "role", "deployments", "selector", "reveal", "certificate", "created", "expires", "used")
 
 
 @click.group(cls=Noun)
@@ -42,6 +45,7 @@ def command() -> None:
 @selector_option
 @click.option("--reveal", is_flag=True, help="Let the holder read secrets in plain text.")
 @click.option("--expires", "seconds", metavar="DURATION", type=duration, help="Its end from now on: 12h, 30d.")
+@click.option("--certificate", metavar="FILE", help="A client certificate (PEM) opens it; no secret is made.")
 @dry_run_flag
 def create(
     name: str | None,
@@ -51,6 +55,7 @@ def create(
     selector: str | None,
     reveal: bool,
     seconds: float | None,
+    certificate: str | None,
     dry_run: bool,
 ) -> None:
     """Create a token for NAME, else for the caller. The token is printed one time and cannot be read again.
@@ -66,6 +71,7 @@ def create(
         selector=selector,
         reveal=reveal,
         seconds=seconds,
+        certificate=None if certificate is None else _pem(certificate),
     )
     performed = perform(operation, dry_run=dry_run)
     if dry_run:
@@ -74,11 +80,22 @@ def create(
         _print(performed.answer)
 
 
+def _pem(name: str) -> str:
+    """The text of a file. Raises Invalid."""
+    try:
+        return files.text(name, MOST_BYTES)
+    except OSError as error:
+        raise Invalid(f"--certificate: {name} cannot be read: {error.strerror}; check the path and the mode") from None
+
+
 def _print(made: TokenCreated) -> None:
     """The token alone in a table, so that a script can take it; both fields in JSON and YAML."""
     from nodepool_ocb.views.tokens import MadeToken
 
     document = MadeToken(id=made.id or "", token=made.token or "")
+    if made.token is None:
+        output.text(document, document.id)
+        return
     if output.chosen() == "table":
         output.say(f"token {document.id}; it is shown this one time")
     output.text(document, document.token)

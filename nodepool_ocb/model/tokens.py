@@ -25,6 +25,7 @@ ISSUED: Final = "oidc:"  # how the names of people with a login of an issuer beg
 _TOKEN: Final = re.compile(r"ocb_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 LENGTH: Final = 60  # of a token
 _ID: Final = re.compile(r"[0-9a-f]{12}")
+_PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/=\s]+?)-----END CERTIFICATE-----")
 
 TokenName = Annotated[
     str, Meta(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]{1,128}\Z")
@@ -52,6 +53,7 @@ class Token(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     deployments: tuple[str, ...] = ()  # with none and no selector, the token is without limits
     selector: str | None = None  # of nodes and noderoles
     reveal: bool = False  # secrets in plain text may be read
+    certificate: bool = False  # a client certificate opens it; its fingerprint stands for the secret
     created: Moment = 0.0
     by: str | None = None
     expires: Moment | None = None
@@ -107,6 +109,25 @@ def split(token: str) -> tuple[str, str] | None:
     """
     found = _TOKEN.fullmatch(token)
     return (found[1], found[2]) if found else None
+
+
+def of_certificate(der: bytes) -> tuple[str, str]:
+    """The id and the secret of the token that a client certificate opens: its SHA-256, which no Bearer header can be.
+
+    >>> id, secret = of_certificate(b"certificate")
+    >>> is_id(id), secret.startswith(id), len(secret), split(f"ocb_{id}_{secret}")
+    (True, True, 64, None)
+    """
+    fingerprint = hashlib.sha256(der).hexdigest()
+    return fingerprint[: 2 * ID_BYTES], fingerprint
+
+
+def der_of(pem: str) -> bytes:
+    """The bytes of the first certificate in a PEM text. Raises ValueError with a sentence."""
+    found = _PEM.search(pem)
+    if found is None:
+        raise ValueError("there is no certificate in it; give a file in PEM form, which begins with BEGIN CERTIFICATE")
+    return base64.b64decode("".join(found[1].split()), validate=True)
 
 
 def damage(text: str) -> str | None:

@@ -17,6 +17,7 @@ class TokenRow(View, frozen=True, kw_only=True):
     deployments: tuple[str, ...]
     selector: str | None
     reveal: bool
+    certificate: bool  # a client certificate opens it
     created: float
     by: str | None
     expires: float | None
@@ -40,6 +41,7 @@ def row(id: str, token: Token, now: float) -> TokenRow:
         deployments=token.deployments,
         selector=token.selector,
         reveal=token.reveal,
+        certificate=token.certificate,
         created=token.created,
         by=token.by,
         expires=token.expires,

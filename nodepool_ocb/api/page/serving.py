@@ -11,7 +11,7 @@ import msgspec
 from litestar import Request, Response, route
 
 from nodepool_ocb.api import hosts, logins
-from nodepool_ocb.api.actor import OF_MACHINES, Actor
+from nodepool_ocb.api.actor import CERTIFICATE, OF_MACHINES, Actor
 from nodepool_ocb.api.page import files, picture, signing_in
 from nodepool_ocb.api.requests import Desk, body_of
 from nodepool_ocb.errors import Denied, Invalid, NotFound, Unauthorized
@@ -79,7 +79,8 @@ def _look(desk: Desk) -> Any:
     async def look(request: Request[Any, Any, Any]) -> Response[Any]:
         """An ended session is none, and its cookie is removed: a page that begins is not at fault."""
         logins.require_no_token_in(request.url.query)
-        if not {"authorization", "cookie"} & {*request.headers}:
+        known = desk.records.settings.api.open_reads or request.scope["state"].get(CERTIFICATE) is not None
+        if not known and not {"authorization", "cookie"} & {*request.headers}:
             return _answer(PageSession(oidc=desk.records.settings.api.oidc is not None))
         try:
             return _described(await desk.actor(request))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from nodepool_ocb.engine import selection
-from nodepool_ocb.errors import Invalid
+from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths, tokens
 from nodepool_ocb.model.records import Create
 from nodepool_ocb.model.tokens import Token, TokenRole
 from nodepool_ocb.operations.names import deployment_of
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
-from nodepool_ocb.operations.reads.tokens import DrawSecret, EnsureTokens
+from nodepool_ocb.operations.reads.tokens import DrawSecret, EnsureTokens, ReadTokens
 from nodepool_ocb.operations.reads.world import ReadWorld
 
 
 class TokenCreated(Explained, frozen=True, kw_only=True):
-    """The answer; ``token`` is None in a dry run. The secret cannot be read again."""
+    """The answer; ``token`` is None in a dry run, and for a certificate. The secret cannot be read again."""
 
     id: str | None = None
     token: str | None = None
@@ -26,7 +26,7 @@ class TokenCreate(Operation[TokenCreated], frozen=True, kw_only=True):
     noun = "token"
     verb = "create"
     right = Right.ADMIN
-    reads = (ReadWorld, DrawSecret, EnsureTokens)
+    reads = (ReadWorld, DrawSecret, ReadTokens, EnsureTokens)
     writes = ("token",)
     confidential = True
 
@@ -36,6 +36,7 @@ class TokenCreate(Operation[TokenCreated], frozen=True, kw_only=True):
     selector: str | None = None
     reveal: bool = False
     seconds: float | None = None  # until its end; None: without an end
+    certificate: str | None = None  # PEM: a client certificate that opens it, instead of a secret
 
     def decide(self, situation: Situation) -> Steps[TokenCreated]:
         self._refuse_oddities()
@@ -43,12 +44,12 @@ class TokenCreate(Operation[TokenCreated], frozen=True, kw_only=True):
             world = yield from ReadWorld()
             for each in self.deployments:
                 deployment_of(world, each)
-        drawn = yield from DrawSecret()
-        token = tokens.text(drawn.id, drawn.secret)
+        id, secret, token = yield from self._credential()
         record = Token(
             name=self.name,
             role=self.role,
-            digest=tokens.digest((tokens.split(token) or ("", ""))[1]),
+            digest=tokens.digest(secret),
+            certificate=self.certificate is not None,
             deployments=tuple(sorted({*self.deployments})),
             selector=self.selector,
             reveal=self.reveal,
@@ -57,8 +58,23 @@ class TokenCreate(Operation[TokenCreated], frozen=True, kw_only=True):
             expires=None if self.seconds is None else situation.now + self.seconds,
         )
         yield from EnsureTokens()
-        yield [Create(paths.token(drawn.id), record)]
-        return TokenCreated() if situation.call.dry_run else TokenCreated(id=drawn.id, token=token)
+        yield [Create(paths.token(id), record)]
+        return TokenCreated() if situation.call.dry_run else TokenCreated(id=id, token=token)
+
+    def _credential(self) -> Steps[tuple[str, str, str | None]]:
+        """The id, the secret, and the text of the token; a certificate needs no text. Raises Invalid or Conflict."""
+        if self.certificate is None:
+            drawn = yield from DrawSecret()
+            token = tokens.text(drawn.id, drawn.secret)
+            return drawn.id, (tokens.split(token) or ("", ""))[1], token
+        try:
+            id, secret = tokens.of_certificate(tokens.der_of(self.certificate))
+        except ValueError as error:
+            raise Invalid(f"the certificate cannot be read: {error}") from None
+        known = yield from ReadTokens()
+        if id in known.readable:
+            raise Conflict(f"token {id} has this certificate already; revoke it first: nodepool-ocb token revoke {id}")
+        return id, secret, None
 
     def _refuse_oddities(self) -> None:
         """Raises Invalid for a name, limits or an end that no token may have."""

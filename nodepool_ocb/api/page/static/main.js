@@ -79,6 +79,8 @@ function shown() {
   if (document.activeElement === document.body) main.focus({ preventScroll: true });
 }
 
+const ANYONE = "anyone"; // the holder of a session without a token, where reads are open
+
 function enter(found) {
   person = found;
   if (route().view === "signin") history.replaceState(null, "", to("overview")); // it told a fault of the sign-in
@@ -94,7 +96,7 @@ function enter(found) {
   show(
     document.getElementById("person"),
     el("span", { title: limits.length ? `limited to ${limits.join(", ")}` : "the whole cluster" }, `${found.name} (${found.role}${part})`),
-    el("button", { type: "button", onclick: leave }, "Sign out"),
+    el("button", { type: "button", onclick: leave }, found.name === ANYONE ? "Sign in" : "Sign out"),
   );
   shown();
 }
