@@ -109,7 +109,7 @@ def unread(session: SessionReads, above: Sequence[str] = EVERYTHING) -> dict[str
 
 def at_a_glance(session: Session, locks: Iterable[str], nodes: bool) -> dict[str, str]:
     """Unreadable records beside those of a world and images: rollouts, runs of tasks, task lists, the journal, pauses, locks,
-    pools.
+    MACs, addresses, pools.
 
     ``nodes``: also the attributes and runs of all noderoles.
     """
@@ -122,6 +122,8 @@ def at_a_glance(session: Session, locks: Iterable[str], nodes: bool) -> dict[str
         paths.TOKENS,
         paths.KEYS,
         paths.CALLS,
+        paths.MACS,
+        paths.NETWORKS,
         paths.PAUSED_BUILDERS,
         *POOL,
     ]
