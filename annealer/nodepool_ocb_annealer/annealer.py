@@ -36,6 +36,7 @@ from nodepool_ocb_annealer.hooks.hooking import Hooking
 from nodepool_ocb_annealer.machines.judging import Judging
 from nodepool_ocb_annealer.machines.powering import Powering
 from nodepool_ocb_annealer.machines.probes import Probing
+from nodepool_ocb_annealer.publishing import PublishingSweep
 from nodepool_ocb_annealer.rollouts.rolling import Rolling
 from nodepool_ocb_annealer.runs.executor import RunParts
 from nodepool_ocb_annealer.runs.slots import SlotPool
@@ -78,6 +79,7 @@ class Annealer:
         self.rolling = Drivers(context, Rolling(session))
         self.tasks = Drivers(context, TaskRuns(session))
         self.checking = CheckScheduler(context)
+        self.publishing = PublishingSweep(context)
         self.posting = Posting(context)
         self.timer_handlers: Mapping[TimerKind, Callable[[str], None]] = {
             TimerKind.CONSIDER: self.claims.consider,
@@ -91,6 +93,7 @@ class Annealer:
             TimerKind.TIDY: lambda _: self.tidying.due(),
             TimerKind.WEBHOOK: lambda _: self.posting.due(),
             TimerKind.CHECKS: lambda _: self.checking.look_at_all(),
+            TimerKind.PUBLISH: lambda _: self.publishing.due(),
             TimerKind.CHECK_SOME: lambda _: self.checking.due(),
             TimerKind.ROLLOUT: self.rolling.due,
             TimerKind.TASK_RUN: self.tasks.due,
@@ -158,6 +161,7 @@ class Annealer:
             drivers.look_at_all()
         self.checking.look_at_all()
         self.powering.look_at_all()
+        self.publishing.look_at_all()
         self.posting.sweep()
         for fqdn in self.context.world.nodes:
             self.claims.consider(fqdn)
@@ -181,6 +185,7 @@ class Annealer:
         if touched.has(Deployment, DeploymentRole):
             self.checking.look_at_all()
         self.checking.look(touched.nodes)
+        self.publishing.look(touched)
         for fqdn in affected:
             self.claims.consider(fqdn)
 

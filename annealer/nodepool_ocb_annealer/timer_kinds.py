@@ -23,6 +23,7 @@ class TimerKind(StrEnum):
     TASK_RUN = "tasks"  # deployment: continue its run of tasks, or begin to drive it
     WEBHOOK = "webhook"  # none: send entries of the journal, if it is our turn
     CHECKS = "checks"  # none: a schedule of checks is due
+    PUBLISH = "publish"  # none: look for boot documents that servers must publish
     CHECK_SOME = "check"  # none: look at more nodes for checks that are due
     NODEROLE_HOOK = "hook-noderole"  # noderole: run its next hook
     NODE_HOOK = "hook-node"  # node: run its next hook, or delete it

@@ -7,11 +7,19 @@ now. The decision needs the records alone, so it is the same after a lost event,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.model.boot import Publication, Publisher
-from nodepool_ocb.provisioning import boot
+from nodepool_ocb.model.boot import Bootenv, Publication, Publisher
+from nodepool_ocb.model.records import Node
+from nodepool_ocb.provisioning import boot, bootenvs, serverfiles
+from nodepool_ocb.provisioning.boot import BootDocument, BootSecrets
+
+OWN: Final = "@server"  # the name of the document of a server itself: no node can have it
+
+#: By role and node: the records from which a digest was made, and the digest.
+Digests: TypeAlias = dict[tuple[str, str], tuple[Node, Bootenv | None, BootSecrets, str]]
 
 
 def servers(world: World, role: str = boot.DHCP) -> Iterator[Vertex]:
@@ -30,6 +38,18 @@ def unpublished(world: World, fqdn: str) -> tuple[str, ...]:
     return tuple(sorted(each.node.name for each in servers(world) if not current(world, each.name, fqdn, digest)))
 
 
+def wanted(world: World, noderole: str, name: str) -> BootDocument:
+    """The document that a noderole must publish for a node, or, under the name ``OWN``, for its server."""
+    role, _, server = noderole.partition("@")
+    if name != OWN:
+        return boot.wanted(world, name, role)
+    if role == boot.DNS:
+        return BootDocument({"conf.d/dns.conf": serverfiles.names(world)})
+    return BootDocument(
+        {"conf.d/dhcp.conf": serverfiles.dhcp(world, server), "http/boot/default.ipxe": serverfiles.unknown(world)}
+    )
+
+
 def current(world: World, noderole: str, fqdn: str, digest: str) -> bool:
     """Whether a noderole has published the document with this digest; no publication is needed for an empty one."""
     found = world.of(Publication).get((noderole, fqdn))
@@ -44,10 +64,27 @@ def directory(world: World, noderole: str) -> str:
     return found.record.directory if found is not None else ""
 
 
-def due(world: World, noderole: str) -> Iterator[str]:
-    """The nodes with documents that this noderole must publish or remove, by name."""
+def due(world: World, noderole: str, memory: Digests | None = None) -> Iterator[str]:
+    """The names of documents that this noderole must publish or remove, its server's own first; ``memory`` keeps digests."""
     role = noderole.partition("@")[0]
     names = world.nodes.keys() | {fqdn for publisher, fqdn in world.of(Publication) if publisher == noderole}
-    for fqdn in sorted(names):
-        if not current(world, noderole, fqdn, boot.wanted(world, fqdn, role).digest):
+    if not current(world, noderole, OWN, wanted(world, noderole, OWN).digest):
+        yield OWN
+    known = bootenvs.known(world)
+    for fqdn in sorted(names - {OWN}):
+        view = world.nodes.get(fqdn)
+        node = view.record if view is not None else None
+        digest = "" if node is None else _digest(world, role, fqdn, node, known.get(node.bootenv), memory)
+        if not current(world, noderole, fqdn, digest):
             yield fqdn
+
+
+def _digest(world: World, role: str, fqdn: str, node: Node, bootenv: Bootenv | None, memory: Digests | None) -> str:
+    secrets = boot.secrets_of(world, fqdn)
+    kept = memory.get((role, fqdn)) if memory is not None else None
+    if kept is not None and kept[0] is node and kept[1] is bootenv and kept[2] == secrets:
+        return kept[3]
+    found = boot.wanted(world, fqdn, role).digest
+    if memory is not None:
+        memory[role, fqdn] = (node, bootenv, secrets, found)
+    return found

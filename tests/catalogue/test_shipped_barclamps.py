@@ -23,7 +23,12 @@ from nodepool_ocb.model.records import Deployment, DeploymentState, Json, Node
 
 SHIPPED = Path(__file__).parents[2] / "etc" / "barclamps"
 IMPORTED = barclamp.load([SHIPPED])
-SCRIPTED = sorted(name for name, role in IMPORTED.roles.items() if role.script)
+SERVERS = (
+    "dns-database",
+    "provisioner-dhcp-database",
+    "provisioner-server",
+)  # tests/provisioning/test_servers.py has them
+SCRIPTED = sorted(name for name, role in IMPORTED.roles.items() if role.script and name not in SERVERS)
 
 Run = Callable[..., tuple[subprocess.CompletedProcess[str], dict[str, Json]]]
 
@@ -84,7 +89,7 @@ def test_they_are_imported_without_a_word() -> None:
 
 
 def test_every_script_belongs_to_a_role() -> None:
-    assert sorted(path.name for path in (SHIPPED / "script" / "roles").iterdir()) == SCRIPTED
+    assert sorted(path.name for path in (SHIPPED / "script" / "roles").iterdir()) == sorted([*SCRIPTED, *SERVERS])
 
 
 def test_new_nodes_get_their_roles() -> None:

@@ -37,6 +37,8 @@ def world(**bootenv: str) -> World:
 def publish(into: World, admin: str, digest: str, directory: str = "d1") -> None:
     name = f"{boot.DHCP}@{admin}"
     into.put(Stored(Publication(digest=digest, directory=directory), 0), name, N1)
+    own = publications.wanted(into, name, publications.OWN).digest
+    into.put(Stored(Publication(digest=own, directory=directory), 0), name, publications.OWN)
 
 
 def test_a_node_has_a_fixed_address_and_a_script_under_its_mac() -> None:
@@ -154,7 +156,7 @@ def test_the_files_of_a_directory_that_was_lost_are_due_again() -> None:
     publish(found, ADMIN, digest)
     assert list(publications.due(found, name)) == []
     found.put(Stored(Publisher(directory="d2"), 1), name)
-    assert list(publications.due(found, name)) == [N1]
+    assert list(publications.due(found, name)) == [publications.OWN, N1]
 
 
 def test_the_files_of_a_deleted_node_are_due_until_the_server_has_removed_them() -> None:

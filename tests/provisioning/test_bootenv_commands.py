@@ -12,6 +12,7 @@ def test_boot_environments_are_created_changed_and_deleted(ocb: Ocb, ask: Callab
     assert [row["name"] for row in ask("bootenv", "list")] == ["discovery", "install", "local", "rescue"]
     assert ocb("bootenv", "create", "firmware", "kind=rescue", "image=fw", "arguments=rack={rack}").exit_code == 0
     assert ocb("bootenv", "create", "firmware", "kind=local").exit_code == 4
+    assert ocb("bootenv", "create", "firmware", "kind=rescue", "image=fw", "arguments=rack={rack}").exit_code == 0
     assert ocb("bootenv", "set", "firmware", "arguments=rack={rack} a={labels.a}").exit_code == 0
     shown = ask("bootenv", "show", "firmware")
     assert (shown["arguments"], shown["origin"]) == ("rack={rack} a={labels.a}", "own")

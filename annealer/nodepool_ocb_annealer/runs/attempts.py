@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 import msgspec
 
@@ -11,7 +12,7 @@ from nodepool_ocb.engine.inline_runs import InlineBatch
 from nodepool_ocb.engine.run import RunEvent, RunState
 from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Jig, Outcome, Unreachable
-from nodepool_ocb.model.records import Role
+from nodepool_ocb.model.records import Json, Role
 from nodepool_ocb.provisioning.orders import Wish
 from nodepool_ocb_annealer.runs.attributes import JigInputs, Results
 from nodepool_ocb_annealer.runs.conclusions import Conclusion
@@ -63,6 +64,7 @@ class Attempt:
         self.gone = threading.Event()  # the node is not ours any more
         self.slot = False
         self.pause_seconds = 0.0  # before an annealer is to claim it again, where it goes back untouched
+        self.material: Mapping[str, Json] = {}  # attributes of this order alone: they are no input that is noted
         self.answer = SlotAnswer(RunEvent.LEFT)  # the newest that says something
         self.wish: Wish | None = None  # of an installation without a record
         self.conclusion: Conclusion | None = None  # that is being written

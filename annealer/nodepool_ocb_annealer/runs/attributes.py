@@ -45,10 +45,11 @@ class Results(msgspec.Struct, frozen=True):
     number: int = 0
     former: Former | None = None  # for the record of the run
     instant: bool = False  # there was nothing to run, and nothing was given
+    published: Sequence[Change] = ()  # the records of the documents that the run published
 
     @property
     def changes(self) -> list[Change]:
-        return [*self.wall, *self.given]
+        return [*self.wall, *self.given, *self.published]
 
     @property
     def smaller(self) -> Results:

@@ -21,9 +21,10 @@ from nodepool_ocb.engine.noderole import Event as Happened
 from nodepool_ocb.engine.run import Do, RunEvent, RunPhase
 from nodepool_ocb.engine.world import NodeView, Vertex
 from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale, TooLarge
-from nodepool_ocb.jigs.jig import Boots, Failed, Lost, Unreachable
+from nodepool_ocb.jigs.jig import Boots, Failed, Lost, Succeeded, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, NodeRole
+from nodepool_ocb.provisioning import boot, publishing
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.machines.faults import Faults
@@ -238,6 +239,8 @@ class Executor:
     # -- running --
 
     def _start(self, attempt: Attempt, after_seconds: float = 0.0) -> None:
+        if attempt.grant.vertex.role in boot.PUBLISHING and not attempt.checking:
+            attempt.material = publishing.material(self._context.world, attempt.name)
         self._slots.start(attempt, partial(self._answered, attempt), after_seconds)
 
     def _end(self, attempt: Attempt, after_seconds: float = 0.0) -> None:
@@ -273,6 +276,7 @@ class Executor:
         assert answer.outcome is not None, "ENDED and DEAD bring one"
         try:
             results = answer.results.smaller if attempt.state.oversized else answer.results
+            results = replace(results, published=self._published(attempt))
             attempt.conclusion = conclusions.conclude(
                 attempt.grant, attempt.role, answer.outcome, answer.ended, results, context.session.now()
             )
@@ -285,6 +289,14 @@ class Executor:
         else:
             attempt.following, changes = self._follow(attempt, attempt.conclusion)
         context.send(changes, partial(self._written, attempt), f"end of {attempt.name}")
+
+    def _published(self, attempt: Attempt) -> list[Change]:
+        """The records of the documents that a successful run has published; also of a run that was adopted."""
+        outcome = attempt.answer.outcome
+        if attempt.grant.vertex.role not in boot.PUBLISHING or attempt.checking or not isinstance(outcome, Succeeded):
+            return []
+        context = self._context
+        return publishing.records(context.world, attempt.name, outcome.attributes, context.session.now())
 
     def _follow(
         self, attempt: Attempt, conclusion: conclusions.Conclusion

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import AnnealerSettings
 from nodepool_ocb.engine import claim, inputs
+from nodepool_ocb.engine.attributes import merge
 from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable, reason_of
 from nodepool_ocb.http import logs
@@ -221,7 +222,7 @@ class JigRunner:
             epoch=grant.epoch,
             previous_epoch=grant.previous_epoch,
             run=grant.run,
-            attributes=opened.attributes,
+            attributes=merge(opened.attributes, attempt.material) if attempt.material else opened.attributes,
             mask=opened.mask,
             check=attempt.checking,
             timeout_seconds=attempt.role.timeout_seconds,

@@ -77,6 +77,9 @@ class BootenvCreate(Operation[Explained], frozen=True, kw_only=True):
             raise Invalid(f"boot environment {self.name}: write kind=KIND, one of {', '.join(BootenvKind)}")
         record = assigned(self.name, Bootenv(kind=BootenvKind.LOCAL), self.assignments)
         unreadable.refuse(world, [paths.bootenv(self.name)])
+        stored = world.of(Bootenv).get(self.name)
+        if stored is not None and stored.record == record:
+            return Explained()  # a repetition, or the same call: its answer was lost
         if self.name in bootenvs.known(world):
             raise Conflict(
                 f"boot environment {self.name} exists already; change it: nodepool-ocb bootenv set {self.name}"

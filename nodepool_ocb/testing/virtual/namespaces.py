@@ -21,7 +21,8 @@ from nodepool_ocb.testing.looks import rest
 
 START_SECONDS: Final = 60.0
 
-_FIRST: Final = "mount --make-rprivate / && ip link set lo up && echo ready && exec cat"
+#: The first process inside waits for all children, also for those of programs that have ended.
+_FIRST: Final = "mount --make-rprivate / && ip link set lo up && echo ready && exec 3<&0 && { cat <&3 & } && wait"
 
 
 class InnerProgram:
