@@ -23,12 +23,12 @@ _DIGEST_CHARACTERS: Final = 64
 _DIRECTORY_CHARACTERS: Final = 64
 
 
-def material(world: World, noderole: str) -> Mapping[str, Json]:
-    """Attributes for a run of this noderole: the documents that are due, as one text.
+def material(world: World, noderole: str, memory: publications.Digests | None = None) -> Mapping[str, Json]:
+    """Attributes for a run of this noderole: the documents that are due, as one text; ``memory`` keeps digests.
 
     Lines ``N NAME DIGEST`` begin a document, ``F PATH`` a file of it, and ``|TEXT`` is a line of that file.
     """
-    due = list(itertools.islice(publications.due(world, noderole), BATCH))
+    due = list(itertools.islice(publications.due(world, noderole, memory), BATCH))
     text = "".join(line for name in due for line in _lines(world, noderole, name))
     return {"provisioner": {"documents": text}}
 

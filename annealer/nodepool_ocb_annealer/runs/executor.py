@@ -24,7 +24,7 @@ from nodepool_ocb.errors import Conflict, Invalid, NotFound, OcbError, Stale, To
 from nodepool_ocb.jigs.jig import Boots, Failed, Lost, Succeeded, Unreachable
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, NodeRole
-from nodepool_ocb.provisioning import boot, publishing
+from nodepool_ocb.provisioning import boot, publications, publishing
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.machines.faults import Faults
@@ -72,6 +72,7 @@ class Executor:
         self._slots, self._tidying, self._judging = parts
         self._attempts: dict[str, Attempt] = {}
         self.installer = Installer(context, self._answered)
+        self._digests: publications.Digests = {}
         self._recorded: set[str] = set()  # runs that end with a take-over and have their record already
         self._carry_out: Mapping[Do, Callable[[Attempt], None]] = {
             Do.START: self._start,
@@ -240,7 +241,7 @@ class Executor:
 
     def _start(self, attempt: Attempt, after_seconds: float = 0.0) -> None:
         if attempt.grant.vertex.role in boot.PUBLISHING and not attempt.checking:
-            attempt.material = publishing.material(self._context.world, attempt.name)
+            attempt.material = publishing.material(self._context.world, attempt.name, self._digests)
         self._slots.start(attempt, partial(self._answered, attempt), after_seconds)
 
     def _end(self, attempt: Attempt, after_seconds: float = 0.0) -> None:

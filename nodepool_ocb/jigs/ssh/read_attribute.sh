@@ -16,9 +16,11 @@ if [ -z "$line" ]; then
   echo "read_attribute: no attribute $1" >&2
   exit 1
 fi
-value=${line##*"$tab"}
-kind=${value%"${value#?}"}
-value=${value#?}
+set -f
+IFS=$tab # by fields: the removal of a long prefix takes a shell quadratic time
+for field in $line; do :; done
+value=${field#?}
+case $field in t*) kind=t ;; j*) kind=j ;; m*) kind=m ;; l*) kind=l ;; *) kind= ;; esac
 case $kind$keys in
   t) printf '%b\n' "$value" ;;
   j) printf '%s\n' "$value" ;;
