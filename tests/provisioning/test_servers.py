@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +14,7 @@ from nodepool_ocb.model.boot import Publisher
 from nodepool_ocb.model.networks import Network
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.provisioning import boot, publications
-from nodepool_ocb.testing.virtual import speaking_disk
-from nodepool_ocb.testing.virtual.machine import VirtualDisk, VirtualHardware, VirtualMachine
+from nodepool_ocb.testing.virtual.machine import Firmware, VirtualHardware, VirtualMachine
 from nodepool_ocb.testing.virtual.namespaces import Namespace
 from nodepool_ocb.testing.virtual.network import machines_turn, why_not
 from tests.provisioning.adminnode import (
@@ -170,10 +170,38 @@ def test_names_of_nodes_are_answered(admin: AdminNode, client: Namespace) -> Non
 
 
 def test_a_machine_boots_the_script_of_its_node_by_bios(tmp_path: Path) -> None:
-    _boots(tmp_path)
+    _boots(tmp_path, VirtualHardware(macs=(MAC1,), memory_mb=96))
 
 
-def _boots(folder: Path) -> None:
+@pytest.mark.long
+def test_a_machine_boots_the_script_of_its_node_by_uefi_without_ipxe_of_its_card(tmp_path: Path) -> None:
+    _boots(tmp_path, VirtualHardware(macs=(MAC1,), memory_mb=256, firmware=Firmware.UEFI, ipxe_card=False), 300.0)
+
+
+@pytest.mark.long
+def test_the_files_of_2000_nodes_are_written_in_seconds_and_a_change_rewrites_one(admin: AdminNode) -> None:
+    for number in range(2000):
+        place = f"{number >> 8}.{number & 255}"
+        mac = f"52:54:01:00:{number >> 8:02x}:{number & 255:02x}"
+        admin.world.put_node(
+            f"n{number}.example.com", Node(macs=(mac,), networks={"admin": (f"10.2.{place}",)}, bootenv="rescue"), 1
+        )
+    name, began, runs = f"{boot.DHCP}@{FQDN}", time.monotonic(), 0
+    while list(publications.due(admin.world, name)):
+        assert admin.publish() == 0, admin.output
+        runs += 1
+    assert runs == 11, "200 documents with each"
+    assert time.monotonic() - began < 120.0
+    admin.world.put_node("n7.example.com", Node(macs=("52:54:01:00:00:07",), bootenv="rescue"), 2)
+    before = admin.files()
+    assert admin.publish() == 0, admin.output
+    after = admin.files()
+    own = {"hosts.d/n7.example.com", "opts.d/n7.example.com", "http/boot/52-54-01-00-00-07.ipxe"}
+    assert {path for path in after if after[path] != before[path]} <= own, "the files of this node alone"
+    assert "10.2.0.7" not in admin.read("hosts.d/n7.example.com")
+
+
+def _boots(folder: Path, hardware: VirtualHardware, seconds: float = 90.0) -> None:
     with machines_turn(), admin_node(folder) as admin:
         admin.world.put_node(N1, node(1), 1)
         assert admin.publish() == 0, admin.output
@@ -181,11 +209,10 @@ def _boots(folder: Path) -> None:
         newest = "#!ipxe\\nset build 0000000001\\nset root_sha256 00\\n"
         made = f"mkdir -p {image}/0000000001 && printf '{newest}' >{image}/newest.ipxe && echo x >{image}/0000000001/vmlinuz"
         admin.host.run("sh", "-c", made)
-        disk = VirtualDisk(path=speaking_disk.write(folder / "disk", "the disk speaks"))
-        with VirtualMachine(admin.network, "n1", VirtualHardware(macs=(MAC1,), memory_mb=96, disks=(disk,))) as machine:
+        with VirtualMachine(admin.network, "n1", hardware) as machine:
             machine.on()
             log = f"{TOP}/log/access.log"
-            machine.await_that(lambda: "vmlinuz" in admin.host.run("cat", log), 90.0, "request for the kernel")
+            machine.await_that(lambda: "vmlinuz" in admin.host.run("cat", log), seconds, "request for the kernel")
             said = admin.host.run("cat", log)
         assert "GET /boot/52-54-00-00-00-01.ipxe" in said
         assert 'GET /images/discovery/0000000001/vmlinuz HTTP/1.1" 200' in said
