@@ -359,7 +359,7 @@ def test_a_forged_plan_tells_nothing_of_records_outside_its_decision_or_the_limi
     done = carry_out(limited, by="root", host="boss", reason="approved by CEO")
     assert done.status_code == 200, done.text
     entry = api.direct.perform(HistoryRead(names=("forged.example.com",))).rows[-1].record
-    assert (entry.login, entry.reason) == ("lim", "plan said to be of root@boss: approved by CEO")
+    assert (entry.login, entry.reason) == ("lim", "disk; plan said to be of root@boss: approved by CEO")
 
 
 def test_a_token_and_a_local_operation_are_in_no_plan(api: ServedApi) -> None:
