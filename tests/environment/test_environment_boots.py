@@ -140,12 +140,12 @@ def scene(tmp_path: Path, environment: Path) -> Iterator[Scene]:
         network.attach_test(f"{HOST}/24")
         leases = f"--dhcp-leasefile={tmp_path / 'leases'}"
         (tmp_path / "leases").touch()
-        admin.start(
+        server = admin.start(
             *("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root"),
             *(f"--dhcp-range={RANGE}", leases),
             deadline_seconds=2 * INSTALL_SECONDS,
         )
-        with Provisioner(tmp_path / "site", HOST) as site:
+        with server, Provisioner(tmp_path / "site", HOST) as site:
             yield Scene(tmp_path, network, site, environment)
 
 
