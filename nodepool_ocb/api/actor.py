@@ -10,6 +10,7 @@ import msgspec
 from nodepool_ocb.errors import Denied
 from nodepool_ocb.model.tokens import Token, TokenRole
 from nodepool_ocb.operations.limits.narrowing import Limits
+from nodepool_ocb.operations.nodes.changing import NodeAlive
 from nodepool_ocb.operations.operation import Operation, Right
 from nodepool_ocb.operations.tokens.reading import TokenShow
 
@@ -26,10 +27,17 @@ RIGHTS: Final[Mapping[TokenRole, frozenset[Right]]] = {
     TokenRole.OPERATOR: frozenset({Right.VIEWER, Right.OPERATOR}),
     TokenRole.ADMIN: frozenset(Right),
 }
+#: Those of a machine that waits for its node: its deployment is judged when a rule makes the node.
+OF_WAITING: Final = frozenset({"RegistrationCreate", "RegistrationPoll"})
 #: The operations of a machine's token, by class.
 OF_MACHINES: Final[Mapping[TokenRole, frozenset[str]]] = {
-    TokenRole.JOIN: frozenset({"NodeCreate"}),
-    TokenRole.NODE: frozenset({"InstallationReport", "InstallationShow", "NodeAlive", "NodeShow"}),
+    TokenRole.JOIN: frozenset({"NodeCreate", *OF_WAITING}),
+    TokenRole.NODE: frozenset(
+        {
+            *("InstallationReport", "InstallationShow", "NodeAlive", "NodeGoingDown", "NodeInventory", "NodeMachine"),
+            "NodeShow",
+        }
+    ),
     TokenRole.BOOT: frozenset({"InstallationIdentity"}),
 }
 
@@ -75,6 +83,13 @@ def _require_right(actor: Actor, operation: type[Operation[Any]]) -> None:
     )
 
 
+def said_by_machine(actor: Actor, operation: Operation[Any]) -> Operation[Any]:
+    """The operation; of a machine's token, the machine says so itself, and a person's mark stays."""
+    if actor.token.role is TokenRole.NODE and isinstance(operation, NodeAlive):
+        return msgspec.structs.replace(operation, as_machine=True)
+    return operation
+
+
 def require_reveal(actor: Actor, operation: Operation[Any]) -> None:
     """Raises Denied if the operation reveals secrets, or lets another token reveal them, and this token may not."""
     if getattr(operation, "reveal", False) and not actor.token.reveal:
@@ -84,6 +99,8 @@ def require_reveal(actor: Actor, operation: Operation[Any]) -> None:
 def require_own_deployment(actor: Actor, operation: Operation[Any]) -> None:
     """Raises Denied if a token of role join would create a node outside its deployments."""
     if actor.token.role is not TokenRole.JOIN or not actor.token.deployments or shows_own_token(actor, operation):
+        return
+    if type(operation).__name__ in OF_WAITING:
         return
     node = getattr(operation, "node", None)
     if getattr(node, "deployment", None) not in actor.token.deployments:

@@ -21,6 +21,7 @@ from nodepool_ocb.api.actor import (
     require_own_deployment,
     require_own_token,
     require_reveal,
+    said_by_machine,
     shows_own_token,
 )
 from nodepool_ocb.api.records import ServedRecords
@@ -177,6 +178,7 @@ def _heard(actor: Actor) -> frozenset[str] | None:
 
 def perform(records: ServedRecords, actor: Actor, order: OperationOrder, hear: Callable[[str], None]) -> Answered:
     """Perform it; on a thread that may wait. Raises the errors of the operation, and AgreementAsked."""
+    order = replace(order, operation=said_by_machine(actor, order.operation))
     require_own_token(actor, order.operation)
     require_reveal(actor, order.operation)
     require_own_deployment(actor, order.operation)

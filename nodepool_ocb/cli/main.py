@@ -58,6 +58,8 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "daemon": ("nodepool_ocb.cli.daemon", "The daemons that are running."),
     "installation": ("nodepool_ocb.cli.installations.installation", "Installations of machines: their progress."),
     "lock": ("nodepool_ocb.cli.lock", "The locks and claims that are held now."),
+    "adoption": ("nodepool_ocb.cli.joining.adoption", "Rules that make nodes of machines that wait."),
+    "registration": ("nodepool_ocb.cli.joining.registration", "Machines that wait for a node."),
     "network": ("nodepool_ocb.cli.networks.network", "Networks: subnets, ranges, and the addresses of nodes."),
     "bootenv": (
         "nodepool_ocb.cli.bootenvs.bootenv",

@@ -73,12 +73,12 @@ def enrol(
                 refused[each.fqdn] = str(fault)
                 scratch = None  # it has parts of the plan that failed
                 continue
-            if created and not limits.fits(_folded([*changes, *own])):
+            if created and not limits.fits(folded([*changes, *own])):
                 left.append(each.fqdn)
             else:
                 changes += own
                 created.append(each.fqdn)
-    whole = structure.raised(world, _folded(changes)) if created else ()
+    whole = structure.raised(world, folded(changes)) if created else ()
     return EnrolmentPlan(
         changes=tuple(whole), created=tuple(created), there=tuple(there), left=tuple(left), refused=refused
     )
@@ -134,7 +134,7 @@ def _created(
     return changes
 
 
-def _folded(changes: Sequence[Change]) -> list[Change]:
+def folded(changes: Sequence[Change]) -> list[Change]:
     """The same with one change for each record that they create: the record as they leave it."""
     newest = {change.path: change.data for change in changes if isinstance(change, Create | Set)}
     created = {change.path for change in changes if isinstance(change, Create)}

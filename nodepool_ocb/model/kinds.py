@@ -21,6 +21,7 @@ import msgspec
 from nodepool_ocb.model.boot import Bootenv, Publication, Publisher
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
 from nodepool_ocb.model.installation import BootToken, Installation
+from nodepool_ocb.model.joining import AdoptionRule, Inventory, MachineRegistration
 from nodepool_ocb.model.journal import Entry, Webhook
 from nodepool_ocb.model.keyed import KeyedCall
 from nodepool_ocb.model.networks import MacOwner, Network, NetworkAddress
@@ -218,6 +219,7 @@ KINDS: Final = (
     RecordKind(
         record=BootToken, paths=(f"{_NODE}/boottoken",), name="token of a boot", wakes=Wake.CHANGED, secret=True
     ),
+    RecordKind(record=Inventory, paths=(f"{_NODE}/inventory",), name="inventory", wakes=Wake.NEVER),
     RecordKind(
         record=NodeRole,
         paths=(_NODEROLE,),
@@ -280,6 +282,18 @@ KINDS: Final = (
         title="{published} of {publisher}",
         wakes=Wake.CHANGED,
         folder=Access(annealer=_CHANGE, launcher="r", api="r"),
+    ),
+    RecordKind(
+        record=MachineRegistration,
+        paths=("/ocb/registrations/{mac}",),
+        name="registration",
+        folder=Access(api=_CHANGE),
+    ),
+    RecordKind(
+        record=AdoptionRule,
+        paths=("/ocb/adoption/{adoption_rule}",),
+        name="rule of adoption",
+        folder=Access(api=_CHANGE),
     ),
     RecordKind(
         record=Daemon,

@@ -23,6 +23,8 @@ NETWORKS = "/ocb/networks"
 MACS = "/ocb/macs"
 BOOTENVS = "/ocb/bootenvs"
 PUBLICATIONS = "/ocb/publications"
+REGISTRATIONS = "/ocb/registrations"
+ADOPTION = "/ocb/adoption"
 JOURNAL = "/ocb/journal"
 JOURNAL_ENTRIES = "/ocb/journal/entries"
 JOURNAL_POOL = "/ocb/journal/pool"  # entries of launchers, with numbers of their own
@@ -107,6 +109,18 @@ def power(fqdn: str) -> str:
     '/ocb/nodes/n1.example.com/power'
     """
     return f"/ocb/nodes/{fqdn}/power"
+
+
+def inventory(fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/inventory"
+
+
+def registration(mac: str) -> str:
+    return f"{REGISTRATIONS}/{mac}"
+
+
+def adoption_rule(rule: str) -> str:
+    return f"{ADOPTION}/{rule}"
 
 
 def fence(fqdn: str) -> str:

@@ -39,7 +39,7 @@ class TokenRole(StrEnum):
     VIEWER = "viewer"  # reads
     OPERATOR = "operator"  # moves work
     ADMIN = "admin"  # deletes records, changes secrets, tokens and the cluster itself
-    JOIN = "join"  # a machine creates its node
+    JOIN = "join"  # a machine registers, or creates its node
     NODE = "node"  # a machine reports about the nodes within its limits
     BOOT = "boot"  # the installer of one boot asks for its identity; no person makes such a token
 

@@ -62,6 +62,7 @@ PARENTS: Final = (
     *(paths.JOURNAL_POOL, paths.WEBHOOK, paths.CLOCK, paths.daemons("annealer"), paths.daemons("api")),
     *(paths.TOKENS, paths.KEYS, paths.CALLS, paths.PAUSED, paths.NETWORKS, paths.MACS),
     *(paths.BOOTENVS, paths.PUBLICATIONS),
+    *(paths.REGISTRATIONS, paths.ADOPTION),
     *(paths.IMAGES, paths.POOL_CLOCK, *map(paths.daemons, paths.POOL_KINDS), paths.PAUSED_BUILDERS),
     *(paths.REQUESTS, paths.REQUEST_LOCKS, paths.POOL_NODES, *map(paths.components, paths.COMPONENT_KINDS)),
 )

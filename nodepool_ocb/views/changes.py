@@ -11,6 +11,7 @@ import msgspec
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
+from nodepool_ocb.model.joining import AdoptionRule, MachineRegistration
 from nodepool_ocb.model.kinds import KINDS, PathTree
 from nodepool_ocb.model.networks import MacOwner, NetworkAddress
 from nodepool_ocb.model.pool import NodeRequest, PoolNode
@@ -45,6 +46,7 @@ SECRET: Final = tuple(row.record for row in KINDS if row.secret and row.record i
 _ROWS: Final = {row.record: row for row in KINDS if row.record is not None}
 _WITHOUT_WORLD: Final = (
     *(Build, BuildRequest, DaemonPause, LogKey, MacOwner, NetworkAddress, NodeRequest, Pause, PoolNode, Token, Upload),
+    *(AdoptionRule, MachineRegistration),
 )
 _TREE: Final = PathTree([row for row in KINDS if row.record in _WITHOUT_WORLD])
 

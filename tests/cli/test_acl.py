@@ -49,6 +49,11 @@ network create admin subnet=10.1.0.0/24 ranges.host=10.1.0.20-10.1.0.29 ranges.d
 network set admin vlan=7; network show admin; network allocate admin n1.example.com; network addresses admin
 network release admin n1.example.com; node set n1.example.com admin=true; network serve admin n1.example.com
 network unserve admin n1.example.com; node set n1.example.com admin=false; network delete admin --yes
+registration create 52:54:00:00:00:91; registration list; registration show 52:54:00:00:00:91
+adoption set web name=w-{n}.example.com; adoption list; adoption show web; adoption check; adoption delete web
+node adopt 52:54:00:00:00:91 j1.example.com; node machine j1.example.com
+node inventory j1.example.com FOLDER/facts.json; node going-down j1.example.com; node hint 52:54:00:00:00:92 j2.example.com
+registration delete 52:54:00:00:00:91; node delete j1.example.com j2.example.com --yes
 node create p{}.example.com --count 5; power set -l name:p* driver=manual; power list
 power on p1.example.com; power off p2.example.com
 power cycle p3.example.com; power check p4.example.com; power show p4.example.com; power unset p5.example.com
@@ -84,7 +89,7 @@ WITHOUT_US = {
     "noderole cancel", "noderole check", "noderole log", "noderole refresh", "noderole wait", "deployment wait", "rollout accept",
     "rollout promote", "rollout resume", "rollout retry", "rollout select", "rollout wait", "barclamp delete", "image delete",
     "image erase", "upload leaks", "secret keygen", "secret rotate",
-    "image import", "image log", "node import",
+    "image import", "image log", "node import", "registration poll",
     "installation identity", "installation report", "installation show", "node reinstall",
     "lease leaks", "lease run", "upload delete", "record list", "record show", "record delete", "tasks wait",
 }  # fmt: skip
@@ -126,6 +131,7 @@ def test_people_do_all_of_the_journey_and_every_znode_has_the_rights_of_its_plac
 ) -> None:
     (tmp_path / "chain.yml").write_text(BARCLAMP)
     (tmp_path / "strategy.yaml").write_text(STRATEGY)
+    (tmp_path / "facts.json").write_text('{"memory": 1}')
     (tmp_path / "site.yaml").write_text(
         "site: 1\ndeployments: {desk: {}}\nnodes: {n7.example.com: {deployment: desk}}\n"
     )

@@ -34,8 +34,10 @@ VERBS = [
     "config check", "acl init", "acl check", "record show /ocb/roles/x", "restored", "history", "events -f", "secret list",
     "token list", "token create ann", "token revoke 0123456789ab", "network list", "network create x subnet=10.1.0.0/24",
     "bootenv list", "bootenv show install", "bootenv create fw kind=local", "bootenv set install image=x", "bootenv delete fw",
-    "power list", "power on n1.example.com",
     "installation show x", "installation report x written", "node reinstall x --yes",
+    "power list", "power on n1.example.com", "registration list", "registration create 52:54:00:00:00:91", "adoption list",
+    "adoption set web name=w.example.com", "node adopt 52:54:00:00:00:91 n1.example.com",
+    "node hint 52:54:00:00:00:91 n1.example.com", "node machine n1.example.com", "node going-down n1.example.com",
     "tasks list", "tasks plan --deployment x", "tasks run --deployment x", "tasks history x",
     f"barclamp import {Path(__file__).parents[2] / 'etc/barclamps'}", "export", f"apply -f {Path(__file__).parent / 'site.yaml'}",
 ]  # fmt: skip

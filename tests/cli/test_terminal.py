@@ -106,6 +106,27 @@ network release POISON POISON
 network unserve POISON POISON
 network delete POISON --yes
 network list
+registration create POISON
+registration create 52:54:00:00:00:91 --host-key POISON
+registration show POISON
+registration delete POISON
+registration poll POISON
+registration list
+adoption set POISON POISON=1
+adoption set web name=POISON when=POISON
+adoption set web name=w.example.com tags=POISON
+adoption show POISON
+adoption delete POISON
+adoption list
+adoption check
+node adopt POISON POISON
+node adopt 52:54:00:00:00:91 POISON --deployment POISON
+node hint POISON POISON
+node hint 52:54:00:00:00:91 POISON
+node machine POISON
+node inventory POISON POISON
+node going-down POISON --reason POISON
+node going-down n1.example.com --reason POISON
 power set n1.example.com POISON
 power set n1.example.com driver=POISON
 power set n1.example.com driver=ipmi address=POISON

@@ -29,6 +29,7 @@ data:
 - {id: second, type: shell, role: ['*'], version: 2.1.0, requires: [first], parameters: {cmd: 'true', timeout: 5}}
 """,
     "images.json": "{}",
+    "facts.json": '{"memory": 68719476736, "serial": "S7", "disks": [{"name": "sda", "size": 1}]}',
 }
 
 N1, N2 = "n1.example.com", "n2.example.com"
@@ -171,6 +172,21 @@ LINES: Final[Mapping[str, str]] = {
     "BootenvCreate": "bootenv create fw kind=local",
     "BootenvSet": "bootenv set install description=x",
     "BootenvDelete": "bootenv delete fw",
+    "RegistrationCreate": "registration create 52:54:00:00:00:91 --inventory facts.json --dry-run",
+    "RegistrationList": "registration list",
+    "RegistrationShow": "registration show 52:54:00:00:00:91",
+    "RegistrationPoll": "registration poll 52:54:00:00:00:91",
+    "AdoptionSet": "adoption set web name='web-{n:02}.example.com' when='memory>=64G or *' roles=base",
+    "AdoptionList": "adoption list",
+    "AdoptionShow": "adoption show web",
+    "AdoptionCheck": "adoption check",
+    "NodeAdopt": "node adopt 52:54:00:00:00:91 j1.example.com --dry-run",
+    "NodeHint": "node hint 52:54:00:00:00:92 j2.example.com",
+    "NodeInventory": f"node inventory {N1} facts.json",
+    "NodeMachine": f"node machine {N1}",
+    "NodeGoingDown": f"node going-down {N2} --reason memory",
+    "AdoptionDelete": "adoption delete web",
+    "RegistrationDelete": "registration delete 52:54:00:00:00:91",
     "PowerSet": f"power set {N1} driver=ipmi address=bmc-{{host}}.example.com username=admin",
     "PowerList": "power list",
     "PowerShow": f"power show {N1}",

@@ -63,6 +63,8 @@ requests = _names("requests")
 tokens = _names("tokens")
 networks = _names("networks")
 bootenvs = _names("bootenvs")
+registrations = _names("registrations")
+adoption_rules = _names("adoption_rules")
 leases = _names("leases")
 pools = _names("pools")
 pool_labels = _names("pool_labels")
@@ -90,6 +92,13 @@ def bootenv_fields(_: click.Context, __: click.Parameter, incomplete: str) -> li
     from nodepool_ocb.operations.bootenvs.changing import KEYS
 
     return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
+
+
+def adoption_fields(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """``FIELD=`` of ``adoption set``."""
+    from nodepool_ocb.operations.joining.rules import KEYS
+
+    return [each if each.endswith(".") else f"{each}=" for each in KEYS if each.startswith(incomplete)]
 
 
 def before(names: Complete, more: Complete) -> Complete:

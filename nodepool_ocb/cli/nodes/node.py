@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from nodepool_ocb.cli.joining import machines
 from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option, wait_options
 from nodepool_ocb.cli.kit.performing import perform
@@ -36,6 +37,8 @@ command.add_command(maintenance.release)
 command.add_command(reinstalling.reinstall)
 command.add_command(renaming.rename)
 command.add_command(importing.import_)
+for verb in machines.VERBS:
+    command.add_command(verb)
 
 
 @command.command("list", operation=NodeList)

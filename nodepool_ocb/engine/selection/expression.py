@@ -31,11 +31,32 @@ class CriterionKind(StrEnum):
     FAILED = "failed"
     OUTDATED = "outdated"
     DRIFT = "drift"  # the result of its newest check
+    MEMORY = "memory"  # this one and all below: facts of the node's machine
+    CPUS = "cpus"
+    DISKS = "disks"  # how many
+    DISK_SIZE = "disk-size"  # of any disk
+    NICS = "nics"  # how many
+    NIC_SPEED = "nic-speed"  # of any network card
+    SERIAL = "serial"
+    VENDOR = "vendor"
+    PRODUCT = "product"
+    ARCH = "arch"
+    FIRMWARE = "firmware"
+    MAC = "mac"
+    LLDP_SWITCH = "lldp-switch"
+    LLDP_PORT = "lldp-port"
 
 
 #: Criteria without a value.
 FLAGS: Final = frozenset({CriterionKind.HELD, CriterionKind.FAILED, CriterionKind.OUTDATED})
 YES_OR_NO: Final = frozenset({CriterionKind.ALIVE, CriterionKind.AVAILABLE, CriterionKind.ADMIN, CriterionKind.VIRTUAL})
+#: Criteria that compare a number: memory>=64G.
+NUMERIC: Final = frozenset(
+    {
+        *(CriterionKind.MEMORY, CriterionKind.CPUS, CriterionKind.DISKS, CriterionKind.DISK_SIZE),
+        *(CriterionKind.NICS, CriterionKind.NIC_SPEED),
+    }
+)
 #: Criteria of noderoles alone.
 OF_NODEROLES: Final = frozenset(
     {CriterionKind.ROLE, CriterionKind.STATE, CriterionKind.FAILED, CriterionKind.OUTDATED, CriterionKind.DRIFT}
@@ -43,7 +64,10 @@ OF_NODEROLES: Final = frozenset(
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A value: a text, or a pattern of texts if ``glob`` is one. ``second``: the part after ``=`` of a label, ``@`` of a name."""
+    """A value: a text, or a pattern of texts if ``glob`` is one.
+
+    ``second``: the part after ``=`` of a label, ``@`` of a name; of a comparison, ``text`` is the operator, and this the number.
+    """
 
     text: str
     glob: str | None = None  # in fnmatch's syntax

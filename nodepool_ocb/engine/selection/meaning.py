@@ -30,9 +30,12 @@ from nodepool_ocb.engine.selection.expression import (
     anchored,
     of_noderoles,
 )
+from nodepool_ocb.engine.selection.facts import NUMBERS, WORDS, compared
+from nodepool_ocb.engine.selection.facts import words as words_of
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.drift import UNCHECKED
+from nodepool_ocb.model.joining import Inventory, MachineFacts
 from nodepool_ocb.model.records import Node, State
 
 _LISTED: Final = {
@@ -211,11 +214,22 @@ class _WorldSets:
             return self._any_of("tag", [node.tags for node in self._records], words)
         if kind is CriterionKind.RACK:
             return self._any_of("rack", [(node.rack,) if node.rack else () for node in self._records], words)
+        if kind in NUMBERS:
+            return (facts is not None and compared(criterion, facts) for facts in self._facts_of_machines())
+        if kind in WORDS:
+            return self._any_of(
+                str(kind), [words_of(kind, facts) if facts else () for facts in self._facts_of_machines()], words
+            )
         if kind is CriterionKind.LABEL:
             labels = _labels(words, [node.labels for node in self._records])
             return (not labels.isdisjoint(node.labels.items()) for node in self._records)
         deployments = self._deployments(criterion)
         return (node.deployment in deployments for node in self._records)
+
+    def _facts_of_machines(self) -> Iterable[MachineFacts | None]:
+        """Of each node; None for one without an inventory, of which no criterion of facts holds."""
+        known = self._world.of(Inventory)
+        return (known[view.name].record.facts if view.name in known else None for view in self.views)
 
     def _any_of(self, what: str, values: Sequence[Sequence[str]], words: Iterable[Word]) -> Iterable[bool]:
         wanted = _meant(what, words, set(chain.from_iterable(values)))

@@ -3,7 +3,7 @@
     either    = all {"or" all}
     all       = single {["and"] single}
     single    = "not" single | "(" either ")" | "has" "(" either ")" | criterion
-    criterion = flag | [kind ":"] value {"," value}
+    criterion = flag | [kind ":"] value {"," value} | number (">=" | "<=" | ">" | "<" | "=") value
 
 A value may have ``*``, ``?`` and ``[...]``, which in quotes, single or double, stand for themselves.
 """
@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, NoReturn
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine.selection.expression import (
     FLAGS,
+    NUMERIC,
     YES_OR_NO,
     All,
     Criterion,
@@ -27,6 +28,7 @@ from nodepool_ocb.engine.selection.expression import (
     Not,
     Word,
 )
+from nodepool_ocb.engine.selection.facts import COMPARES, quantity
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.drift import UNCHECKED, Drift
 from nodepool_ocb.model.records import State
@@ -171,6 +173,9 @@ class _TokenReader:
 def _criterion(token: SelectorToken) -> Criterion:
     if token.bare in FLAGS:
         return Criterion(CriterionKind(token.bare), at=token.at)
+    compared = _comparison(token)
+    if compared is not None:
+        return compared
     key, colon, rest = _split(token.letters, ":")
     if not colon:
         return Criterion(CriterionKind.NAME, _values(CriterionKind.NAME, token.letters, token.at), token.at)
@@ -182,11 +187,39 @@ def _criterion(token: SelectorToken) -> Criterion:
             token.at,
             f"there is no criterion {name!r}{did_you_mean(name, CriterionKind) or f'; these are: {_all_kinds()}'}",
         )
+    if name in NUMERIC:
+        wrong(token.at, f"{name} is a number: write {name}>=VALUE, or another of {', '.join(COMPARES)}")
     return Criterion(CriterionKind(name), _values(CriterionKind(name), rest, token.at), token.at)
 
 
+def _comparison(token: SelectorToken) -> Criterion | None:
+    """A comparison of a number, such as memory>=64G; None for another token."""
+    places = [place for place, letter in enumerate(token.letters) if letter.plain and letter.text in "<>="]
+    if not places:
+        return None
+    key = "".join(letter.text for letter in token.letters[: places[0]])
+    name = key.lower()
+    if ":" in key or (name not in NUMERIC and token.letters[places[0]].text == "="):
+        return None  # label:KEY=VALUE, and names
+    if name not in NUMERIC:
+        known = ", ".join(sorted(NUMERIC))
+        wrong(token.at, f"{key!r} is no number of a machine{did_you_mean(name, NUMERIC) or f'; these are: {known}'}")
+    end = places[0] + (2 if places[1:2] == [places[0] + 1] else 1)
+    sign = "".join(letter.text for letter in token.letters[places[0] : end])
+    value = "".join(letter.text for letter in token.letters[end:])
+    if sign not in COMPARES:
+        wrong(token.letters[places[0]].at, f"there is no operator {sign!r}; these are: {', '.join(COMPARES)}")
+    try:
+        quantity(CriterionKind(name), value)
+    except ValueError as fault:
+        wrong(token.letters[places[0]].at, str(fault))
+    return Criterion(CriterionKind(name), (Word(sign, at=token.at, second=Word(value, at=token.at)),), token.at)
+
+
 def _all_kinds() -> str:
-    return ", ".join(each if each in FLAGS else f"{each}:" for each in CriterionKind)
+    return ", ".join(
+        each if each in FLAGS else f"{each}>=" if each in NUMERIC else f"{each}:" for each in CriterionKind
+    )
 
 
 def _values(kind: CriterionKind, letters: tuple[Letter, ...], at: int) -> tuple[Word, ...]:

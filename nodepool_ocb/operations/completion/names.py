@@ -249,6 +249,8 @@ KINDS: Final[Mapping[str, Read]] = {
     "tokens": _children(paths.TOKENS),
     "networks": _children(paths.NETWORKS),
     "bootenvs": _bootenvs,
+    "registrations": _children(paths.REGISTRATIONS),
+    "adoption_rules": _children(paths.ADOPTION),
     "leases": _children(paths.POOL_NODES),
     "pools": _pools,
     "pool_labels": _pool_labels,

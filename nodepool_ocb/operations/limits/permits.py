@@ -63,7 +63,7 @@ def _written(changes: Iterable[Change]) -> Iterable[str]:
         match change.path.split("/")[2:]:
             case ["nodes", node, "noderoles", role, *_]:
                 yield paths.noderole_name(role, node)
-            case ["nodes", node] | ["nodes", node, "noderoles" | "power"]:
+            case ["nodes", node] | ["nodes", node, "inventory" | "noderoles" | "power"]:
                 yield node
             case ["deployments", name] | ["deployments", name, "roles", *_]:
                 yield f"{_DEPLOYMENT}{name}"

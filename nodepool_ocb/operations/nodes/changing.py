@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
+
+from msgspec import Meta
+from msgspec.structs import replace
 
 from nodepool_ocb.engine import liveness
 from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView, World
+from nodepool_ocb.model import paths
 from nodepool_ocb.model.aliveness import Marker
-from nodepool_ocb.model.records import Change
+from nodepool_ocb.model.joining import Inventory
+from nodepool_ocb.model.records import Change, Set
 from nodepool_ocb.operations import assignments as assigning
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.names import deployment_of, record_of
@@ -18,6 +23,8 @@ from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Righ
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.provisioning import bootenvs
+
+BootId = Annotated[str, Meta(pattern=r"^[0-9a-f-]{1,64}\Z")]  # as Linux has it
 
 #: The kinds of changes of a verb that may end a run: the change of the run's record is named as one of attributes.
 ENDING_WRITES: Final = ("node", "noderole", "attributes")
@@ -134,8 +141,20 @@ class NodeAlive(NodeChange, frozen=True, kw_only=True):
     """Lift marks of nodes: they are alive, and probed from now on."""
 
     verb = "alive"
+    writes = (*NodeChange.writes, "inventory")
 
     as_machine: bool = False  # the machine says so itself: a person's mark stays
+    boot_id: BootId | None = None  # of its kernel; kept with the facts of the machine, if it has an inventory
+
+    def decide(self, situation: Situation) -> Steps[Explained]:
+        answer = yield from NodeChange.decide(self, situation)
+        if self.boot_id is not None and len(self.nodes) == 1 and not situation.call.dry_run:
+            world = yield from ReadWorld()
+            known = world.of(Inventory).get(self.nodes[0])
+            if known is not None and known.record.facts.boot_id != self.boot_id:
+                facts = replace(known.record.facts, boot_id=self.boot_id)
+                yield [Set(paths.inventory(self.nodes[0]), replace(known.record, facts=facts), known.version)]
+        return answer
 
     def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
         return {"marker": Marker.MACHINE if self.as_machine else Marker.PERSON, "alive": True}

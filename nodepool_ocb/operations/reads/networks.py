@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.joining import AdoptionRule, MachineRegistration
 from nodepool_ocb.operations.operation import Lookup
 from nodepool_ocb.provisioning.found import FoundAddress, FoundHoldings
 
@@ -60,3 +62,62 @@ class EnsureBootenvs(Lookup[None], frozen=True):
     def answer(self, reader: Reader) -> None:
         if not reader.performer.call.dry_run:
             reader.session.ensure(paths.BOOTENVS)
+
+
+class ReadRegistrations(Lookup["Mapping[str, Stored[MachineRegistration]]"], frozen=True):
+    """All registrations, by MAC."""
+
+    records = "registrations"
+
+    def answer(self, reader: Reader) -> Mapping[str, Stored[MachineRegistration]]:
+        from nodepool_ocb.store import joining
+
+        return joining.registrations(reader.session)
+
+
+class ReadRegistration(Lookup["Stored[MachineRegistration] | None"], frozen=True):
+    """The registration of this MAC."""
+
+    records = "registrations"
+
+    mac: str
+
+    def answer(self, reader: Reader) -> Stored[MachineRegistration] | None:
+        from nodepool_ocb.store import joining
+
+        return joining.registration(reader.session, self.mac)
+
+
+class ReadAdoptionRules(Lookup["Mapping[str, Stored[AdoptionRule]]"], frozen=True):
+    """All rules of adoption, by name."""
+
+    records = "rules of adoption"
+
+    def answer(self, reader: Reader) -> Mapping[str, Stored[AdoptionRule]]:
+        from nodepool_ocb.store import joining
+
+        return joining.rules(reader.session)
+
+
+class ReadMacOwners(Lookup["Mapping[str, str]"], frozen=True):
+    """The node of each of these MACs that has one."""
+
+    records = "MAC addresses"
+
+    macs: tuple[str, ...]
+
+    def answer(self, reader: Reader) -> Mapping[str, str]:
+        from nodepool_ocb.store import joining
+
+        return joining.owners(reader.session, self.macs)
+
+
+class EnsureJoining(Lookup[None], frozen=True):
+    """Make the empty folders of registrations and rules in a cluster that is older than they are. A dry run makes none."""
+
+    records = "registrations, rules of adoption"
+    kept = True
+
+    def answer(self, reader: Reader) -> None:
+        if not reader.performer.call.dry_run:
+            reader.session.ensure(paths.REGISTRATIONS, paths.ADOPTION)

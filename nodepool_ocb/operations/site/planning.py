@@ -35,7 +35,7 @@ READS: Final = (
     *reservations.READS,
 )
 WRITES: Final = (
-    *("role", "deployment", "deployment role", "node", "noderole", "attributes", "network"),
+    *("role", "deployment", "deployment role", "node", "inventory", "noderole", "attributes", "network"),
     *placement.WRITES,
 )
 RENEW: Final = frozenset({"role", "attributes", "deployment role"})  # kinds of which a change makes noderoles outdated

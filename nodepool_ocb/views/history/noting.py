@@ -8,9 +8,10 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.model.joining import MachineRegistration
 from nodepool_ocb.model.journal import Effect, Entry, FieldChange
 from nodepool_ocb.model.limits import ENTRY_BYTES
-from nodepool_ocb.model.records import Change, Create, NodeRole
+from nodepool_ocb.model.records import Change, Create, NodeRole, Set
 from nodepool_ocb.views.changes import ChangeRow
 from nodepool_ocb.views.history import placing
 from nodepool_ocb.views.history.placing import NotedDeployment
@@ -48,8 +49,12 @@ def entry(bare: Entry, rows: Iterable[ChangeRow], places: Mapping[str, NotedDepl
 
 
 def worth(changes: Iterable[Change]) -> list[Change]:
-    """Without the noderoles that a run of tasks makes: the run itself is told."""
-    return [each for each in changes if not (isinstance(each, Create) and _of_run(each.data))]
+    """Without the noderoles that a run of tasks makes: the run itself is told. Without the news of machines that wait, too."""
+    return [each for each in changes if not (isinstance(each, Create) and _of_run(each.data)) and not _waits(each)]
+
+
+def _waits(change: Change) -> bool:
+    return isinstance(change, Set) and isinstance(change.data, MachineRegistration)
 
 
 def _of_run(data: object) -> bool:

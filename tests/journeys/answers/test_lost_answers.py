@@ -17,6 +17,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine import powering
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import UploadState
+from nodepool_ocb.model.joining import MachineRegistration
 from nodepool_ocb.model.records import Create, Set, State
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
@@ -41,6 +42,8 @@ ELSEWHERE: Final = {
     "installation report": "an installer asks for it: tests/api/test_api_installations.py",
     "node reinstall": "it writes as `noderole redeploy` does: tests/operations/test_reinstalling.py",
     "lease run": "it waits for a launcher, beside a command that runs: test_lost_answers_of_leases.py",
+    "registration create": "after a lost answer it is a stranger: tests/api/test_joining_machines.py",
+    "registration poll": "it needs a secret, and each poll gives a new token: tests/api/test_joining_machines.py",
     "secret rotate": "it needs key files, and writes as `noderole set` does: tests/cli/test_secret.py",
 }
 
@@ -71,7 +74,11 @@ WALK: Final = [
     "network create admin subnet=10.1.0.0/24 ranges.host=10.1.0.20-10.1.0.29 ranges.dhcp=10.1.0.100-10.1.0.199",
     "network set admin vlan=7", f"network allocate admin {N1}", f"network release admin {N1}",
     f"network serve admin {N1}", f"network unserve admin {N1}", "network delete admin --yes",
-    f"node set {N1} admin=false",
+    f"node set {N1} admin=false", "[registered]",
+    "adoption set web name=web.example.com", "adoption delete web",
+    "node adopt 52:54:00:00:00:91 j1.example.com", "node inventory j1.example.com facts.json", "node going-down j1.example.com",
+    "registration delete 52:54:00:00:00:91", "node hint 52:54:00:00:00:92 j2.example.com", "node delete j1.example.com --yes",
+    "node delete j2.example.com --yes",
     f"node bind {N1} top", f"noderole unbind top@{N1} --yes", f"node bind {N1} top",
     f"noderole set middle@{N1} middle-size=2", f"noderole unset middle@{N1} middle-size",
     "deployment commit lab --no-noderoles", f"noderole commit base@{N1}", f"noderole propose base@{N1}",
@@ -192,6 +199,7 @@ def _documents(folder: Path) -> None:
         "  - {name: top, jig: noop, requires: [middle]}\n  - {name: late, jig: noop}\n  - {name: lonely, jig: noop}\n"
     )
     (folder / "extra.yml").write_text("barclamp: {name: extra, version: 1}\nroles: [{name: alone, jig: noop}]\n")
+    (folder / "facts.json").write_text('{"memory": 1}')
     (folder / "nodes.csv").write_text("fqdn,address,deployment\nm1.example.com,192.0.2.1,lab\n")
     (folder / "tasks.yaml").write_text(
         "- {id: deploy, type: stage}\n"
@@ -227,6 +235,9 @@ def _meanwhile(session: Session, line: str) -> None:
     if line == "[switched]":
         stored = powering.record_of(load_world(session), N1)
         session.commit([Set(paths.power(N1), replace(stored.record, request=None), stored.version)])
+    if line == "[registered]":
+        machine = MachineRegistration(macs=("52:54:00:00:00:91",), digest="0" * 64)
+        session.commit([Create(paths.registration(machine.macs[0]), machine)])
     if line == "[spoiled]":
         session.commit([Create(paths.role("spoiled"), {"schema": 1})])
 

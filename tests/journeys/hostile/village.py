@@ -57,7 +57,7 @@ NAMES: Final = {
     "role": ROLE, "deployment": LAB, "node": NODE, "run": "0000000001-abc", "daemon": "ghost", "host": "elsewhere",
     "entry": "0" * 10, "image": IMAGE, "build": ID, "provider": PROVIDER, "upload": ID, "rollout": "0" * 10, "group": "all",
     "part": "0000", "release": "9.0", "folder": UPLOAD, "task_run": RUN, "name": "common",
-    "network": "village", "address": "192.0.2.7", "mac": "52:54:00:00:00:07",
+    "network": "village", "address": "192.0.2.7", "mac": "52:54:00:00:00:07", "adoption_rule": "village",
     "request": f"100-{ID}", "pool_node": ID, "component_kind": "pool", "component": f"h{ID}",
 }  # fmt: skip
 

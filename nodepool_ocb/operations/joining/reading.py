@@ -1,0 +1,58 @@
+"""``registration list``, ``show`` and ``delete``: the machines that wait."""
+
+from __future__ import annotations
+
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Delete
+from nodepool_ocb.operations.joining.finding import registration_of
+from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.networks import ReadRegistrations
+from nodepool_ocb.views.provisioning import joining as shown
+from nodepool_ocb.views.provisioning.joining import RegistrationDocument, RegistrationRow
+
+
+class RegistrationList(Operation[list[RegistrationRow]], frozen=True, kw_only=True):
+    """Every registered machine, with the reason why it waits; those that wait come first."""
+
+    noun = "registration"
+    verb = "list"
+    right = Right.VIEWER
+    reads = (ReadRegistrations,)
+
+    def decide(self, situation: Situation) -> Steps[list[RegistrationRow]]:
+        found = yield from ReadRegistrations()
+        return shown.rows({mac: each.record for mac, each in found.items()}, situation.now)
+
+
+class RegistrationShow(Operation[RegistrationDocument], frozen=True, kw_only=True):
+    """One registered machine, with its facts."""
+
+    noun = "registration"
+    verb = "show"
+    right = Right.VIEWER
+    reads = (ReadRegistrations,)
+
+    mac: str
+
+    def decide(self, situation: Situation) -> Steps[RegistrationDocument]:
+        found = yield from ReadRegistrations()
+        mac, stored = registration_of(found, self.mac)
+        return shown.document(mac, stored.record, situation.now)
+
+
+class RegistrationDelete(Operation[Explained], frozen=True, kw_only=True):
+    """Delete a registration. A machine that waits registers again; the node of an adopted one stays."""
+
+    noun = "registration"
+    verb = "delete"
+    right = Right.OPERATOR
+    reads = (ReadRegistrations,)
+    writes = ("registration",)
+
+    mac: str
+
+    def decide(self, situation: Situation) -> Steps[Explained]:  # noqa: ARG002
+        found = yield from ReadRegistrations()
+        mac, stored = registration_of(found, self.mac)
+        yield [Delete(paths.registration(mac), stored.version)]
+        return Explained()

@@ -1,0 +1,88 @@
+"""Machines that wait: which registration a request renews, and how many there may be. Pure.
+
+A machine that holds the secret of its registration renews it. Another machine with one of its MACs is refused while the first
+one is seen. After ``SILENT_SECONDS`` the place is free: a machine that was switched off has forgotten its secret.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from nodepool_ocb.engine.world import Stored
+from nodepool_ocb.errors import Conflict, TooMany
+from nodepool_ocb.model import tokens
+from nodepool_ocb.model.joining import MachineRegistration
+
+SILENT_SECONDS: Final = 600.0  # without a request: the machine has gone
+FORGOTTEN_SECONDS: Final = 86400.0  # without a request: the registration is deleted
+POLL_SECONDS: Final = 30.0  # between the requests of a machine that waits
+SEEN_SECONDS: Final = 120.0  # between two notes of its last request
+MOST: Final = 512  # registrations
+MOST_OF_TOKEN: Final = 256  # of one join token
+SWEPT: Final = 50  # forgotten ones in one transaction
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a machine that registers."""
+
+    renewed: str | None = None  # the MAC of its own registration
+    replaced: tuple[str, ...] = ()  # registrations that it replaces
+    forgotten: tuple[str, ...] = ()  # registrations that go, since no request came for a day
+
+
+class Rival(Conflict):
+    """Another machine has one of the MACs; ``mac`` names its registration. A caller of the API gets a Conflict."""
+
+    def __init__(self, text: str, mac: str) -> None:
+        super().__init__(text)
+        self.mac = mac
+
+
+def knows(registration: MachineRegistration, secret: str) -> bool:
+    """Whether this is its secret; the comparison takes the same time for each text."""
+    return hmac.compare_digest(tokens.digest(secret), registration.digest)
+
+
+def admitted(
+    found: Mapping[str, Stored[MachineRegistration]],
+    macs: Collection[str],
+    secrets: Collection[str],
+    by: str,
+    now: float,
+) -> Admission:
+    """``secrets``: those that the machine has. Raises Rival for a MAC of another machine that is seen, and TooMany."""
+    sharing = {mac: each.record for mac, each in found.items() if not set(macs).isdisjoint(each.record.macs)}
+    renewed = next((mac for mac, each in sharing.items() for secret in secrets if secret and knows(each, secret)), None)
+    for mac, each in sharing.items():
+        if mac != renewed and now < each.seen + SILENT_SECONDS:
+            raise Rival(
+                f"{mac} belongs to a machine that registered from {each.address}, and was seen {now - each.seen:.0f} s ago:"
+                f" two machines with one MAC, or a stranger; see: nodepool-ocb registration show {mac}",
+                mac,
+            )
+    replaced = tuple(mac for mac in sharing if mac != renewed)
+    forgotten = tuple(
+        mac for mac, each in found.items() if mac not in sharing and now >= each.record.seen + FORGOTTEN_SECONDS
+    )
+    if renewed is None:
+        going = {*replaced, *forgotten}
+        _refuse_many([each.record for mac, each in found.items() if mac not in going], by)
+    return Admission(renewed=renewed, replaced=replaced, forgotten=forgotten[:SWEPT])
+
+
+def _refuse_many(staying: Collection[MachineRegistration], by: str) -> None:
+    """Raises TooMany. Those that wait stay; one that was adopted takes no place of its token."""
+    own = sum(each.by == by and each.node is None for each in staying)
+    if own >= MOST_OF_TOKEN:
+        raise TooMany(
+            f"{own} machines wait that registered with token {by}, the most; adopt or delete some:"
+            " nodepool-ocb registration list"
+        )
+    if len(staying) >= MOST:
+        raise TooMany(
+            f"{len(staying)} machines are registered, the most; adopt or delete some: nodepool-ocb registration list"
+        )
