@@ -161,6 +161,19 @@ def test_the_own_token_of_a_machine_opens_its_node_alone(cluster: ServedApi, joi
     assert problem(cluster.ask("POST", f"/v1/registrations/{machine.mac}/adopt", {"name": "x.y"}, token))[0] == 403
 
 
+def test_a_machine_has_one_token_of_its_own_which_ends_with_the_next_and_with_its_node(
+    cluster: ServedApi, join: str, rule: Any
+) -> None:
+    rule("one", "name=one-{n}.example.com")
+    machine = JoiningMachine(cluster, join)
+    fqdn = machine.register().json()["answer"]["node"]
+    first, second = machine.poll()["token"], machine.poll()["token"]
+    assert [cluster.ask("GET", f"/v1/nodes/{fqdn}", token=each).status_code for each in (first, second)] == [401, 200]
+    cluster.call("node/delete", {"nodes": [fqdn]})
+    machine.poll()
+    assert cluster.ask("GET", f"/v1/nodes/{fqdn}", token=second).status_code == 401
+
+
 def test_a_stranger_with_a_mac_of_a_waiting_machine_is_refused_and_named(cluster: ServedApi, join: str) -> None:
     machine = JoiningMachine(cluster, join)
     machine.register()

@@ -21,6 +21,7 @@ OWN: Final = {
     "builder/nodepool_ocb_builder/sandbox/supervisor.py": "the log of a build; it starts without packages",
     "nodepool_ocb/api/oidc/people.py": "the secret of the client, bounded, with its mode",
     "nodepool_ocb/api/page/files.py": "files of the package",
+    "nodepool_ocb/providers/adminnode/docroot.py": "a file of the package",
     "nodepool_ocb/bounded/worker.py": "the kernel's figures",
     "nodepool_ocb/cli/kit/plans.py": "a new file, which it writes",
     "nodepool_ocb/cli/printing/streams.py": "/dev/null, for output",

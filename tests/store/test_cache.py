@@ -381,7 +381,7 @@ def test_a_sweep_finds_what_no_watch_told(zk_session: Session, other: Session) -
     assert picture(cache.world) == picture(load_world(other))
 
 
-def test_sweeping_10_000_noderoles_takes_30_requests_and_one_if_nothing_was_written(zk_session: Session) -> None:
+def test_sweeping_10_000_noderoles_takes_40_requests_and_one_if_nothing_was_written(zk_session: Session) -> None:
     for number in range(200):
         zk_session.commit(machine(f"n{number}", *(f"role-{each}" for each in range(50))))
     cache = Counted(zk_session)
@@ -392,7 +392,7 @@ def test_sweeping_10_000_noderoles_takes_30_requests_and_one_if_nothing_was_writ
     zk_session.commit([Create("/ocb/something")])
     sent = requests(zk_session)
     assert not cache.sweep()
-    assert requests(zk_session) - sent <= 30
+    assert requests(zk_session) - sent <= 40
 
 
 def test_a_cache_survives_cuts_with_random_writes_around_them(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from nodepool_ocb.cli.kit import completion, output, reporting
-from nodepool_ocb.cli.kit.options import Noun
+from nodepool_ocb.cli.kit.options import Noun, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.operations.installations.identity import InstallationIdentity
 from nodepool_ocb.operations.installations.progress import InstallationReport, InstallationShow, ReportKind
@@ -29,14 +29,18 @@ def show(fqdn: str) -> None:
 @click.argument("mac")
 @click.argument("boot_id")
 @click.argument("host_key")
-def identity(fqdn: str, mac: str, boot_id: str, host_key: str) -> None:
+@dry_run_option
+def identity(fqdn: str, mac: str, boot_id: str, host_key: str, dry_run: bool) -> None:
     """Exchange the token of a boot for the order of the installation.
 
     Installers call this, with the token from their boot script. MAC is that of the card that booted; HOST_KEY is "TYPE KEY".
     """
     operation = InstallationIdentity(node=fqdn, mac=mac, boot_id=boot_id, host_key=host_key)
-    found = perform(operation).answer
-    output.thing(found, fqdn, output.fields(found))
+    performed = perform(operation, dry_run=dry_run)
+    if dry_run:
+        reporting.performed(performed)
+        return
+    output.thing(performed.answer, fqdn, output.fields(performed.answer))
 
 
 @command.command(operation=InstallationReport)
@@ -45,7 +49,8 @@ def identity(fqdn: str, mac: str, boot_id: str, host_key: str) -> None:
 @click.option("--percent", type=click.IntRange(0, 100), default=0, help="The part of the image that is on the disk.")
 @click.option("--detail", default="", help="The reason of a failure.")
 @click.option("--checksum", default="", help="Of the disk: sha256:HEX.")
-def report(fqdn: str, step: str, percent: int, detail: str, checksum: str) -> None:
+@dry_run_option
+def report(fqdn: str, step: str, percent: int, detail: str, checksum: str, dry_run: bool) -> None:
     """Record a word of the installer of a machine. Installers call this with the token of their machine."""
     operation = InstallationReport(node=fqdn, step=ReportKind(step), percent=percent, reason=detail, checksum=checksum)
-    reporting.performed(perform(operation))
+    reporting.performed(perform(operation, dry_run=dry_run))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import click
@@ -13,6 +12,7 @@ import msgspec
 from nodepool_ocb.cli.kit import completion, output, reporting
 from nodepool_ocb.cli.kit.options import Noun, dry_run_option
 from nodepool_ocb.cli.kit.performing import perform
+from nodepool_ocb.documents import files
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.joining.reading import RegistrationDelete, RegistrationList, RegistrationShow
@@ -119,7 +119,6 @@ def _read(file: str) -> bytes:
     if file == "-":
         return sys.stdin.buffer.read(MOST_BYTES)
     try:
-        with Path(file).open("rb") as opened:
-            return opened.read(MOST_BYTES)
+        return files.text(file, MOST_BYTES).encode()
     except OSError as wrong:
         raise Invalid(f"{file}: {wrong.strerror}; name a file that you can read, or - for standard input") from None

@@ -27,7 +27,7 @@ from nodepool_ocb.operations.reads.networks import (
     ReadRegistration,
     ReadRegistrations,
 )
-from nodepool_ocb.operations.reads.tokens import DrawSecret, EnsureTokens
+from nodepool_ocb.operations.reads.tokens import DrawSecret, EnsureTokens, ReadTokens
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.provisioning import adoption, inventories, registrations
 from nodepool_ocb.provisioning import macs as macs_of
@@ -135,7 +135,7 @@ class RegistrationPoll(Operation[PolledNode], frozen=True, kw_only=True):
     noun = "registration"
     verb = "poll"
     right = Right.OPERATOR
-    reads = (*making.READS, ReadRegistration, ReadAdoptionRules, ReadMacOwners, DrawSecret, EnsureTokens)
+    reads = (*making.READS, ReadRegistration, ReadAdoptionRules, ReadMacOwners, DrawSecret, ReadTokens, EnsureTokens)
     writes = (*making.WRITES, "token")
     confidential = True
 
@@ -154,7 +154,8 @@ class RegistrationPoll(Operation[PolledNode], frozen=True, kw_only=True):
             owners = yield from ReadMacOwners(stored.record.macs)
             if stored.record.node not in owners.values():
                 gone = replace(stored.record, node=None, token=None, reason=f"node {stored.record.node} was deleted")
-                yield [Set(paths.registration(mac), gone, stored.version)]
+                ended = yield from _ended(stored.record)
+                yield [Set(paths.registration(mac), gone, stored.version), *ended]
                 return PolledNode(reason=gone.reason)
             return (yield from _token(mac, stored, situation))
         node = yield from _looked(mac, stored, situation)
@@ -180,8 +181,17 @@ def _token(mac: str, stored: Stored[MachineRegistration], situation: Situation) 
     )
     yield from EnsureTokens()
     after = replace(stored.record, token=drawn.id, seen=situation.now)
-    yield [Create(paths.token(drawn.id), made), Set(paths.registration(mac), after, stored.version)]
+    ended = yield from _ended(stored.record)
+    yield [Create(paths.token(drawn.id), made), Set(paths.registration(mac), after, stored.version), *ended]
     return PolledNode(node=node) if situation.call.dry_run else PolledNode(node=node, token=text)
+
+
+def _ended(machine: MachineRegistration) -> Steps[list[Delete]]:
+    """The deletion of the token that the machine has now, if there is one."""
+    if machine.token is None:
+        return []
+    found = (yield from ReadTokens()).readable.get(machine.token)
+    return [] if found is None else [Delete(paths.token(machine.token), found.version)]
 
 
 def _looked(mac: str, stored: Stored[MachineRegistration], situation: Situation) -> Steps[str | None]:

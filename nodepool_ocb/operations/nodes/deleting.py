@@ -31,7 +31,16 @@ class NodeDelete(Operation[NodesDeleted], frozen=True, kw_only=True):
     verb = "delete"
     right = Right.OPERATOR
     reads = (ReadWorld, selection.ResolveNodes, Agreement, ReadDeletions)
-    writes = ("node", "power", "inventory", "noderole", "attributes", *placement.WRITES)
+    writes = (
+        "node",
+        "power",
+        "inventory",
+        "installation",
+        "token of a boot",
+        "noderole",
+        "attributes",
+        *placement.WRITES,
+    )
 
     nodes: tuple[str, ...] = ()
     selector: str | None = None

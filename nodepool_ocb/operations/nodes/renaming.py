@@ -21,7 +21,17 @@ class NodeRename(Operation[Explained], frozen=True, kw_only=True):
     verb = "rename"
     right = Right.OPERATOR
     reads = (ReadWorld, ReadBranch, *placement.READS)
-    writes = ("node", "power", "inventory", "noderole", "attributes", "network", *placement.WRITES)
+    writes = (
+        "node",
+        "power",
+        "inventory",
+        "installation",
+        "token of a boot",
+        "noderole",
+        "attributes",
+        "network",
+        *placement.WRITES,
+    )
 
     node: str
     name: str

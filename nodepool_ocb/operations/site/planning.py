@@ -35,7 +35,8 @@ READS: Final = (
     *reservations.READS,
 )
 WRITES: Final = (
-    *("role", "deployment", "deployment role", "node", "inventory", "noderole", "attributes", "network"),
+    *("role", "deployment", "deployment role", "node", "noderole", "attributes", "network"),
+    *("power", "inventory", "installation", "token of a boot"),  # of nodes that are pruned
     *placement.WRITES,
 )
 RENEW: Final = frozenset({"role", "attributes", "deployment role"})  # kinds of which a change makes noderoles outdated
