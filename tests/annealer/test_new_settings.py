@@ -44,7 +44,7 @@ def annealer(**jigs: Any) -> Any:
     registration = SimpleNamespace(change=lambda **fields: changed.append(fields), changed=changed)
     context = SimpleNamespace(jigs=jigs, secrets=Taking(), registration=registration, cluster="")
     made = Taking()
-    made.context = context  # type: ignore[attr-defined]
+    made.context, made.powering = context, Taking()  # type: ignore[attr-defined]
     return made
 
 

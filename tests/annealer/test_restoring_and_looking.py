@@ -79,7 +79,7 @@ class Parts:
         )
         made.put(Stored(Cluster(id="c"), 0))
         ignore: Any = SimpleNamespace(look=lambda *_: None)
-        self.settling = self.rolling = self.tasks = ignore
+        self.settling = self.rolling = self.tasks = self.powering = self.publishing = ignore
         self.hooking: Any = SimpleNamespace(look=lambda _: None, look_at_all=lambda: self.whole.append("hooks"))
         self.checking: Any = SimpleNamespace(look=lambda _: None, look_at_all=lambda: self.whole.append("checks"))
         self.probing: Any = SimpleNamespace(plan=lambda nodes: self.planned.append(set(nodes)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from nodepool_ocb.model.pool import PoolNode, PoolNodeState, RequestState, launch_facts
 from nodepool_ocb.pool.launches.refusals import FIRST_SECONDS
@@ -17,6 +18,7 @@ def test_a_full_provider_gets_one_order_more_for_each_machine_that_goes(launcher
     others = [launchers.request("small") for _ in range(4)]
     launchers.until(lambda: launchers.nodes(PoolNodeState.ABORTED), "the provider refuses")
     launchers.until(lambda: not launchers.nodes(PoolNodeState.INIT, PoolNodeState.BUILDING), "the launches are over")
+    launchers.until(_steady(lambda: launchers.calls("north").count("create")), "no order more for a second")
     orders, refused = launchers.calls("north").count("create"), launchers.nodes(PoolNodeState.ABORTED)
     for node in refused.values():
         facts = launch_facts(node)
@@ -26,6 +28,18 @@ def test_a_full_provider_gets_one_order_more_for_each_machine_that_goes(launcher
     launchers.give_back(first, launchers.take(first))
     launchers.until(lambda: any(_fulfilled(launchers, each) for each in others), "a launch is tried at once", 8.0)
     assert launchers.calls("north").count("create") <= orders + 3 + _tries(launchers, refused)
+
+
+def _steady(number: Callable[[], int]) -> Callable[[], bool]:
+    """Whether a number has been the same for a second."""
+    seen = [(number(), time.monotonic())]
+
+    def same() -> bool:
+        if (now := number()) != seen[-1][0]:
+            seen.append((now, time.monotonic()))
+        return time.monotonic() > seen[-1][1] + 1.0
+
+    return same
 
 
 def _tries(launchers: LauncherFleet, refused: Mapping[str, PoolNode]) -> int:

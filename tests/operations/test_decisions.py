@@ -194,8 +194,8 @@ def test_a_selector_whose_nodes_are_all_gone_asks_for_no_agreement() -> None:
         ),
         (
             "zzzzzz=1",
-            "a node has no field 'zzzzzz'; known are alive, available, admin, bootenv, user, rack, tags, addresses, host_keys,"
-            " macs, labels.NAME, hints.NAME",
+            "a node has no field 'zzzzzz'; known are alive, available, admin, bootenv, allow_install, user, rack, tags,"
+            " addresses, host_keys, macs, labels.NAME, hints.NAME",
         ),
     ],
 )

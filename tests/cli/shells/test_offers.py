@@ -56,7 +56,7 @@ OFFERS = {
     "rollout promote ": ["controllers"],
     "node list --label=": ["--label=room=1"],
     "node create n2.example.com --rack ": ["r1"],
-    f"node set {N1} al": ["alive="],
+    f"node set {N1} al": ["alive=", "allow_install="],
     "node lst ": [],
     "node show -- n": [N1],
     "image delete jammy --build ": ["0000000001"],

@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.catalogue import code
+from nodepool_ocb.engine import powering
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid, OcbError, Stale
 from nodepool_ocb.jigs.jig import Detached, Party
@@ -22,6 +23,7 @@ from nodepool_ocb.jigs.ssh.probe import Alive, Unreachable
 from nodepool_ocb.jigs.test import TestJig
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.drift import Checks
+from nodepool_ocb.model.power import MachinePower, PowerAction, PowerRequest
 from nodepool_ocb.model.records import (
     Change,
     Claim,
@@ -37,12 +39,13 @@ from nodepool_ocb.model.records import (
     State,
     TaskRunPointer,
 )
+from nodepool_ocb.provisioning import boot
 from nodepool_ocb.store.client import codec, transaction
 from nodepool_ocb.store.client.session import Session, Stats, Znode
 from nodepool_ocb.store.driven import pointers
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.server import Server
-from nodepool_ocb_annealer import settling
+from nodepool_ocb_annealer import publishing, settling
 from nodepool_ocb_annealer.annealer import Annealer
 from nodepool_ocb_annealer.driving import drivers
 from nodepool_ocb_annealer.driving.drivers import Drivers
@@ -62,6 +65,7 @@ from tests.journeys.installing import BUILD, IMAGE, build
 from tests.journeys.staging import LiveRollout, document
 from tests.stories.test_annealer import package
 
+POWERING: Final = "annealer.machines.powering.Powering"
 AMPLE: Final = 5  # nodes: more than there are moments
 
 
@@ -392,6 +396,41 @@ def schedules(stage: Stage, _: pytest.MonkeyPatch) -> None:
     stage.until_tried("annealer.checking.CheckScheduler._ask")
 
 
+def power(stage: Stage, _: pytest.MonkeyPatch) -> None:
+    """Requests to switch machines that a person must switch: each is taken, and fails."""
+    stage.nodes()
+    stage.annealer()
+    session = stage.fleet.session
+
+    def ask() -> None:
+        powers, now = powering.powers(load_world(session)), session.now()
+        for number, fqdn in enumerate(stage.fleet.nodes):
+            request = PowerRequest(
+                id=f"{number:016x}", action=PowerAction.ON, by="ann", since=now, until=now + powering.REQUEST_SECONDS
+            )
+            if fqdn not in powers:
+                session.commit([Create(paths.power(fqdn), MachinePower(driver="manual", request=request))])
+            elif powers[fqdn].record.request is None:
+                again = replace(powers[fqdn].record, request=request)
+                session.commit([Set(paths.power(fqdn), again, powers[fqdn].version)])
+        stage.fleet.until(
+            lambda: not any(each.record.request for each in powering.powers(load_world(session)).values()), "they end"
+        )
+
+    stage.again(ask, f"{POWERING}._write", f"{POWERING}._ended")
+
+
+def publications(stage: Stage, patch: pytest.MonkeyPatch) -> None:
+    """Noderoles that never publish what they get: they are asked again and again."""
+    patch.setattr(publishing, "PAUSE_SECONDS", 0.02)
+    patch.setattr(publishing, "AGAIN_SECONDS", 0.05)
+    stage.nodes(virtual=False, addresses=("192.0.2.1",))
+    for noderole in stage.bound(boot.PUBLISHING[0]):
+        stage.write(noderole, state=State.ACTIVE, since=1.0)
+    stage.annealer()
+    stage.until_tried("annealer.publishing.PublishingSweep._ask")
+
+
 def journal_entries(stage: Stage, patch: pytest.MonkeyPatch) -> None:
     """Entries by an annealer, and the oldest that go."""
     annealer = stage.annealer()
@@ -608,6 +647,8 @@ SCENES: Final[dict[Callable[[Stage, pytest.MonkeyPatch], None], tuple[str, ...]]
         f"{HOOKING}: hook-deployment",
     ),
     schedules: ("annealer.checking.CheckScheduler._ask",),
+    power: (f"{POWERING}._write", f"{POWERING}._ended"),
+    publications: ("annealer.publishing.PublishingSweep._ask",),
     journal_entries: ("store.journal.write", *DISCARD),
     driven(ROLLOUT, DEPLOYMENT): tuple(f"{DRIVERS}.{name}: rollout" for name in DRIVEN),
     driven(TASK_RUN, LAB): (
