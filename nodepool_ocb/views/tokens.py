@@ -17,7 +17,7 @@ class TokenRow(View, frozen=True, kw_only=True):
     deployments: tuple[str, ...]
     selector: str | None
     reveal: bool
-    certificate: bool  # a client certificate opens it
+    certificate: bool = False  # a client certificate opens it
     created: float
     by: str | None
     expires: float | None

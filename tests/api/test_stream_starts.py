@@ -14,7 +14,7 @@ from nodepool_ocb.api.actor import Actor
 from nodepool_ocb.api.feed.cursor import EventCursor
 from nodepool_ocb.api.feed.items import EntryItem, entry_item
 from nodepool_ocb.api.feed.ring import EventFeed
-from nodepool_ocb.api.memory.places import StreamPlaces
+from nodepool_ocb.api.memory.places import RequestPlaces
 from nodepool_ocb.api.records import KeptEntries
 from nodepool_ocb.api.streams import events, wanted
 from nodepool_ocb.api.streams.resuming import OLD, PAGE, RESTORED, StreamStart, start
@@ -197,7 +197,7 @@ def test_a_query_that_no_stream_answers_is_refused(query: list[tuple[str, str]],
 
 
 def test_a_place_is_free_behind_the_last_piece_and_when_a_stream_never_begins() -> None:
-    places = StreamPlaces(0)
+    places = RequestPlaces(0, "streams of events")
     held = [places.take("a") for _ in range(places.of_token)]
     with pytest.raises(Unavailable, match="token a has 20 streams"):
         places.take("a")
@@ -218,4 +218,4 @@ def test_a_place_is_free_behind_the_last_piece_and_when_a_stream_never_begins() 
 
 
 def test_a_stream_is_within_the_connections_of_its_server_and_others_have_some() -> None:
-    assert [StreamPlaces(each).of_token for each in (0, 80, 1000)] == [20, 20, 250]
+    assert [RequestPlaces(each, "streams of events").of_token for each in (0, 80, 1000)] == [20, 20, 250]

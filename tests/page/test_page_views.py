@@ -23,7 +23,7 @@ graphviz = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is n
 def test_a_box_of_the_graph_leads_to_its_noderole_and_the_table_says_the_same(page: Browser) -> None:
     page.go("#/graph/bench")
     page.one(".graph a.box", "step-1-0")
-    page.one("main td .count", "8")  # the noderoles of a role in a state
+    page.one("main td .count", "ACTIVE")  # with the number of the noderoles of a role in a state
     page.go(f"#/graph?around={AROUND}&steps=1")
     page.one(".graph .centre", "n0006.example.com")
     texts = (
