@@ -25,8 +25,9 @@ LARGEST: Final = 10**15  # of a number
 def facts_of(inventory: Json) -> MachineFacts:
     """Raises TooLarge, and Invalid for an inventory that is no JSON object.
 
-    >>> facts_of({"memory": 1024, "cpus": "many", "disks": [{"name": "sda"}]})
-    MachineFacts(memory=1024, disks=(MachineDisk(name='sda'),))
+    >>> found = facts_of({"memory": 1024, "cpus": "many", "disks": [{"name": "sda"}]})
+    >>> found.memory, found.cpus, [disk.name for disk in found.disks]
+    (1024, 0, ['sda'])
     """
     if not isinstance(inventory, Mapping):
         raise Invalid("the inventory is no JSON object; send {} if the machine knows nothing")

@@ -152,7 +152,12 @@ def unknown(words: list[str]) -> list[str]:
     options = {name for each in cli.params for name in each.opts}
     strange = []
     for word in words[: words.index("--")] if "--" in words else words:
-        if isinstance(here, click.Group) and not word.startswith("-") and word.islower() and word.isalpha():
+        if (
+            isinstance(here, click.Group)
+            and not word.startswith("-")
+            and word.islower()
+            and word.replace("-", "").isalpha()
+        ):
             found = here.get_command(context, word)
             if found is None:
                 return [*strange, word]

@@ -28,6 +28,7 @@ SIMPLE: Final[Mapping[Any, Any]] = {str: "n1", int: 3, float: 1.5, bool: True, N
 #: Fields that an operation takes in other forms than its types say.
 SPECIAL: Final[Mapping[str, Mapping[str, Any]]] = {
     "DeploymentChecks": {"schedule": "0 3 * * *"},
+    "NodeAlive": {"boot_id": "0b0e7f1a-1111"},
     "NoderoleRetry": {"noderoles": [], "selector": None},
 }
 
