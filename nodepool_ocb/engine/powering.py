@@ -130,17 +130,17 @@ def _limited(world: World, fqdn: str, record: MachinePower, limits: PowerLimits,
     request = record.request
     if request is None or request.action is PowerAction.LOOK or request.annealer is not None:
         return None
-    others = {name: stored.record for name, stored in powers(world).items() if name != fqdn and stored.record.request}
+    others = [
+        (name, each.record, each.record.request)
+        for name, each in powers(world).items()
+        if name != fqdn and each.record.request is not None and _at_work(each.record.request)
+    ]
     if record.chassis is not None:
-        busy = sum(1 for each in others.values() if each.chassis == record.chassis and _at_work(each))
+        busy = sum(1 for _, each, _ in others if each.chassis == record.chassis)
         if busy >= limits.at_once:
             return WaitForOthers(5.0, f"{busy} other requests are under way at chassis {record.chassis}")
     mine = group(world, fqdn, record)
-    begun = [
-        each.request.began
-        for name, each in others.items()
-        if each.request is not None and _at_work(each) and group(world, name, each) == mine
-    ]
+    begun = [request.began for name, each, request in others if group(world, name, each) == mine]
     wait = max(begun, default=0.0) + limits.gap_seconds - now
     return (
         WaitForOthers(wait, f"another machine of {mine} was switched less than {limits.gap_seconds:g} s ago")
@@ -149,9 +149,8 @@ def _limited(world: World, fqdn: str, record: MachinePower, limits: PowerLimits,
     )
 
 
-def _at_work(record: MachinePower) -> bool:
-    request = record.request
-    return request is not None and request.annealer is not None and request.action is not PowerAction.LOOK
+def _at_work(request: PowerRequest) -> bool:
+    return request.annealer is not None and request.action is not PowerAction.LOOK
 
 
 def after(record: MachinePower, state: Powered, now: float) -> MachinePower:

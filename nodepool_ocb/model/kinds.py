@@ -408,6 +408,13 @@ KINDS: Final = (
     ),
 )
 
+#: The names of the kinds that lie below a node and go with it, beside its noderoles; claims and fences only keep order.
+OF_NODE: Final = tuple(
+    row.name
+    for row in KINDS
+    if row.paths[0].startswith(f"{_NODE}/") and row.holes == ("node",) and row.record not in (Claim, Fence)
+)
+
 _TREE: Final = PathTree(KINDS)
 
 

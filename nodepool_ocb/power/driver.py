@@ -6,8 +6,7 @@ sends the command again. A power cycle is off, then on, and belongs to the calle
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from importlib import import_module
 from typing import Final, Protocol
@@ -15,6 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from nodepool_ocb.config import SshSettings
+from nodepool_ocb.documents.suggest import nearest
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.model.power import Powered
 
@@ -127,9 +127,9 @@ def checked(driver: str, address: str, options: Mapping[str, str]) -> None:
     """Raises Invalid, with one sentence for each fault of a driver's name, address and options."""
     rule = DRIVERS.get(driver)
     if rule is None:
-        near = difflib.get_close_matches(driver, DRIVERS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise Invalid(f"driver: there is no power driver {driver!r}{hint} Known are {', '.join(names())}")
+        raise Invalid(
+            f"driver: there is no power driver {driver!r}{_hint(driver, DRIVERS)} Known are {', '.join(names())}"
+        )
     faults = []
     if rule.address and not address:
         faults.append(f"address: driver {driver} needs {rule.address}")
@@ -137,14 +137,19 @@ def checked(driver: str, address: str, options: Mapping[str, str]) -> None:
         faults.append(f"address: driver {driver} takes none; leave it out")
     for name in options:
         if name not in rule.options:
-            near = difflib.get_close_matches(name, rule.options, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = _hint(name, rule.options)
             known = ", ".join(rule.options) or "none"
             faults.append(f"options: driver {driver} has no option {name!r}{hint} Known are {known}")
     if bool(address) == bool(rule.address):
         faults += import_module(f"nodepool_ocb.power.{rule.module}").faults(address, options)
     if faults:
         raise Invalid(faults)
+
+
+def _hint(word: str, words: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word; empty where none is like it."""
+    near = nearest(word, words)
+    return f"; did you mean {near}?" if near else ""
 
 
 def opened(endpoint: Endpoint) -> Power:

@@ -112,7 +112,7 @@ class NetworkSet(Operation[Explained], frozen=True, kw_only=True):
             return Explained()
         networks.checked(self.network, after, world.of(Network))
         networks.refuse_outside(self.network, after, world)
-        yield structure.raised(world, [Set(paths.network(self.network), after, stored.version)])
+        yield from _written(world, self.network, stored, after)
         return Explained()
 
 

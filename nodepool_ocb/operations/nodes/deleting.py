@@ -9,6 +9,7 @@ from nodepool_ocb.engine.advancing import advance
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.kinds import OF_NODE
 from nodepool_ocb.model.records import Change, Delete
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.names import node_of
@@ -33,10 +34,7 @@ class NodeDelete(Operation[NodesDeleted], frozen=True, kw_only=True):
     reads = (ReadWorld, selection.ResolveNodes, Agreement, ReadDeletions)
     writes = (
         "node",
-        "power",
-        "inventory",
-        "installation",
-        "token of a boot",
+        *OF_NODE,
         "noderole",
         "attributes",
         *placement.WRITES,

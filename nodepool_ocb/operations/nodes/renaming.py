@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nodepool_ocb.engine import renaming
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.kinds import OF_NODE
 from nodepool_ocb.operations.names import node_of
 from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.nodes.domain import admin_domain
@@ -23,10 +24,7 @@ class NodeRename(Operation[Explained], frozen=True, kw_only=True):
     reads = (ReadWorld, ReadBranch, *placement.READS)
     writes = (
         "node",
-        "power",
-        "inventory",
-        "installation",
-        "token of a boot",
+        *OF_NODE,
         "noderole",
         "attributes",
         "network",

@@ -12,6 +12,7 @@ from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.kinds import OF_NODE
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.commits import outdated, reservations
 from nodepool_ocb.operations.networks import placement
@@ -36,7 +37,7 @@ READS: Final = (
 )
 WRITES: Final = (
     *("role", "deployment", "deployment role", "node", "noderole", "attributes", "network"),
-    *("power", "inventory", "installation", "token of a boot"),  # of nodes that are pruned
+    *OF_NODE,  # of nodes that are pruned
     *placement.WRITES,
 )
 RENEW: Final = frozenset({"role", "attributes", "deployment role"})  # kinds of which a change makes noderoles outdated
