@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
 SPARE_SECONDS: Final = 5.0  # that a thread without work stays
@@ -15,26 +14,41 @@ SPARE_SECONDS: Final = 5.0  # that a thread without work stays
 _Work: TypeAlias = tuple[str, Callable[[], None]]
 
 
-class SpareThreads:
-    """Each work gets a thread at once: one that has no work, or a new one. The owner bounds their number; thread-safe."""
+class _Seat:
+    """A thread without work waits here; its lock is free once the seat has a work."""
+
+    __slots__ = ("filled", "work")
 
     def __init__(self) -> None:
-        self._works: SimpleQueue[_Work] = SimpleQueue()
+        self.filled = threading.Lock()
+        self.filled.acquire()
+        self.work: _Work | None = None
+
+
+class SpareThreads:
+    """Each work gets a thread at once: one that has no work, or a new one. The owner bounds their number; thread-safe.
+
+    The thread that became free last works first, so the others can end. Each waits at a lock of its own: a shared
+    ``SimpleQueue`` of CPython 3.11 lets a thread wait for ever if another takes its work as its time runs out.
+    """
+
+    def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._spare = 0  # threads that wait, without those that a work in the queue will get
+        self._seats: list[_Seat] = []  # of the threads that wait; the last one became free last
 
     @property
     def spare(self) -> int:
         """The number of threads without work."""
         with self._guard:
-            return self._spare
+            return len(self._seats)
 
     def begin(self, name: str, work: Callable[[], None]) -> None:
         """Do a work, which raises nothing, on a thread with this name. Raises RuntimeError where this host starts no thread."""
         with self._guard:
-            if self._spare:
-                self._spare -= 1
-                self._works.put((name, work))
+            if self._seats:
+                seat = self._seats.pop()
+                seat.work = (name, work)
+                seat.filled.release()
                 return
         threading.Thread(target=self._live, args=((name, work),), name=name, daemon=True).start()
 
@@ -44,19 +58,16 @@ class SpareThreads:
             name, do = work
             threading.current_thread().name = name
             do()
-            del do
+            del do, work
             work = self._next()
 
     def _next(self) -> _Work | None:
         """The next work; None if there was none for a while."""
+        seat = _Seat()
         with self._guard:
-            self._spare += 1
-        while True:
-            try:
-                return self._works.get(timeout=SPARE_SECONDS)
-            except Empty:
-                with self._guard:
-                    if self._spare:
-                        self._spare -= 1
-                        return None
-            # a work was promised to this thread; if another thread takes it, this one is the spare thread instead
+            self._seats.append(seat)
+        if not seat.filled.acquire(timeout=SPARE_SECONDS):
+            with self._guard:
+                if seat.work is None:
+                    self._seats.remove(seat)
+        return seat.work
