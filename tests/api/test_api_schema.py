@@ -21,7 +21,7 @@ from nodepool_ocb.api.routes import BUILD_LOG_PATH, EVENTS_PATH, PICTURE_PATH, R
 from tests.api.served import ServedApi
 
 SEED: Final = 20261127
-CASES: Final = 300
+CASES: Final = 150
 LONG_CASES: Final = 10_000
 
 

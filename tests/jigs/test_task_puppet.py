@@ -71,7 +71,12 @@ def test_a_noop_run_says_what_puppet_would_change(machine: Any, puppet: Any, tmp
     ("more", "reason", "code"),
     [
         ("", "puppet apply: exit code 4: resources failed", 4),
-        ("notify { 'x': }", "puppet apply: exit code 6: it changed something, and resources failed", 6),
+        pytest.param(
+            "notify { 'x': }",
+            "puppet apply: exit code 6: it changed something, and resources failed",
+            6,
+            marks=pytest.mark.long,
+        ),
         ("nonsense(", "puppet apply: exit code 1: the manifest could not be applied", 1),
     ],
     ids=["failed", "failed and changed", "nonsense"],

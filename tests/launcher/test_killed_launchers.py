@@ -127,7 +127,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["launch", "annealed"])
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", [0, *(pytest.param(group, marks=pytest.mark.long) for group in range(1, GROUPS))])
 def test_a_launcher_killed_at_any_moment_leaves_one_machine_or_none(
     launchers: LauncherFleet, tmp_path: Path, group: int, kind: str
 ) -> None:

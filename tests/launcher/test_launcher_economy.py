@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,17 +29,16 @@ def test_an_idle_launcher_of_fifty_labels_at_four_providers_writes_nothing(alone
     labels = [{"name": name, "min-ready": 1} for name in names]
     clouds = [alone.cloud(f"cloud-{number}", *names) for number in range(PROVIDERS)]
     launcher = alone.launcher(
-        *clouds, labels=labels, sweep_seconds=30.0, leak_seconds=600.0, session_seconds=10.0
+        *clouds, labels=labels, sweep_seconds=8.0, leak_seconds=600.0, session_seconds=10.0
     ).start()
     alone.until(lambda: len(alone.nodes(PoolNodeState.READY)) == LABELS, "all are ready", 60.0)
     sweeps = launcher.metric("nodepool_ocb_sweeps_total")
     alone.until(lambda: launcher.metric("nodepool_ocb_sweeps_total") > sweeps, "it rests", 60.0)
-    wrote, asked, since = transactions(alone.server), requests(alone.server), time.monotonic()
+    wrote, asked = transactions(alone.server), requests(alone.server)
     sweeps = launcher.metric("nodepool_ocb_sweeps_total")
     alone.until(lambda: launcher.metric("nodepool_ocb_sweeps_total") > sweeps, "a sweep later", 60.0)
-    seconds = time.monotonic() - since
     assert transactions(alone.server) == wrote
-    assert (requests(alone.server) - asked) / seconds < 2.0, "the pings of two sessions count"
+    assert requests(alone.server) - asked <= 35, "of one sweep, and the pings of two sessions in its 8 s"
 
 
 def test_the_cycle_of_a_static_slot_takes_two_transactions_of_the_launcher(

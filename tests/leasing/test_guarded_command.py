@@ -162,7 +162,7 @@ def _pids(tmp_path: Path) -> list[int]:
     return [int(file.read_text()) for file in files]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_the_command_and_its_children_end_when_the_caller_is_killed(
     caller: Callable[[str], subprocess.Popen[str]], tmp_path: Path, number: int
 ) -> None:

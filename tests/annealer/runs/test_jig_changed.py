@@ -22,7 +22,7 @@ def import_anew(fleet: Fleet, name: str, role: Role) -> None:
     fleet.write(changes)
 
 
-@pytest.mark.parametrize("end", ["kill", "terminate"])
+@pytest.mark.parametrize("end", ["kill", pytest.param("terminate", marks=pytest.mark.long)])
 def test_the_successor_ends_the_run_with_the_jig_of_its_order(fleet: Fleet, end: str) -> None:
     fleet.add_role("slow", fleet.work(LONG))
     fleet.add_role("next", fleet.work(0.0))

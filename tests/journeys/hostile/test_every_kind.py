@@ -100,7 +100,7 @@ def test_the_table_has_every_kind_of_record_and_twelve_damages() -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [pytest.param(each, marks=[pytest.mark.long] if n > 1 else []) for n, each in enumerate(DAMAGES)]
+    "damage", [pytest.param(each, marks=[pytest.mark.long] if n else []) for n, each in enumerate(DAMAGES)]
 )
 def test_records_of_every_kind_that_are_damaged_at_once_are_named_and_nothing_spins(
     village: Canaries, damage: str
