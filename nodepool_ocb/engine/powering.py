@@ -19,6 +19,7 @@ from nodepool_ocb.model.power import MachinePower, PowerAction, Powered, PowerRe
 
 REQUEST_SECONDS: Final = 900.0  # until a request fails that no annealer has finished
 REASON_CHARACTERS: Final = 500
+FULL_SECONDS: Final = 5.0  # between two looks at a chassis with no room
 
 #: The step after each step of an action; None: the request is done.
 TABLE: Final[Mapping[tuple[PowerAction, PowerStep], PowerStep | None]] = {
@@ -39,6 +40,15 @@ class PowerLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     at_once: int  # requests at one chassis
     gap_seconds: float  # between two machines of a rack that are switched on
+
+
+class PowerSituation(msgspec.Struct, frozen=True, kw_only=True):
+    """The annealer that decides, its limits, and the requests beside which it begins another one."""
+
+    annealer: str
+    living: Collection[str]  # the annealers that run
+    limits: PowerLimits
+    at_work: Mapping[str, MachinePower]  # by node, also those that this annealer is about to take
 
 
 class TakeRequest(msgspec.Struct, frozen=True):
@@ -102,55 +112,54 @@ def group(world: World, fqdn: str, record: MachinePower) -> str:
     return f"rack {rack}" if rack else f"chassis {record.chassis}" if record.chassis else f"node {fqdn}"
 
 
-def decide(
-    world: World, fqdn: str, annealer: str, living: Collection[str], limits: PowerLimits, now: float
-) -> PowerDecision:
-    """The next act of an annealer for the request of a node.
+def at_work(record: MachinePower) -> bool:
+    """Whether an annealer switches the machine, so that others of its chassis and its rack may have to wait."""
+    request = record.request
+    return request is not None and request.annealer is not None and request.action is not PowerAction.LOOK
 
-    ``living``: the annealers that run. None: there is no request, or another annealer carries it out.
+
+def decide(world: World, fqdn: str, situation: PowerSituation, now: float) -> PowerDecision:
+    """The next act of an annealer for the request of a node. None: there is none, or another annealer carries it out.
+
+    Its cost does not grow with the requests that wait.
     """
     stored = powers(world).get(fqdn)
     if stored is None or (request := stored.record.request) is None:
         return None
-    if request.annealer == annealer:
+    if request.annealer == situation.annealer:
         return CarryOutStep(request)
-    if request.annealer in living:
+    if request.annealer in situation.living:
         return None
     if now >= request.until:
         return FailRequest(failed(stored.record, f"no annealer finished it within {REQUEST_SECONDS:.0f} s", None, now))
-    if (later := _limited(world, fqdn, stored.record, limits, now)) is not None:
+    if (later := _limited(world, fqdn, stored.record, situation, now)) is not None:
         return later
     step = TABLE[request.action, request.step] if request.step is PowerStep.WAITING else request.step
     assert step is not None, "a request that waits has a step"
-    return TakeRequest(replace(stored.record, request=replace(request, annealer=annealer, step=step, began=now)))
+    taken = replace(request, annealer=situation.annealer, step=step, began=now)
+    return TakeRequest(replace(stored.record, request=taken))
 
 
-def _limited(world: World, fqdn: str, record: MachinePower, limits: PowerLimits, now: float) -> WaitForOthers | None:
+def _limited(
+    world: World, fqdn: str, record: MachinePower, situation: PowerSituation, now: float
+) -> WaitForOthers | None:
     """The reason to wait for other machines of the chassis or the rack; a state is asked for without a wait."""
-    request = record.request
+    request, limits = record.request, situation.limits
     if request is None or request.action is PowerAction.LOOK or request.annealer is not None:
         return None
-    others = [
-        (name, each.record, each.record.request)
-        for name, each in powers(world).items()
-        if name != fqdn and each.record.request is not None and _at_work(each.record.request)
-    ]
+    others = {name: each for name, each in situation.at_work.items() if name != fqdn}
     if record.chassis is not None:
-        busy = sum(1 for _, each, _ in others if each.chassis == record.chassis)
+        busy = sum(1 for each in others.values() if each.chassis == record.chassis)
         if busy >= limits.at_once:
-            return WaitForOthers(5.0, f"{busy} other requests are under way at chassis {record.chassis}")
+            return WaitForOthers(FULL_SECONDS, f"{busy} other requests are under way at chassis {record.chassis}")
     mine = group(world, fqdn, record)
-    begun = [request.began for name, each, request in others if group(world, name, each) == mine]
+    begun = [each.request.began for name, each in others.items() if each.request and group(world, name, each) == mine]
     wait = max(begun, default=0.0) + limits.gap_seconds - now
     return (
         WaitForOthers(wait, f"another machine of {mine} was switched less than {limits.gap_seconds:g} s ago")
         if wait > 0
         else None
     )
-
-
-def _at_work(request: PowerRequest) -> bool:
-    return request.annealer is not None and request.action is not PowerAction.LOOK
 
 
 def after(record: MachinePower, state: Powered, now: float) -> MachinePower:

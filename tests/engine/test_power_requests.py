@@ -8,7 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import powering
-from nodepool_ocb.engine.powering import CarryOutStep, FailRequest, PowerLimits, TakeRequest, WaitForOthers
+from nodepool_ocb.engine.powering import (
+    CarryOutStep,
+    FailRequest,
+    PowerLimits,
+    PowerSituation,
+    TakeRequest,
+    WaitForOthers,
+)
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model.power import MachinePower, PowerAction, Powered, PowerRequest, PowerStep
@@ -33,7 +40,9 @@ def world(*records: MachinePower, rack: str | None = None) -> World:
 
 
 def decided(made: World, fqdn: str = "n0", living: tuple[str, ...] = ("a", "b"), now: float = NOW) -> Any:
-    return powering.decide(made, fqdn, "a", living, LIMITS, now)
+    busy = {name: stored.record for name, stored in powering.powers(made).items() if powering.at_work(stored.record)}
+    situation = PowerSituation(annealer="a", living=living, limits=LIMITS, at_work=busy)
+    return powering.decide(made, fqdn, situation, now)
 
 
 def power(asked: PowerRequest | None, **own: Any) -> MachinePower:

@@ -20,7 +20,15 @@ from nodepool_ocb import power
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine import powering
-from nodepool_ocb.engine.powering import CarryOutStep, FailRequest, PowerLimits, TakeRequest, WaitForOthers
+from nodepool_ocb.engine.powering import (
+    CarryOutStep,
+    FailRequest,
+    PowerLimits,
+    PowerSituation,
+    TakeRequest,
+    WaitForOthers,
+)
+from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.power import MachinePower, Powered, PowerRequest
@@ -61,25 +69,68 @@ class Powering:
         self._workers = WorkerQueue("power", AT_ONCE, context.post)
         self._stop = threading.Event()
         self._under_way: dict[str, str] = {}  # node → id of the request that a worker or a write has
+        self._known: set[str] = set()  # the annealers that ran at the newest look at all requests
+        self._at_work: dict[str, MachinePower] = {}  # node → its record, with those that we are about to take
+        self._waiting: dict[str, dict[str, None]] = {}  # chassis → nodes that wait for a place, in their order
+        self._queued: dict[str, str] = {}  # node → the chassis of its place in ``_waiting``
 
     def configure(self, ssh: SshSettings) -> None:
         """Use these keys from now on."""
         self._ssh = ssh
 
     def look(self, touched: ChangeSet) -> None:
-        """Set timers for requests that the changes may move."""
-        if touched.has(MachinePower, Daemon):
+        """Set timers for the requests of the nodes that changed; for all requests after a change of the annealers."""
+        if touched.has(Daemon) and self._living() != self._known:
             self.look_at_all()
+            return
+        found = powering.powers(self._context.world)
+        for fqdn in touched.nodes:
+            self._note(fqdn, found.get(fqdn))
 
     def look_at_all(self) -> None:
         """A timer for each request."""
-        for fqdn, stored in powering.powers(self._context.world).items():
-            if stored.record.request is not None:
-                self._later(fqdn, 0.0)
+        self._known = self._living()
+        found = powering.powers(self._context.world)
+        for fqdn in [*found, *(self._at_work.keys() - found.keys())]:
+            self._note(fqdn, found.get(fqdn))
+
+    def _note(self, fqdn: str, stored: Stored[MachinePower] | None) -> None:
+        """Set a timer for its request, and wake one machine that waits for its place in a chassis."""
+        before = self._at_work.pop(fqdn, None)
+        if stored is not None and powering.at_work(stored.record):
+            self._at_work[fqdn] = stored.record
+        elif before is not None and before.chassis is not None:
+            waiting = self._waiting.get(before.chassis, {})
+            if (first := next(iter(waiting), None)) is not None:
+                self._later(first, 0.0)
+        if stored is not None and stored.record.request is not None:
+            self._later(fqdn, 0.0)
+        else:
+            self._leave_queues(fqdn)
+
+    def _leave_queues(self, fqdn: str) -> None:
+        chassis = self._queued.pop(fqdn, None)
+        if chassis is not None:
+            self._waiting[chassis].pop(fqdn, None)
+            if not self._waiting[chassis]:
+                del self._waiting[chassis]
+
+    def _wait(self, fqdn: str, record: MachinePower, seconds: float) -> None:
+        """Look again later, or as soon as a machine of the chassis is done."""
+        self._later(fqdn, seconds)
+        if record.chassis is not None:
+            self._leave_queues(fqdn)
+            self._queued[fqdn] = record.chassis
+            self._waiting.setdefault(record.chassis, {})[fqdn] = None
+
+    def _living(self) -> set[str]:
+        """The annealers that run."""
+        return {name for name, daemon in self._context.world.annealers.items() if daemon.state == "running"}
 
     def void(self) -> None:
         """The session is over: answers of workers count for nothing, and steps are done again."""
         self._under_way.clear()
+        self._at_work.clear()
 
     def close(self) -> None:
         """End the workers without a wait."""
@@ -97,18 +148,26 @@ class Powering:
             or paths.power(fqdn) in context.world.unreadable
         ):
             return
-        living = {name for name, daemon in context.world.annealers.items() if daemon.state == "running"}
-        settings = context.settings
-        limits = PowerLimits(at_once=settings.power_at_once, gap_seconds=settings.power_gap_seconds)
-        decision = powering.decide(context.world, fqdn, context.identity, living, limits, context.session.now())
+        decision = powering.decide(context.world, fqdn, self._situation(), context.session.now())
+        if isinstance(decision, WaitForOthers):
+            self._wait(fqdn, stored.record, decision.seconds)
+            return
+        self._leave_queues(fqdn)
         if isinstance(decision, CarryOutStep):
             self._carry_out(fqdn, decision.request)
-        elif isinstance(decision, WaitForOthers):
-            self._later(fqdn, decision.seconds)
         elif decision is not None and (rank := self._rank(fqdn, stored.record)):
             self._later(fqdn, rank)
         elif decision is not None:
             self._write(fqdn, decision)
+
+    def _situation(self) -> PowerSituation:
+        settings = self._context.settings
+        return PowerSituation(
+            annealer=self._context.identity,
+            living=self._living(),
+            limits=PowerLimits(at_once=settings.power_at_once, gap_seconds=settings.power_gap_seconds),
+            at_work=self._at_work,
+        )
 
     def _rank(self, fqdn: str, record: MachinePower) -> float:
         """The seconds that annealers before us have to take it; 0 if it is our turn."""
@@ -126,6 +185,8 @@ class Powering:
         request = stored.record.request
         assert request is not None, "a decision is about a request"
         self._under_way[fqdn] = request.id
+        if powering.at_work(decision.record):
+            self._at_work[fqdn] = decision.record  # before it is written: the next decision counts it
         change = Set(paths.power(fqdn), decision.record, stored.version)
         self._context.send([change], partial(self._written, fqdn, request.id), f"power of {fqdn}")
 
@@ -135,6 +196,7 @@ class Powering:
             del self._under_way[fqdn]
         if refused is not None:
             log.debug("power of %s: %s", fqdn, refused)
+            self._note(fqdn, powering.powers(self._context.world).get(fqdn))
         self._later(fqdn, 0.0 if refused is None else 1.0)
 
     def _carry_out(self, fqdn: str, request: PowerRequest) -> None:

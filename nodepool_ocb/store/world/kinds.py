@@ -15,6 +15,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.installation import BootToken, Installation
 from nodepool_ocb.model.kinds import RecordKind, Wake
+from nodepool_ocb.model.power import MachinePower
 from nodepool_ocb.model.records import Claim, Fence, Gate, Node, NodeRole, Record
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
@@ -228,6 +229,6 @@ class _BesideNode(WorldKind):
 
 _OF_GRAPH: Final[Mapping[Kind, type[WorldKind]]] = {
     Node: _Nodes, NodeRole: _NodeRoles, Claim: _Claims, Fence: _Fences, Gate: _Gates,
-    Installation: _BesideNode, BootToken: _BesideNode,
+    Installation: _BesideNode, BootToken: _BesideNode, MachinePower: _BesideNode,
 }  # fmt: skip
 WORLD_KINDS: Final[Mapping[Kind, WorldKind]] = {kind: _OF_GRAPH.get(kind, WorldKind)(row) for kind, row in ROWS.items()}
