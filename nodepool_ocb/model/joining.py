@@ -28,6 +28,7 @@ class MachineDisk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     wwn: Fact = ""
     model: Fact = ""
     rotational: bool = False
+    removable: bool = False  # a stick or a card: named by serial, WWN or path alone
 
 
 class MachineNic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,12 +6,13 @@ Without an inventory the installer judges in the same way on the machine, before
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from nodepool_ocb.errors import Invalid
+from nodepool_ocb.model.joining import MachineDisk, MachineFacts
 
 _SIZE: Final = re.compile(r"([0-9]{1,15})([KMGTP]?)(iB|B)?")
 _UNITS: Final = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
@@ -67,6 +68,7 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
     wwn: str = ""
     model: str = ""
     rotational: bool | None = None
+    removable: bool = False
 
     @property
     def words(self) -> str:
@@ -79,39 +81,44 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.path} ({serial}{self.size / (1 << 30):.1f} GiB)"
 
 
-def of_inventory(facts: Mapping[str, Any]) -> tuple[Disk, ...] | None:
-    """The disks in the facts of a machine; None if these have no list of disks."""
-    listed = facts.get("disks")
-    if not isinstance(listed, list | tuple):
-        return None
-    return tuple(_disk(each) for each in listed if isinstance(each, Mapping))
+def of_inventory(facts: MachineFacts) -> tuple[Disk, ...] | None:
+    """The disks in the facts of a machine; None for a machine that named none."""
+    return tuple(map(_disk, facts.disks)) or None
 
 
-def _disk(facts: Mapping[str, Any]) -> Disk:
-    path = str(facts.get("path") or f"/dev/{facts.get('name', '?')}")
-    size, rotational = facts.get("size"), facts.get("rotational")
-    texts = {name: str(facts.get(name) or "") for name in ("serial", "wwn", "model")}
-    known = rotational if isinstance(rotational, bool) else None
-    return Disk(path=path, size=size if isinstance(size, int) else 0, rotational=known, **texts)
+def _disk(known: MachineDisk) -> Disk:
+    return Disk(
+        path=f"/dev/{known.name}",
+        size=known.size,
+        serial=known.serial,
+        wwn=known.wwn,
+        model=known.model,
+        rotational=known.rotational,
+        removable=known.removable,
+    )
 
 
-def chosen(hints: DiskHints, disks: Sequence[Disk], needed: int) -> Disk:
-    """The disk that loses its data; ``needed``: the size of the image in bytes.
+def chosen(hints: DiskHints, disks: Sequence[Disk], needed: int, number: int = 1) -> tuple[Disk, ...]:
+    """The disks that lose their data; ``needed``: the size of the image in bytes, ``number``: two for a mirror.
 
-    Raises Invalid if no disk matches, if several do, and if the disk is too small.
+    Raises Invalid if fewer disks match, if more do, and if a disk is too small.
 
-    >>> chosen(DiskHints(serial="S1"), [Disk(path="/dev/sda", size=10, serial="S1"), Disk(path="/dev/sdb", size=10)], 5).path
-    '/dev/sda'
+    >>> [disk.path for disk in chosen(DiskHints(serial="S1"), [Disk(path="/dev/sda", size=10, serial="S1")], 5)]
+    ['/dev/sda']
     """
     matching = [disk for disk in disks if _matches(hints, disk)]
     large = [disk for disk in matching if disk.size >= needed]
-    if len(large) == 1:
-        return large[0]
+    if len(large) == number:
+        return tuple(large)
     if not matching:
         raise Invalid(f"no disk of the machine matches {hints.words}; it has {_listed(disks)}")
-    if not large:
-        raise Invalid(f"the image needs {needed} bytes, and the disk is too small: {_listed(matching)}")
-    raise Invalid(f"{len(large)} disks match {hints.words}: {_listed(large)}; name one by serial or wwn")
+    if len(large) > number:
+        name = "name one by serial or wwn" if number == 1 else f"a mirror needs {number}"
+        raise Invalid(f"{len(large)} disks match {hints.words}: {_listed(large)}; {name}")
+    if len(matching) < number:
+        raise Invalid(f"a mirror needs {number} disks, and {len(matching)} matches {hints.words}: {_listed(matching)}")
+    small = [disk for disk in matching if disk.size < needed]
+    raise Invalid(f"the image needs {needed} bytes, and the disk is too small: {_listed(small)}")
 
 
 def _matches(hints: DiskHints, disk: Disk) -> bool:
@@ -122,7 +129,8 @@ def _matches(hints: DiskHints, disk: Disk) -> bool:
     )
     least, most = hints.min_size, hints.max_size
     sized = (least is None or disk.size >= bytes_of(least)) and (most is None or disk.size <= bytes_of(most))
-    return texts and sized and hints.rotational in (None, disk.rotational)
+    named = not disk.removable or any((hints.path, hints.serial, hints.wwn))  # a stick is no disk of the machine
+    return texts and sized and named and hints.rotational in (None, disk.rotational)
 
 
 def _listed(disks: Iterable[Disk]) -> str:

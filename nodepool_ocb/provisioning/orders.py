@@ -10,16 +10,19 @@ import msgspec
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.installation import InstallStep
+from nodepool_ocb.model.joining import Inventory
 from nodepool_ocb.model.ranges import TIMEOUT_SECONDS
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.provisioning import disks
-from nodepool_ocb.provisioning.disks import Disk, DiskHints
+from nodepool_ocb.provisioning.disks import DiskHints
 from nodepool_ocb.provisioning.installation import LIMITS
 
 PLACE: Final = "provisioner"  # of the attributes, in the JSON that a jig sees
 FORMATS: Final = ("raw", "tar")  # of a disk image, the preferred one first
 ORDER_BYTES: Final = 1 << 16
 REBOOT: Final = "systemctl reboot || reboot"
+LINKS: Final = "/dev/disk/"
+AGAIN: Final = "so says its inventory; change provisioner/disk, or store the inventory of a changed machine: nodepool-ocb node inventory"
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 USER_DATA: Final = "#cloud-config\nssh_deletekeys: false\n"  # the host key was pinned before the first boot
 
@@ -86,13 +89,19 @@ def newest(image: str, builds: Mapping[str, Build]) -> ChosenImage:
     )
 
 
-def disk_of(wish: Wish, image: ChosenImage, inventory: Mapping[str, Any] | None) -> str:
-    """The disk that loses its data, in words; raises the refusals of ``disks.chosen`` if the inventory names disks."""
-    known = disks.of_inventory(inventory) if inventory is not None else None
-    if known is None:
+def disk_of(wish: Wish, image: ChosenImage, inventory: Inventory | None) -> str:
+    """The disk that loses its data, in words; raises the refusals of ``disks.chosen`` if the inventory names disks.
+
+    A path below /dev/disk is judged by the installer: no inventory has the links.
+    """
+    known = disks.of_inventory(inventory.facts) if inventory is not None else None
+    if known is None or (wish.disk.path or "").startswith(LINKS):
         return wish.disk.words
-    chosen: Disk = disks.chosen(wish.disk, known, image.size)
-    return chosen.words
+    try:
+        found = disks.chosen(wish.disk, known, image.size, 2 if wish.layout.get("raid1") is True else 1)
+    except Invalid as wrong:
+        raise Invalid(f"{wrong}; {AGAIN}") from None
+    return ", ".join(disk.words for disk in found)
 
 
 def order(wish: Wish, image: ChosenImage, fqdn: str, instance: str, state_dir: str) -> dict[str, Json]:

@@ -15,6 +15,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.installation import InstallStep
+from nodepool_ocb.model.joining import Inventory, MachineDisk, MachineFacts
 from nodepool_ocb.model.power import MachinePower, PowerAction
 from nodepool_ocb.model.records import Change, Create, Set
 from nodepool_ocb.operations.installations.progress import ReportKind
@@ -258,6 +259,34 @@ def test_a_wrong_image_is_refused_before_the_machine_boots(fleet: Fleet) -> None
     fleet.annealer().begin()
     site.until_failed("step checked: image absent has no READY build")
     assert (site.reboots(), fleet.node(site.fqdn).bootenv) == (0, "local")
+
+
+WRONG_DISKS: Final[dict[str, tuple[MachineDisk, str]]] = {
+    "another": (MachineDisk(name="sda", size=1 << 40, serial="S9"), "no disk of the machine matches serial=S1; it has /dev/sda (serial S9"),
+    "small": (MachineDisk(name="sda", size=1024, serial="S1"), "the disk is too small: /dev/sda (serial S1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ["another", pytest.param("small", marks=long)])
+def test_a_wrong_disk_in_the_inventory_is_refused_before_anything_boots_and_a_retry_installs(
+    fleet: Fleet, fault: str
+) -> None:
+    disk, words = WRONG_DISKS[fault]
+    site = InstallFleet(fleet)
+    place = paths.inventory(site.fqdn)
+    fleet.session.commit([Create(place, Inventory(facts=MachineFacts(disks=(disk,))))])
+    fleet.bind(INSTALL, site.fqdn)
+    fleet.annealer().begin()
+    site.until_failed("step checked:", words, "so says its inventory", "nodepool-ocb node inventory")
+    assert (site.reboots(), fleet.node(site.fqdn).bootenv, site.token, site.record) == (0, "local", "", None)
+    right = MachineFacts(
+        disks=(MachineDisk(name="sda", size=4096, serial="S9"), replace(disk, name="sdb", size=1 << 40, serial="S1"))
+    )
+    fleet.session.commit([Set(place, Inventory(facts=right), 0)])
+    site.retry()
+    site.until_told()
+    assert site.record is not None
+    assert site.record.disk == "/dev/sdb (serial S1, 1024.0 GiB)"
 
 
 def held(world: World, fqdn: str) -> list[Change]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.images import BuildState
+from nodepool_ocb.model.joining import Inventory, MachineDisk, MachineFacts
 from nodepool_ocb.provisioning import orders
 from nodepool_ocb.provisioning.disks import Disk, DiskHints, chosen, of_inventory
 from tests.journeys.installing import BUILD, IMAGE, SUM, build
@@ -31,7 +32,7 @@ TWO = [
     ],
 )
 def test_one_disk_that_matches_all_hints_is_chosen(hints: dict[str, Any], path: str) -> None:
-    assert chosen(DiskHints(**hints), TWO, 1 << 30).path == path
+    assert [disk.path for disk in chosen(DiskHints(**hints), TWO, 1 << 30)] == [path]
 
 
 @pytest.mark.parametrize(
@@ -49,9 +50,44 @@ def test_a_wrong_disk_is_refused_by_name(hints: dict[str, Any], needed: int, wor
 
 
 def test_the_disks_of_an_inventory_are_read_and_one_without_a_list_says_nothing() -> None:
-    facts = {"disks": [{"name": "vda", "size": 1024, "serial": "S1", "rotational": True}, "odd"]}
+    facts = MachineFacts(disks=(MachineDisk(name="vda", size=1024, serial="S1", rotational=True),))
     assert of_inventory(facts) == (Disk(path="/dev/vda", size=1024, serial="S1", rotational=True),)
-    assert of_inventory({"cpus": 4}) is None
+    assert of_inventory(MachineFacts(cpus=4)) is None
+
+
+STICK = Disk(path="/dev/sdb", size=64 << 30, serial="U1", removable=True)
+
+
+def test_a_removable_disk_is_chosen_by_its_name_alone() -> None:
+    assert chosen(DiskHints(), [TWO[0], STICK], 1) == (TWO[0],)
+    assert chosen(DiskHints(serial="U1"), [TWO[0], STICK], 1) == (STICK,)
+
+
+def test_a_mirror_takes_two_disks_that_match() -> None:
+    assert chosen(DiskHints(), TWO, 1, 2) == tuple(TWO)
+    with pytest.raises(Invalid, match="a mirror needs 2 disks, and 1 matches serial=S1"):
+        chosen(DiskHints(serial="S1"), TWO, 1, 2)
+    with pytest.raises(Invalid, match="the disk is too small: /dev/nvme0n1"):
+        chosen(DiskHints(), TWO, 32 << 30, 2)
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"image": IMAGE, "disk": {"path": "/dev/disk/by-id/ata-1"}}, "path=/dev/disk/by-id/ata-1"),
+        ({"image": IMAGE, "disk": {"rotational": False}}, "/dev/nvme0n1 (8.0 GiB)"),
+        ({"image": IMAGE, "layout": {"raid1": True}}, "/dev/sda (serial S1, 64.0 GiB), /dev/nvme0n1 (8.0 GiB)"),
+    ],
+)
+def test_an_inventory_names_the_disks_that_lose_their_data(wish: dict[str, Any], words: str) -> None:
+    disks = tuple(
+        MachineDisk(name=disk.path[5:], size=disk.size, serial=disk.serial, rotational=disk.rotational is True)
+        for disk in TWO
+    )
+    image = orders.newest(IMAGE, {BUILD: build()})
+    made = orders.wish({"provisioner": wish})
+    assert orders.disk_of(made, image, Inventory(facts=MachineFacts(disks=disks))) == words
+    assert orders.disk_of(made, image, Inventory()) == orders.disk_of(made, image, None) == made.disk.words
 
 
 def test_the_newest_ready_build_with_a_disk_format_is_chosen() -> None:

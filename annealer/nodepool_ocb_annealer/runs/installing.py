@@ -28,6 +28,7 @@ from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.jigs.ssh.keys import NoKey
 from nodepool_ocb.model import tokens
 from nodepool_ocb.model.installation import BootToken, Installation, InstallStep
+from nodepool_ocb.model.joining import Inventory
 from nodepool_ocb.model.records import Change, Node
 from nodepool_ocb.provisioning import orders, publications
 from nodepool_ocb.provisioning.installation import (
@@ -206,6 +207,7 @@ class Installer:
         """The first record and the token of its boot; raises Invalid for a wrong disk."""
         grant, now, jig = attempt.grant, self._context.session.now(), self._jig(attempt)
         former = installing.stored(grant.vertex.node)
+        known = self._context.world.of(Inventory).get(grant.fqdn)
         text = tokens.text(secrets.token_hex(tokens.ID_BYTES), secrets.token_bytes(tokens.SECRET_BYTES))
         id, secret = tokens.split(text) or ("", "")
         instance = f"{grant.fqdn}-{grant.record.generation}-{grant.epoch}"
@@ -221,7 +223,7 @@ class Installer:
             image=image.image,
             build=image.build,
             checksum=image.checksum,
-            disk=orders.disk_of(wish, image, None),
+            disk=orders.disk_of(wish, image, known.record if known is not None else None),
             order=orders.order(wish, image, grant.fqdn, instance, jig.state_dir),
             reboot=wish.reboot,
             boot_file=wish.boot_id,

@@ -22,7 +22,7 @@ inventory() {
   jq --null-input --compact-output \
     --argjson cpus "$(grep -c '^processor' "$OCB_PROC/cpuinfo")" \
     --argjson memory "$(($(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' "$OCB_PROC/meminfo") * 1024))" \
-    --argjson disks "$(disks | jq --compact-output '[.[] | {name: (.path | ltrimstr("/dev/")), size: .bytes, serial, wwn, model, rotational}]')" \
+    --argjson disks "$(disks | jq --compact-output '[.[] | {name: (.path | ltrimstr("/dev/")), size: .bytes, serial, wwn, model, rotational, removable}]')" \
     --argjson nics "$(nics)" \
     --arg bmc "$(bmc_address)" --arg firmware "$(firmware)" --arg serial "$(dmi product_serial)" \
     --arg vendor "$(dmi sys_vendor)" --arg product "$(dmi product_name)" --arg uuid "$(dmi product_uuid)" \
