@@ -12,7 +12,18 @@ from hypothesis import settings
 #: What tests of several folders stand on.
 pytest_plugins = [
     f"tests.fixtures.{name}"
-    for name in ("apis", "builders", "commands", "corpora", "engines", "examples", "fleets", "launchers", "upstream")
+    for name in (
+        "apis",
+        "builders",
+        "commands",
+        "corpora",
+        "engines",
+        "examples",
+        "fleets",
+        "joining",
+        "launchers",
+        "upstream",
+    )
 ]
 
 

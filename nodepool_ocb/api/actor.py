@@ -53,7 +53,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def limits(self) -> Limits | None:
         """None for a token that opens the whole cluster."""
-        return Limits(self.token.deployments, self.token.selector) if self.token.limited else None
+        return Limits(self.token.deployments, self.token.selector, self.token.life) if self.token.limited else None
 
 
 def require_right(actor: Actor, operation: type[Operation[Any]]) -> None:

@@ -313,5 +313,5 @@ def world_version(records: ServedRecords, actor: Actor, order: OperationOrder, p
 
 def version_for(actor: Actor, place: str, version: str) -> str:
     """The version of a document of the world for this actor: another place or another limit has another document."""
-    limited = "" if actor.limits is None else actor.limits.expression
+    limited = "" if actor.limits is None else actor.limits.text
     return digest([(version, 0), (limited, 1), (place, 2)])

@@ -130,7 +130,7 @@ async def _read_once(desk: Desk, asked: AskedResource, place: str, known: tuple[
 
 def _rights(actor: Actor, order: OperationOrder) -> tuple[object, ...]:
     """Equal for two holders who get the same document."""
-    limited = "" if actor.limits is None else actor.limits.expression
+    limited = "" if actor.limits is None else actor.limits.text
     return actor.token.role, actor.token.reveal, limited, actor.id if isinstance(order.operation, TokenShow) else None
 
 

@@ -19,11 +19,13 @@ from nodepool_ocb.api.actor import ANYONE, CERTIFICATE, CLOSES, KNOWN, Actor
 from nodepool_ocb.api.memory.documents import KeptDocuments
 from nodepool_ocb.api.memory.flights import Flights
 from nodepool_ocb.api.memory.places import RequestPlace, RequestPlaces
+from nodepool_ocb.api.memory.rates import Registering
 from nodepool_ocb.api.records import ServedRecords
 from nodepool_ocb.api.routes import EVENTS_PATH
 from nodepool_ocb.errors import Invalid, OcbError, TimedOut, TooLarge, Unauthorized
 from nodepool_ocb.model import tokens
 from nodepool_ocb.operations import repeats
+from nodepool_ocb.operations.joining.registering import RegistrationCreate
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.repeats import CallKey
 from nodepool_ocb.operations.wire.problems import Problem, problem_of
@@ -56,6 +58,7 @@ class Desk:
         self.records = records
         self.places = RequestPlaces(connections, "streams of events")
         self.calls = RequestPlaces(connections, "writes and calls")
+        self._registering = Registering()
         self.threads = ThreadPoolExecutor(records.settings.api.workers, thread_name_prefix="api")
         self.documents = KeptDocuments()
         self.flights: Flights[Any] = Flights()
@@ -83,6 +86,12 @@ class Desk:
             raise TimedOut(
                 "the deadline of this request has passed; a write may still happen; see: nodepool-ocb history"
             ) from None
+
+    def take_write(self, actor: Actor, operation: type[Any]) -> RequestPlace:
+        """A place for a write of this actor. Raises TooMany for one that has all of its places, or registers too often."""
+        if operation is RegistrationCreate:
+            self._registering.take(actor.token.name, actor.address)
+        return self.calls.take(actor.id)
 
     def deadline(self, seconds: float | None = None) -> float:
         """Monotonic. Raises Invalid."""

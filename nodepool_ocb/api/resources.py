@@ -63,7 +63,7 @@ async def answer(
     )
     if not kind.writes:
         return await read(desk, request, asked)
-    held = desk.calls.take(actor.id)
+    held = desk.take_write(actor, kind)
     with held:
         return await _write(desk, request, asked, held)
 

@@ -150,11 +150,11 @@ def to_set_back(view: NodeView) -> list[Vertex]:
     return sorted(found, key=lambda vertex: (depth(vertex), vertex.name))
 
 
-def installed(view: NodeView, host_key: str, now: float) -> Node:
+def installed(view: NodeView, host_key: str, addresses: tuple[str, ...], now: float) -> Node:
     """The node when its machine is alive on a new disk: the key of that disk is pinned in the place of all former ones."""
     node = _present(view)
     fields: dict[str, Any] = {"alive": True, "reason": None, "mark": None, "suspicion": None, "since": now}
-    return noticed(view.world, node, replace(node, host_keys=(host_key,), **fields))
+    return noticed(view.world, node, replace(node, host_keys=(host_key,), addresses=addresses, **fields))
 
 
 def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[Change]:

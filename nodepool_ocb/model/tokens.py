@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from nodepool_ocb.model.ranges import Moment
+from nodepool_ocb.model.ranges import Count, Moment
 from nodepool_ocb.model.records import Record
 
 ID_BYTES: Final = 6
@@ -53,6 +53,9 @@ class Token(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     deployments: tuple[str, ...] = ()  # with none and no selector, the token is without limits
     selector: str | None = None  # of nodes and noderoles
     reveal: bool = False  # secrets in plain text may be read
+    life: Count | None = (
+        None  # of a machine's own token: the epoch_base of its node; a later node of the name has another
+    )
     certificate: bool = False  # a client certificate opens it; its fingerprint stands for the secret
     created: Moment = 0.0
     by: str | None = None

@@ -34,6 +34,7 @@ class Journal:
         self.verb = call.verb
         self.writes: Collection[str] | None = None  # the kinds of changes that the verb declares, if it does
         self.plan: str | None = None  # a remark on the plan that the call carries out
+        self.cause: str | None = None  # of the transactions that follow, beside the reason of the call
         self._call = call
         self._before: dict[tuple[str, int], Json] = {}
         self._secret: set[str] = set()
@@ -123,7 +124,7 @@ class Journal:
             login=self._call.login,
             host=self._call.host,
             verb=self.verb,
-            reason="; ".join(filter(None, (self._call.reason, self.plan))) or None,
+            reason="; ".join(filter(None, (self._call.reason, self.plan, self.cause))) or None,
             part=self._written + 1,
         )
         return noting.entry(bare, found, places)

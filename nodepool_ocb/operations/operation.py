@@ -102,6 +102,12 @@ class Note(msgspec.Struct, frozen=True):
     text: str
 
 
+class Because(msgspec.Struct, frozen=True):
+    """The cause of the transactions that follow, for the journal; beside the reason that the caller gave."""
+
+    text: str
+
+
 class Lookup(msgspec.Struct, Generic[T], frozen=True):
     """A read that a decision needs: ``answer = yield from SomeLookup(...)``.
 
@@ -159,7 +165,7 @@ def final() -> Iterator[None]:
         raise Conflict(str(stale)) from stale
 
 
-Step: TypeAlias = Lookup[Any] | Note | Sequence[Change]
+Step: TypeAlias = Lookup[Any] | Note | Because | Sequence[Change]
 #: The steps of a decision, and its answer.
 Steps: TypeAlias = Generator[Step, Any, T]
 

@@ -21,7 +21,17 @@ from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import OcbError, Stale, TimedOut
 from nodepool_ocb.model.records import Change, Create
 from nodepool_ocb.operations.journal import Journal
-from nodepool_ocb.operations.operation import Call, Lookup, Note, Operation, Performed, Procedure, Situation, Steps
+from nodepool_ocb.operations.operation import (
+    Because,
+    Call,
+    Lookup,
+    Note,
+    Operation,
+    Performed,
+    Procedure,
+    Situation,
+    Steps,
+)
 from nodepool_ocb.operations.planguard import PlanGuard, SilentCaller
 from nodepool_ocb.operations.plans.saved import PlanBasis, PlanDemand, SavedPlan
 from nodepool_ocb.views import noderoles
@@ -285,6 +295,7 @@ class Performer:
             try:
                 if self.call.plan is not None:
                     self._plans.require_unused(opened, self.call.plan)
+                self.journal.cause = None
                 transactions = decide()
                 if self.call.plan is not None and not dry_run:
                     begun = bool(self._transactions) or self._tried
@@ -352,6 +363,8 @@ class Reader:
             while True:
                 if isinstance(step, Note):
                     self.performer.caller.note(step.text)
+                elif isinstance(step, Because):
+                    self.performer.journal.cause = step.text
                 elif isinstance(step, Lookup):
                     try:
                         answer = self._answer(step)

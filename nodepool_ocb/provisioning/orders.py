@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -22,7 +22,10 @@ FORMATS: Final = ("raw", "tar")  # of a disk image, the preferred one first
 ORDER_BYTES: Final = 1 << 16
 REBOOT: Final = "systemctl reboot || reboot"
 LINKS: Final = "/dev/disk/"
-AGAIN: Final = "so says its inventory; change provisioner/disk, or store the inventory of a changed machine: nodepool-ocb node inventory"
+AGAIN: Final = (
+    "so says its inventory; change provisioner/disk, or store the inventory of a changed machine:"
+    " nodepool-ocb node inventory"
+)
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 USER_DATA: Final = "#cloud-config\nssh_deletekeys: false\n"  # the host key was pinned before the first boot
 

@@ -7,6 +7,7 @@ one is seen. After ``SILENT_SECONDS`` the place is free: a machine that was swit
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -19,6 +20,7 @@ from nodepool_ocb.model.joining import MachineRegistration
 
 SILENT_SECONDS: Final = 600.0  # without a request: the machine has gone
 FORGOTTEN_SECONDS: Final = 86400.0  # without a request: the registration is deleted
+OWN_SECRET: Final = re.compile(r"[0-9a-f]{64}")  # that a machine has drawn: 256 bits
 POLL_SECONDS: Final = 30.0  # between the requests of a machine that waits
 SEEN_SECONDS: Final = 120.0  # between two notes of its last request
 MOST: Final = 512  # registrations

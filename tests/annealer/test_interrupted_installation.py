@@ -262,9 +262,12 @@ def test_a_wrong_image_is_refused_before_the_machine_boots(fleet: Fleet) -> None
 
 
 WRONG_DISKS: Final[dict[str, tuple[MachineDisk, str]]] = {
-    "another": (MachineDisk(name="sda", size=1 << 40, serial="S9"), "no disk of the machine matches serial=S1; it has /dev/sda (serial S9"),
+    "another": (
+        MachineDisk(name="sda", size=1 << 40, serial="S9"),
+        "no disk of the machine matches serial=S1; it has /dev/sda (serial S9",
+    ),
     "small": (MachineDisk(name="sda", size=1024, serial="S1"), "the disk is too small: /dev/sda (serial S1"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", ["another", pytest.param("small", marks=long)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -59,12 +60,22 @@ def test_an_unknown_machine_registers_and_gets_its_own_token(site: Provisioner, 
     assert body["macs"] == [MAC, "52:54:00:00:00:02"]
     assert body["host_keys"] == [HOST_KEY]
     assert body["inventory"]["disks"] == [
-        {"name": "sda", "size": 1 << 30, "serial": "one", "wwn": "", "model": "", "rotational": False}
+        {
+            "name": "sda",
+            "size": 1 << 30,
+            "serial": "one",
+            "wwn": "",
+            "model": "",
+            "rotational": False,
+            "removable": False,
+        }
     ]
     assert body["inventory"]["nics"] == [{"name": "eth0", "mac": "52:54:00:00:00:02", "speed": 0, "driver": "driver"}]
     assert body["inventory"]["cpus"] > 0
     assert body["inventory"]["memory"] > 1 << 28
-    assert body["secret"] == ""
+    assert re.fullmatch("[0-9a-f]{64}", body["secret"]), (
+        "drawn by the machine: it may repeat a request without an answer"
+    )
     assert site.said[1] == (f"POST /v1/registrations/{MAC}/poll", {"secret": "s3cret"})
     token = tmp_path / "machine/own/token"
     assert (token.read_text(), token.stat().st_mode & 0o777) == (OWN_TOKEN + "\n", 0o600)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nodepool_ocb.engine import selection
 from nodepool_ocb.engine.selection import SelectionFacts
+from nodepool_ocb.engine.selection.expression import BEGINNINGS
 from nodepool_ocb.engine.world import NodeView, Stored, World
 from nodepool_ocb.errors import Conflict, Invalid, TooLarge, TooMany
 from nodepool_ocb.model import tokens
@@ -22,6 +23,7 @@ from nodepool_ocb.model.joining import (
     MachineRegistration,
 )
 from nodepool_ocb.model.records import Node
+from nodepool_ocb.operations.completion import selectors
 from nodepool_ocb.provisioning import adoption, inventories, registrations, ruling
 from nodepool_ocb.provisioning.registrations import Rival
 
@@ -101,6 +103,18 @@ def test_a_wrong_criterion_of_facts_is_named_with_the_next_step(selector: str, s
     with pytest.raises(Invalid, match=r"selector, character [1-7]: ") as wrong:
         selection.parse(selector)
     assert said in str(wrong.value)
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+def test_each_criterion_that_completion_offers_is_the_beginning_of_one(beginning: str) -> None:
+    offered = selectors.offers(selectors.typed(beginning.rstrip(":>=")), {})
+    assert beginning in offered
+    values = {"admin": "yes", "virtual": "yes", "alive": "yes", "available": "yes", "state": "ACTIVE", "drift": "clean"}
+    value = (
+        "2" if beginning.endswith(">=") else values.get(beginning.rstrip(":"), "a=b" if beginning == "label:" else "x")
+    )
+    bare = "" if beginning[-1].isalpha() else value
+    selection.parse(f"{beginning}{bare}")
 
 
 @pytest.mark.parametrize(

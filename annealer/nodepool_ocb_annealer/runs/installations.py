@@ -18,6 +18,7 @@ from nodepool_ocb.model.installation import BootToken, Installation, InstallStep
 from nodepool_ocb.model.power import PowerAction, PowerRequest
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Node, NodeRole, Record, Run, Set
 from nodepool_ocb.provisioning import installation as steps
+from nodepool_ocb.provisioning import leases
 
 BY_HAND: Final = "manual"  # the driver of a machine that a person switches
 DYING: Final = "the noderoles are being set back after the installation"
@@ -102,7 +103,8 @@ def succeeded(grant: claim.Grant, now: float) -> tuple[dict[Vertex, NodeRole], N
     assert found is not None, "it was found to be under way"
     others = [each for each in liveness.to_set_back(view) if each is not grant.vertex]
     moved = apply({grant.vertex: Event.SUCCEED, **dict.fromkeys(others, Event.NODE_DIED)}, now, by=grant.annealer)
-    return moved, liveness.installed(view, found.record.host_key, now)
+    addresses = leases.lasting(view.world, view.record) if view.record is not None else ()
+    return moved, liveness.installed(view, found.record.host_key, addresses, now)
 
 
 def finishing(grant: claim.Grant, moved: Mapping[Vertex, NodeRole], run: Run, node: Node, now: float) -> list[Change]:

@@ -57,6 +57,10 @@ NUMERIC: Final = frozenset(
         *(CriterionKind.NICS, CriterionKind.NIC_SPEED),
     }
 )
+#: The beginning of each criterion, as people type it.
+BEGINNINGS: Final = tuple(
+    str(each) if each in FLAGS else f"{each}>=" if each in NUMERIC else f"{each}:" for each in CriterionKind
+)
 #: Criteria of noderoles alone.
 OF_NODEROLES: Final = frozenset(
     {CriterionKind.ROLE, CriterionKind.STATE, CriterionKind.FAILED, CriterionKind.OUTDATED, CriterionKind.DRIFT}

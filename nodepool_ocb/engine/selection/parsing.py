@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine.selection.expression import (
+    BEGINNINGS,
     FLAGS,
     NUMERIC,
     YES_OR_NO,
@@ -217,9 +218,7 @@ def _comparison(token: SelectorToken) -> Criterion | None:
 
 
 def _all_kinds() -> str:
-    return ", ".join(
-        each if each in FLAGS else f"{each}>=" if each in NUMERIC else f"{each}:" for each in CriterionKind
-    )
+    return ", ".join(BEGINNINGS)
 
 
 def _values(kind: CriterionKind, letters: tuple[Letter, ...], at: int) -> tuple[Word, ...]:

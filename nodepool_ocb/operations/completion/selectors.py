@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from nodepool_ocb.engine.selection.expression import FLAGS, YES_OR_NO, CriterionKind
+from nodepool_ocb.engine.selection.expression import BEGINNINGS, FLAGS, NUMERIC, YES_OR_NO, CriterionKind
 from nodepool_ocb.model.records import State
 
 #: The possible beginnings of a criterion.
-CRITERIA: Final = (*(str(each) if each in FLAGS else f"{each}:" for each in CriterionKind), "not ")
+CRITERIA: Final = (*BEGINNINGS, "not ")
 
 
 class Typed(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ def typed(text: str) -> Typed:
     """
     start = max(text.rfind(each) for each in " (") + 1
     name, colon, _ = text[start:].partition(":")
-    if not colon or name not in {*CriterionKind} - FLAGS:
+    if not colon or name not in {*CriterionKind} - FLAGS - NUMERIC:
         return Typed(text[:start], None)
     return Typed(text[: max(start + len(name), text.rfind(",")) + 1], CriterionKind(name))
 

@@ -105,6 +105,7 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
             role=TokenRole.NODE,
             digest=tokens.digest(secret),
             selector=f"name:{view.name}",
+            life=view.record.epoch_base if view.record is not None else None,
             created=now,
             by=situation.by,
         )

@@ -19,7 +19,8 @@ from nodepool_ocb.model.records import Change, Create, Delete, Json, Set
 from nodepool_ocb.model.tokens import Token, TokenRole
 from nodepool_ocb.operations import assignments
 from nodepool_ocb.operations.joining import making
-from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.names import node_of, record_of
+from nodepool_ocb.operations.operation import Because, Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.networks import (
     EnsureJoining,
     ReadAdoptionRules,
@@ -67,14 +68,18 @@ class RegistrationCreate(Operation[Registered], frozen=True, kw_only=True):
     macs: tuple[str, ...]  # of its boot NICs, that of this boot first
     inventory: Mapping[str, Json] = {}
     host_keys: tuple[str, ...] = ()
-    secret: str = ""  # of its registration, if it has one
+    secret: str = (
+        ""  # of its registration, or the one that it is to have: 64 letters of 0-9a-f; empty: the server draws one
+    )
 
     def decide(self, situation: Situation) -> Steps[Registered]:
         """Raises Rival, TooMany, TooLarge or Invalid."""
         yield from EnsureJoining()
         found = yield from ReadRegistrations()
         drawn = yield from DrawSecret()
-        secret = drawn.secret.hex()  # the same in each attempt: so an attempt after a conflict knows its own record
+        # One that the machine has drawn: no lost answer locks it out. The same in each attempt, which so knows its own record.
+        drew = registrations.OWN_SECRET.fullmatch(self.secret) is not None
+        secret = self.secret if drew else drawn.secret.hex()
         fresh = self._record(situation)
         try:
             admitted = registrations.admitted(found, fresh.macs, (self.secret, secret), situation.by, situation.now)
@@ -169,13 +174,15 @@ def _token(mac: str, stored: Stored[MachineRegistration], situation: Situation) 
     """A new token of role node for the machine; the one before is deleted, for its answer may be lost."""
     node = stored.record.node
     assert node is not None, "only an adopted machine has a token"
+    life = record_of(node_of((yield from ReadWorld()), node)).epoch_base
     drawn = yield from DrawSecret()
     text = tokens.text(drawn.id, drawn.secret)
     made = Token(
-        name=f"machine:{node}"[: tokens.LONGEST_NAME],
+        name=tokens.of_machine(node),
         role=TokenRole.NODE,
         digest=tokens.digest((tokens.split(text) or ("", ""))[1]),
-        selector=node,
+        selector=f"name:{node}",
+        life=life,
         created=situation.now,
         by=situation.by,
     )
@@ -233,12 +240,16 @@ def _adopted(
             )
         if stored.record.deployments and view.record.deployment not in stored.record.deployments:
             raise Conflict(f"node {view.name} is outside the deployments of the join token")
-        yield (yield from making.tied(world, situation, mac, stored, view))
+        changes = yield from making.tied(world, situation, mac, stored, view)
+        yield Because(f"machine {mac}, for which this node was planned")
+        yield changes
         return view.name
     assert chosen.rule is not None, "the caller has a node or a rule"
     taken = {*world.nodes, *(path.rpartition("/")[2] for path in world.unreadable)}
     fqdn = adoption.node_name(chosen.rule, stored.record, taken)
-    yield (yield from making.made(world, situation, mac, stored, (fqdn, chosen.rule)))
+    changes = yield from making.made(world, situation, mac, stored, (fqdn, chosen.rule))
+    yield Because(f"rule of adoption {chosen.name}, machine {mac}")
+    yield changes
     return fqdn
 
 

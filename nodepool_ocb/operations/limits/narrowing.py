@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from nodepool_ocb.documents.counting import counted as counted_words
 from nodepool_ocb.engine import selection
 from nodepool_ocb.engine.selection import SelectionFacts
-from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Denied, NotFound
 from nodepool_ocb.operations.limits import deployments as deploymentlimits
 from nodepool_ocb.operations.limits import showing
@@ -44,6 +44,12 @@ class Limits(msgspec.Struct, frozen=True):
 
     deployments: tuple[str, ...] = ()
     selector: str | None = None
+    life: int | None = None  # the nodes must have this epoch_base: no two lives of a name share one
+
+    @property
+    def text(self) -> str:
+        """The same for the same objects."""
+        return self.expression if self.life is None else f"{self.expression} {self.life}"
 
     @property
     def expression(self) -> str:
@@ -323,9 +329,15 @@ class _Inside:
         expression = selection.parse(self._limits.expression)
         with suppress(NotFound):  # a deployment or a role that the limits name is gone, so they mean nothing
             if kind is ObjectKind.NODES:
-                return [view.name for view in selection.nodes(self._world, expression, facts)]
-            return [vertex.name for vertex in selection.noderoles(self._world, expression, facts)]
+                return [view.name for view in selection.nodes(self._world, expression, facts) if self._alike(view)]
+            found = selection.noderoles(self._world, expression, facts)
+            return [vertex.name for vertex in found if self._alike(vertex.node)]
         return ()
+
+    def _alike(self, view: NodeView) -> bool:
+        """Whether the node is the one that the limits were made for, and no later one of its name."""
+        life = self._limits.life
+        return life is None or (view.record is not None and view.record.epoch_base == life)
 
 
 def _no_outdated(_: Iterable[Vertex]) -> Iterable[Vertex]:

@@ -22,7 +22,7 @@ from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import bootenvs
+from nodepool_ocb.provisioning import bootenvs, leases
 
 BootId = Annotated[str, Meta(pattern=r"^[0-9a-f-]{1,64}\Z")]  # as Linux has it
 
@@ -148,6 +148,8 @@ class NodeAlive(NodeChange, frozen=True, kw_only=True):
 
     def decide(self, situation: Situation) -> Steps[Explained]:
         answer = yield from NodeChange.decide(self, situation)
+        if self.as_machine and len(self.nodes) == 1:
+            yield from self._settled(situation)
         if self.boot_id is not None and len(self.nodes) == 1 and not situation.call.dry_run:
             world = yield from ReadWorld()
             known = world.of(Inventory).get(self.nodes[0])
@@ -155,6 +157,16 @@ class NodeAlive(NodeChange, frozen=True, kw_only=True):
                 facts = replace(known.record.facts, boot_id=self.boot_id)
                 yield [Set(paths.inventory(self.nodes[0]), replace(known.record, facts=facts), known.version)]
         return answer
+
+    def _settled(self, situation: Situation) -> Steps[None]:
+        """The machine speaks from its address in a network: the leases that it had there before are no addresses of it."""
+        world = yield from ReadWorld()
+        view = world.nodes[self.nodes[0]]
+        record = record_of(view)
+        if situation.call.host in {each for own in record.networks.values() for each in own}:
+            addresses = leases.lasting(world, record)
+            if addresses != record.addresses:
+                yield liveness.changed(world, view, situation.now, situation.by, addresses=addresses)
 
     def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
         return {"marker": Marker.MACHINE if self.as_machine else Marker.PERSON, "alive": True}

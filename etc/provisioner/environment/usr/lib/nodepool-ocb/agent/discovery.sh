@@ -7,7 +7,7 @@ LLDP_SECONDS=35 # a switch announces itself every 30 seconds
 
 discover() {
   set_clock
-  pause=5
+  pause=5 secret=$(drawn)
   while :; do
     if register; then
       while await_adoption; do sleep "$pause"; done
@@ -18,13 +18,15 @@ discover() {
   become "$adopted"
 }
 
+drawn() { od -An -v -N32 -tx1 /dev/urandom | tr -d ' \n'; } # 256 bits: a request may be repeated if its answer was lost
+
 register() { # sets $secret and $pause
   described=$(inventory) || {
     say "the inventory could not be taken"
     return 1
   }
   body=$(macs | jq --raw-input --slurp --compact-output --argjson inventory "$described" --arg key "$(host_key)" \
-    --arg secret "${secret:-}" \
+    --arg secret "$secret" \
     '{macs: split("\n") | map(select(. != "")), inventory: $inventory, host_keys: [$key], secret: $secret}')
   if ! call POST /v1/registrations "Authorization: Bearer $(cat "$OCB_ETC/join-token" 2>/dev/null)" "$body"; then
     say "no server took the registration: $fault"
@@ -33,8 +35,8 @@ register() { # sets $secret and $pause
   fi
   case $status in
   200 | 201)
-    secret=$(answered .secret) pause=$(answered .poll_seconds) registered_as=$(answered .mac)
-    pause=${pause:-10}
+    given=$(answered .secret) pause=$(answered .poll_seconds) registered_as=$(answered .mac)
+    pause=${pause:-10} secret=${given:-$secret}
     described_ports=$(echo "$described" | jq '[.nics[].lldp_port] | map(values) | length')
     say "registered: $(echo "$described" | jq --raw-output '"\(.cpus) CPUs, \(.memory / 1048576 | floor) MiB, \(.disks | length) disks"'); waiting"
     ;;
@@ -66,7 +68,7 @@ await_adoption() { # true while the machine waits; sets $adopted once it is a no
     ;;
   404)
     say "the registration is not known any more ($(refusal)); registering again"
-    secret=
+    secret=$(drawn)
     return 1
     ;;
   *) # such as a limit of requests
