@@ -55,14 +55,20 @@ def failed(vertex: Vertex) -> bool:
     return same and record.reason is not None
 
 
+def installs(vertex: Vertex) -> bool:
+    """Whether its role installs the machine."""
+    stored_role = vertex.node.world.roles.get(vertex.role)
+    return stored_role is not None and stored_role.record.jig == JIG
+
+
 def needs_no_system(vertex: Vertex) -> bool:
     """Whether it may run on a machine that is not alive.
 
     An installation that goes on may. So may one after an attempt that failed when the installer had begun: the former system
     may be gone.
     """
-    stored_role, found = vertex.node.world.roles.get(vertex.role), stored(vertex.node)
-    if stored_role is None or stored_role.record.jig != JIG or found is None:
+    found = stored(vertex.node)
+    if not installs(vertex) or found is None:
         return False
     record = found.record
     return of_vertex(vertex) is not None or (record.reason is not None and record.token_used is not None)

@@ -68,6 +68,22 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     unknown: dict[str, Json] | None = None  # keys of a later version, kept and written back
 
 
+class WipeMethod(StrEnum):
+    """The ways in which a disk loses its data."""
+
+    SIGNATURES = "signatures"  # its tables and file systems are not found any more; the data can be recovered
+    DISCARD = "discard"  # blkdiscard: the disk forgets all blocks
+    OVERWRITE = "overwrite"  # zeros over the whole disk
+    NVME_FORMAT = "nvme-format"  # the format command of NVMe, with the erasure of user data
+
+
+class InstallRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The wish of the newest request for an installation, over the attributes of the role."""
+
+    image: Name | None = None  # of a disk image
+    wipe: WipeMethod | None = None  # of all fixed disks of the machine, before the image is written
+
+
 class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """A machine: ``nodes/<fqdn>``."""
 
@@ -89,6 +105,7 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     rack: str | None = None
     bootenv: str = "local"
     allow_install: bool = False  # the data of its disks may be erased by an installation
+    install: InstallRequest | None = None  # the wish of the newest `node reinstall`
     hints: Mapping[str, Json] = {}
     macs: tuple[Mac, ...] = ()  # of its boot NICs, that of the hint admin-mac first; each has a MacOwner
     networks: Mapping[str, tuple[str, ...]] = {}  # network → its addresses there; each has a NetworkAddress

@@ -121,6 +121,21 @@ def chosen(hints: DiskHints, disks: Sequence[Disk], needed: int, number: int = 1
     raise Invalid(f"the image needs {needed} bytes, and the disk is too small: {_listed(small)}")
 
 
+def named(hints: DiskHints, known: Sequence[Disk] | None, every: str = "its only disk") -> str:
+    """The disks that match, in words, for a person who decides about their data. ``known``: None without an inventory.
+
+    ``every``: the words for hints without marks, where the disks are not known.
+
+    >>> named(DiskHints(serial="S1"), [Disk(path="/dev/sda", size=1 << 30, serial="S1")]), named(DiskHints(serial="S1"), None)
+    ('/dev/sda (serial S1, 1.0 GiB)', 'serial=S1')
+    """
+    words = hints.words if hints != DiskHints() else every
+    if known is None:
+        return words
+    found = [disk for disk in known if _matches(hints, disk)]
+    return _listed(found) if found else f"{words} (its inventory has no such disk)"
+
+
 def _matches(hints: DiskHints, disk: Disk) -> bool:
     texts = all(
         wanted is None or wanted == getattr(disk, name)

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.images import Build, BuildState
 from nodepool_ocb.model.installation import InstallStep
 from nodepool_ocb.model.joining import Inventory
 from nodepool_ocb.model.ranges import TIMEOUT_SECONDS
-from nodepool_ocb.model.records import Json
+from nodepool_ocb.model.records import InstallRequest, Json, WipeMethod
 from nodepool_ocb.provisioning import disks
 from nodepool_ocb.provisioning.disks import DiskHints
 from nodepool_ocb.provisioning.installation import LIMITS
@@ -27,6 +28,7 @@ AGAIN: Final = (
     " nodepool-ocb node inventory"
 )
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+EVERY_DISK: Final = DiskHints()  # in a list of disks to wipe
 USER_DATA: Final = "#cloud-config\nssh_deletekeys: false\n"  # the host key was pinned before the first boot
 
 
@@ -35,7 +37,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
     image: str = ""  # the name of a disk image in nodepool.yaml
     disk: DiskHints = DiskHints()
-    wipe: tuple[DiskHints, ...] = ()  # further disks that lose their data
+    wipe: tuple[DiskHints, ...] = ()  # further disks that lose their data; one without marks: all fixed disks
+    wipe_method: WipeMethod = WipeMethod.SIGNATURES  # of these disks
     layout: Mapping[str, Json] = {}  # filesystem, swap_mib, lvm, raid1, boot
     network: Mapping[str, Json] = {}  # as netplan writes it, version 2
     user_data: str = USER_DATA  # of cloud-init
@@ -61,20 +64,29 @@ class ChosenImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wish(attributes: Mapping[str, Json]) -> Wish:
-    """The wish; raises Invalid with the names of the wrong attributes."""
-    given = attributes.get(PLACE)
+    """The wish, perhaps without an image; raises Invalid with the names of the wrong attributes."""
+    given = attributes.get(PLACE, {})
     if not isinstance(given, Mapping):
-        raise Invalid(f"attribute {PLACE}/image is not set; set it to the name of a disk image")
+        raise Invalid(f"attribute {PLACE} must be a mapping; set {PLACE}/image to the name of a disk image")
     try:
         found = msgspec.convert(given, Wish)
     except msgspec.ValidationError as wrong:
         raise Invalid(f"attributes of {PLACE}: {wrong}") from None
-    if not found.image:
-        raise Invalid(f"attribute {PLACE}/image is not set; set it to the name of a disk image")
     for step, seconds in found.step_seconds.items():
         if step not in LIMITS or not 0 < seconds <= TIMEOUT_SECONDS:
             raise Invalid(f"attribute {PLACE}/step-seconds: {step}={seconds:g}; the steps are {', '.join(LIMITS)}")
     return found
+
+
+def requested(wish: Wish, request: InstallRequest | None) -> Wish:
+    """The wish with the request of the node over it; raises Invalid if neither names an image."""
+    if request is not None and request.image is not None:
+        wish = replace(wish, image=request.image)
+    if request is not None and request.wipe is not None:
+        wish = replace(wish, wipe=(EVERY_DISK,), wipe_method=request.wipe)
+    if not wish.image:
+        raise Invalid(f"attribute {PLACE}/image is not set; set it to the name of a disk image")
+    return wish
 
 
 def newest(image: str, builds: Mapping[str, Build]) -> ChosenImage:
@@ -120,6 +132,7 @@ def order(wish: Wish, image: ChosenImage, fqdn: str, instance: str, state_dir: s
         "format": image.format,
         "disk": msgspec.to_builtins(wish.disk),
         "wipe": msgspec.to_builtins(wish.wipe),
+        "wipe_method": str(wish.wipe_method),
         "layout": dict(wish.layout),
         "network": dict(wish.network),
         "nocloud": {

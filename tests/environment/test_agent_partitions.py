@@ -94,3 +94,36 @@ def test_no_byte_is_written_before_all_checks_passed(site: Provisioner, tmp_path
     assert machine.does("prepare").returncode == 1
     assert 'no disk matches the hints {"serial":"absent"}' in site.reports("failed")[0]["reason"]
     assert begin_of(tmp_path / "disk") == before
+
+
+@pytest.mark.parametrize("method", ["signatures", pytest.param("overwrite", marks=pytest.mark.long)])
+def test_all_fixed_disks_lose_their_data_before_the_image_is_written(
+    site: Provisioner, tmp_path: Path, disk: str, method: str
+) -> None:
+    (site.files / "image").write_bytes(b"image")
+    site.offer(site.files / "image", wipe=[{}], wipe_method=method)
+    output("mkfs.ext4", "-q", disk)
+    output("dd", "if=/dev/urandom", f"of={disk}", "bs=4096", "count=4", "seek=1000", "conv=notrunc")
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install")
+    machine.has_order(site)
+    machine.disks({"path": disk, "size": DISK_BYTES, "serial": "one"})
+    done = machine.does("read_wipes; for each in $wipes; do wipe_disk $each $method || die $fault; done")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert output("wipefs", "--noheadings", disk) == ""
+    with open(disk, "rb") as file:
+        file.seek(1000 * 4096)
+        assert (file.read(16384) == bytes(16384)) is (method == "overwrite")
+
+
+def test_a_method_that_is_not_known_wipes_nothing(site: Provisioner, tmp_path: Path, disk: str) -> None:
+    (site.files / "image").write_bytes(b"image")
+    site.offer(site.files / "image", wipe=[{}], wipe_method="magic")
+    output("mkfs.ext4", "-q", disk)
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install")
+    machine.has_order(site)
+    machine.disks({"path": disk, "size": DISK_BYTES, "serial": "one"})
+    assert machine.does("prepare").returncode == 1
+    assert 'is "magic"' in site.reports("failed")[0]["reason"]
+    assert output("blkid", "-p", "-o", "value", "-s", "TYPE", disk) == "ext4\n"

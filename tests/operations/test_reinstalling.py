@@ -9,15 +9,19 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import liveness
 from nodepool_ocb.engine.noderole import Event, apply
+from nodepool_ocb.engine.reinstalling import requested
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.aliveness import Marker
 from nodepool_ocb.model.installation import Installation, InstallStep
-from nodepool_ocb.model.records import Node, NodeRole, Role, Set, State
+from nodepool_ocb.model.joining import Inventory, MachineDisk, MachineFacts
+from nodepool_ocb.model.records import InstallRequest, Node, NodeRole, Role, Set, State, WipeMethod
 from nodepool_ocb.operations.installations.reinstalling import NodeReinstall
 from nodepool_ocb.operations.reads.agreement import Agreed, Agreement
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs
 from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.provisioning import orders
+from nodepool_ocb.provisioning.disks import DiskHints
 from nodepool_ocb.provisioning.installation import failed
 from tests.engine.worlds import put, world
 from tests.operations.test_decisions import situation
@@ -40,9 +44,9 @@ def installed(**fields: Any) -> World:
     return made
 
 
-def reinstalled(made: World, dry_run: bool = False) -> tuple[Any, list[Any], list[str]]:
+def reinstalled(made: World, dry_run: bool = False, **wish: Any) -> tuple[Any, list[Any], list[str]]:
     """The answer, the changes, and the questions."""
-    steps = NodeReinstall(nodes=("n",)).decide(situation(dry_run=dry_run))
+    steps = NodeReinstall(nodes=("n",), **wish).decide(situation(dry_run=dry_run))
     changes: list[Any] = []
     asked: list[str] = []
     answer: Any = None
@@ -63,7 +67,7 @@ def reinstalled(made: World, dry_run: bool = False) -> tuple[Any, list[Any], lis
         return end.value, changes, asked
 
 
-LOSS = "n: serial=S1 loses its data, and so does serial=S2; it receives the newest build of image debian"
+LOSS = "n: serial=S1 loses its data, and so does serial=S2 (signatures); it receives the newest build of image debian"
 
 
 def test_a_reinstallation_asks_with_the_disks_that_lose_their_data_and_redeploys_the_role() -> None:
@@ -77,6 +81,38 @@ def test_a_reinstallation_asks_with_the_disks_that_lose_their_data_and_redeploys
 def test_a_dry_run_names_the_disks_and_asks_nothing() -> None:
     answer, _, asked = reinstalled(installed(), dry_run=True)
     assert (answer.explanations, asked) == ((LOSS,), [])
+
+
+def test_a_wish_for_an_image_and_all_disks_is_kept_by_the_node_and_ends_with_the_next_request() -> None:
+    made = installed()
+    disks = (MachineDisk(name="sda", size=32 << 30, serial="S1"), MachineDisk(name="sdb", size=1 << 40, serial="S2"))
+    made.put(Stored(Inventory(facts=MachineFacts(disks=disks)), 0), "n")
+    answer, changes, _ = reinstalled(made, image="fedora", wipe=WipeMethod.DISCARD)
+    assert answer.explanations == (
+        "n: /dev/sda (serial S1, 32.0 GiB) loses its data, and so does /dev/sda (serial S1, 32.0 GiB), /dev/sdb (serial S2,"
+        " 1024.0 GiB) (discard); it receives the newest build of image fedora",
+    )
+    [node] = [change.data for change in changes if isinstance(change, Set) and isinstance(change.data, Node)]
+    assert node.install == InstallRequest(image="fedora", wipe=WipeMethod.DISCARD)
+    wish = orders.requested(orders.wish({}), node.install)
+    assert (wish.image, wish.wipe, wish.wipe_method) == ("fedora", (DiskHints(),), "discard")
+    again = installed(install=node.install)
+    _, changes, _ = reinstalled(again)
+    nodes = [change.data for change in changes if isinstance(change, Set) and isinstance(change.data, Node)]
+    assert [each.install for each in nodes] == [None]
+
+
+def test_a_request_of_a_daemon_commits_a_proposed_installation_and_refuses_one_under_way() -> None:
+    made = installed()
+    vertex = made.vertex("os@n")
+    assert vertex is not None
+    made.put_noderole("n", "os", replace(vertex.record, state=State.PROPOSED, once=None), 8)
+    changes = requested(made.nodes["n"], InstallRequest(image="x"), 9.0, "launcher")
+    moved = [change.data for change in changes if isinstance(change, Set) and isinstance(change.data, NodeRole)]
+    assert [record.state for record in moved] == [State.TODO]
+    made.put_noderole("n", "os", replace(vertex.record, state=State.TRANSITION, run="r"), 9)
+    with pytest.raises(Conflict, match="os@n is TRANSITION"):
+        requested(made.nodes["n"], None, 9.0)
 
 
 def test_a_node_without_leave_and_one_without_such_a_role_are_refused() -> None:

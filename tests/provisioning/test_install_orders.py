@@ -127,7 +127,7 @@ def test_the_order_has_the_image_the_disk_and_the_state_directory() -> None:
 )
 def test_a_wrong_attribute_is_refused_by_name(attributes: dict[str, Any], words: str) -> None:
     with pytest.raises(Invalid, match=words):
-        orders.wish(attributes)
+        orders.requested(orders.wish(attributes), None)
 
 
 def test_an_order_that_is_too_large_is_refused() -> None:

@@ -168,6 +168,12 @@ class Installer:
         if wish is None:
             self._end(attempt, Failed("the record of the installation is gone"))
             return
+        try:
+            node = attempt.grant.vertex.node.record
+            wish = orders.requested(wish, node.install if node is not None else None)
+        except Invalid as wrong:
+            self._end(attempt, Failed(f"step {InstallStep.CHECKED}: {wrong}"))
+            return
         progress.busy = True
         if cleared := installations.cleared(attempt.grant, self._context.session.now()):
             self._send(attempt, cleared)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.engine import commands, inputs, installing
+from nodepool_ocb.engine import inputs, reinstalling
 from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid
-from nodepool_ocb.model.records import State
+from nodepool_ocb.model.records import InstallRequest, State, WipeMethod
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import reservations
 from nodepool_ocb.operations.operation import AwaitedNoderoles, Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import orders
+from nodepool_ocb.provisioning import losses, orders
 
 
 class Reinstalled(Explained, frozen=True, kw_only=True):
@@ -32,10 +32,12 @@ class NodeReinstall(Operation[Reinstalled], frozen=True, kw_only=True):
     verb = "reinstall"
     right = Right.OPERATOR
     reads = (ReadWorld, selection.ResolveNodes, ReadBlobs, Agreement, *reservations.READS)
-    writes = ("noderole",)
+    writes = ("node", "noderole")
 
     nodes: tuple[str, ...] = ()
     selector: str | None = None
+    image: str | None = None  # in place of the image of the role
+    wipe: WipeMethod | None = None  # all fixed disks lose their data before, in this way
     force: bool = False
 
     def decide(self, situation: Situation) -> Steps[Reinstalled]:
@@ -43,15 +45,23 @@ class NodeReinstall(Operation[Reinstalled], frozen=True, kw_only=True):
         views = yield from selection.nodes(world, self.nodes, self.selector)
         names = tuple(view.name for view in views)
         chosen = [_installing(view) for view in views]
-        losses: list[str] = []
+        request = self._request
+        lost: list[str] = []
         for vertex in chosen:
-            loss = yield from _loss(world, vertex)
-            losses.append(loss)
+            lost.append((yield from loss(world, vertex, request)))
         if chosen and not situation.call.dry_run:
-            yield from Agreement(f"erase disks of {', '.join(names)}", tuple(losses), frozenset(names))
-        moved = together.decided(world, chosen, lambda each: commands.redeploy(each, situation.now, situation.by))
+            yield from Agreement(f"erase disks of {', '.join(names)}", tuple(lost), frozenset(names))
+        moved = together.decided(
+            world, views, lambda view: reinstalling.requested(view, request, situation.now, situation.by)
+        )
         yield from reservations.guarded(world, chosen, moved, self.force)
-        return Reinstalled(explanations=tuple(losses), nodes=names)
+        return Reinstalled(explanations=tuple(lost), nodes=names)
+
+    @property
+    def _request(self) -> InstallRequest | None:
+        """None without a wish: then the attributes of the role count."""
+        given = InstallRequest(image=self.image, wipe=self.wipe)
+        return given if given != InstallRequest() else None
 
     def awaited(self, answer: Reinstalled) -> AwaitedNoderoles:
         """The noderoles of the nodes."""
@@ -59,38 +69,19 @@ class NodeReinstall(Operation[Reinstalled], frozen=True, kw_only=True):
 
 
 def _installing(view: NodeView) -> Vertex:
-    """The noderole that installs the machine; raises Conflict without one, and without leave."""
-    roles = view.world.roles
-    found = [
-        vertex
-        for vertex in view.noderoles.values()
-        if vertex.role in roles and roles[vertex.role].record.jig == installing.JIG
-    ]
-    if len(found) != 1:
-        named = ", ".join(sorted(vertex.name for vertex in found)) or "none"
-        raise Conflict(f"node {view.name} must have one noderole that installs it, and has {named}; bind or unbind one")
-    if view.record is None or not view.record.allow_install:
-        raise Conflict(
-            f"allow_install of node {view.name} is not set, so its disks may not be erased; first:"
-            f" nodepool-ocb node set {view.name} allow_install=true"
-        )
-    if found[0].record.state is State.PROPOSED:
-        raise Conflict(f"{found[0].name} is PROPOSED; first: nodepool-ocb noderole commit {found[0].name}")
-    return found[0]
+    """The noderole that installs the machine; raises Conflict without one, without leave, and for one that is PROPOSED."""
+    vertex = reinstalling.installer(view)
+    if vertex.record.state is State.PROPOSED:
+        raise Conflict(f"{vertex.name} is PROPOSED; first: nodepool-ocb noderole commit {vertex.name}")
+    return vertex
 
 
-def _loss(world: World, vertex: Vertex) -> Steps[str]:
-    """The disk that loses its data, and the image, in one sentence."""
+def loss(world: World, vertex: Vertex, request: InstallRequest | None) -> Steps[str]:
+    """The disks that lose their data, and the image, in one sentence; raises Conflict for attributes without sense."""
     sources = inputs.sources(world, vertex, world.role_of(vertex))
     read = yield from ReadBlobs(tuple(sources.blobs))
-    name = vertex.node.name
     try:
-        wish = orders.wish(inputs.visible(inputs.layers(sources, dict(read))))
+        wish = orders.requested(orders.wish(inputs.visible(inputs.layers(sources, dict(read)))), request)
     except Invalid as wrong:
         raise Conflict(f"{vertex.name} cannot be run: {wrong}") from None
-    wiped = "".join(f", and so does {each.words}" for each in wish.wipe)
-    last = installing.stored(vertex.node)
-    before = f"; the last installation used {last.record.disk}" if last is not None else ""
-    return (
-        f"{name}: {wish.disk.words} loses its data{wiped}; it receives the newest build of image {wish.image}{before}"
-    )
+    return losses.sentence(vertex.node, wish)

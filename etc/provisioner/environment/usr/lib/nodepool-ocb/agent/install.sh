@@ -64,12 +64,11 @@ prepare() { # reads and checks the order before anything is written
   [ "$(layout raid1 false)" = false ] || count=2
   choose "$(order '.disk // {}')" $count "$needed"
   say "disk: $(echo "$chosen" | tr '\n' ' ')"
-  order '.wipe // [] | .[] | tojson' >"$OCB_RUN/wipe"
-  while IFS= read -r hints; do
-    wipe=$(matching "$hints" | jq --raw-output '.[].path')
-    [ -n "$wipe" ] || die "no disk matches the hints $hints of the order's wipe"
-    for each in $wipe; do release_disk "$each"; done
-  done <"$OCB_RUN/wipe"
+  read_wipes
+  for each in $wipes; do
+    say "wipe $each: $method"
+    wipe_disk "$each" "$method" </dev/null || die "$each was not wiped: $fault"
+  done
   for each in $chosen; do release_disk "$each"; done
 }
 

@@ -16,7 +16,7 @@ run() { # a program that must work; its words are the reason if not
   "$@" >"$OCB_RUN/run" 2>&1 || die "$1 failed: $(tail -n 2 "$OCB_RUN/run" | tr '\n' ' '); the command was: $*"
 }
 
-release_disk() { # release_disk DISK: ends the volume groups and arrays on it, and its signatures
+let_go() { # let_go DISK: ends the swap, the volume groups and the arrays on it, and the signatures of its partitions
   for part in $(lsblk --noheadings --list --paths --output NAME "$1" 2>/dev/null); do
     swapoff "$part" 2>/dev/null
     if command -v pvs >/dev/null; then
@@ -30,6 +30,10 @@ release_disk() { # release_disk DISK: ends the volume groups and arrays on it, a
   for part in $(lsblk --noheadings --list --paths --output NAME,TYPE "$1" 2>/dev/null | awk '$2 == "part" { print $1 }'); do
     wipefs --all --force "$part" >/dev/null 2>&1
   done
+}
+
+release_disk() { # release_disk DISK: as let_go, and its own signatures
+  let_go "$1"
   run wipefs --all --force "$1"
 }
 
