@@ -8,6 +8,7 @@ The rules, in prose:
 - The boot id of the machine is noted before it is told to boot. While it still has that boot, it is told again.
 - A machine with a power record is switched off and on, once: the request is part of the transaction of the step.
 - A machine that comes back from its disk, under its old host key, is a failure at once: it will not boot the installer.
+- So is one that comes back under its old host key after the installation: it boots another disk than the installed one.
 - The installation ends when the machine has another boot than before, another than the installer's, and the pinned host key.
 - A step that is not done at its deadline is a failure, with the name of the step and the newest observation.
 
@@ -65,6 +66,7 @@ class BootLook(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str = ""  # it answered, under the host key that was expected
     fenced: int | None = None  # it obeys an annealer of this later epoch
     another: bool = False  # another host key answers at its address
+    former: bool = False  # that of the system before the installation
     why: str = ""  # it did not answer as expected
 
 
@@ -164,6 +166,12 @@ def _returns(installation: Installation, facts: StepFacts) -> StepDecision:
         return StepDecision(do=StepAction.LOOK, text="it is to boot from its disk")
     if sight.fenced is not None:
         return StepDecision(do=StepAction.FAIL, text=_fenced(sight.fenced))
+    if sight.former:
+        return StepDecision(
+            do=StepAction.FAIL,
+            text=f"step {InstallStep.ALIVE}: the system from before the installation answers: the machine booted another disk"
+            f" than {installation.disk or 'the installed one'}; set the installed disk first in its boot order",
+        )
     if sight.boot_id in ("", installation.boot_id, installation.installer_boot_id):
         text = f"it does not answer ({sight.why})" if not sight.boot_id else "it has not left the installer yet"
         if sight.another:

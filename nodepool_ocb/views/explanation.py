@@ -7,7 +7,7 @@ that is PROPOSED may wait for its turn in a rollout (rollout.blockers).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -94,6 +94,7 @@ class ExplanationDocument(View, frozen=True, kw_only=True, tag="explanation"):
     failed_run: FailedRun | None
     outdated: OutdatedRow | None = None  # the inputs that changed since its newest run
     machine: str | None = None  # the MACs of its node, and the node's addresses in networks
+    observations: tuple[str, ...] = ()  # of machines that look like that of its node
 
 
 class SkippedDocument(View, frozen=True, tag="skipped"):
@@ -212,7 +213,10 @@ def _chains(vertex: Vertex) -> dict[Vertex, tuple[Vertex, ...]]:
 
 
 def document(
-    explanation: Explanation, run: FailedRun | None, outdated: OutdatedRow | None = None
+    explanation: Explanation,
+    run: FailedRun | None,
+    outdated: OutdatedRow | None = None,
+    observations: Iterable[str] = (),
 ) -> ExplanationDocument:
     """All of it as names and reasons."""
     vertex = explanation.vertex
@@ -234,6 +238,7 @@ def document(
         failed_run=run,
         outdated=outdated,
         machine=_machine(vertex.node.record),
+        observations=tuple(observations),
     )
 
 
@@ -258,6 +263,7 @@ def words(document: ExplanationDocument, now: float) -> str:
         lines += [f"{number}. {reason.code}: {reason.text}{_since(reason.since, now)}", f"   -> {reason.advice}"]
     if document.machine:
         lines.append(f"its machine: {document.machine}")
+    lines += [f"seen: {each}" for each in document.observations]
     if not document.reasons:
         lines.append("nothing holds it back: an annealer may start it at any moment")
     if document.outdated:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -139,82 +139,6 @@ def test_a_machine_is_installed_once_when_its_annealer_is_killed_at_any_step(fle
     assert killed == [step]
     assert (site.reboots(), fleet.node(site.fqdn).host_keys) == (1, (agent.host_key,))
     assert sorted(run.outcome for run in fleet.runs(site.name).values()) == ["abandoned", "succeeded"]
-
-
-def _from_its_disk(site: InstallFleet, _: Agent) -> None:
-    (site.home / "boot_id").write_text("boot-from-disk\n")
-    site.fleet.farm.start(0)
-
-
-def _another_mac(_: InstallFleet, agent: Agent) -> None:
-    with pytest.raises(Conflict, match="booted with MAC"):
-        agent.identify(mac="52:54:00:00:00:01")
-
-
-def _replayed(_: InstallFleet, agent: Agent) -> None:
-    agent.identify()
-    with pytest.raises(Conflict, match="a second time"):
-        agent.identify(boot_id="another")
-
-
-def _corrupt(_: InstallFleet, agent: Agent) -> None:
-    agent.identify()
-    agent.report(ReportKind.WRITTEN)
-    agent.report(ReportKind.VERIFIED, checksum="sha256:bad")
-
-
-def _small_disk(_: InstallFleet, agent: Agent) -> None:
-    agent.identify()
-    agent.report(ReportKind.FAILED, reason="disk /dev/vda has 1 GiB, and the image needs 2")
-
-
-def _never_back(_: InstallFleet, agent: Agent) -> None:
-    agent.identify()
-    agent.writes()
-    agent.until_reboot()
-
-
-def _another_key(site: InstallFleet, agent: Agent) -> None:
-    _never_back(site, agent)
-    site.new_key()
-    site.boots_disk(agent.shown().epoch)
-
-
-def _silent(_: InstallFleet, __: Agent) -> None:
-    """The installer never speaks."""
-
-
-FAULTS: Final[dict[str, tuple[Callable[[InstallFleet, Agent], None], tuple[str, ...]]]] = {
-    "from-its-disk": (_from_its_disk, ("step identified", "booted from its disk", "boot-from-disk")),
-    "silent": (_silent, ("step identified was not reached within 8 s", "does not answer")),
-    "another-mac": (_another_mac, ("step identified", "MAC 52:54:00:00:00:01")),
-    "replayed": (_replayed, ("used a second time, by boot another",)),
-    "corrupt": (_corrupt, ("step verified: the disk has checksum sha256:bad",)),
-    "small-disk": (_small_disk, ("step written: the installer reports: disk /dev/vda has 1 GiB",)),
-    "never-back": (_never_back, ("step alive was not reached within 8 s", "does not answer")),
-    "another-key": (_another_key, ("step alive was not reached within 8 s", "another host key than the pinned one")),
-}
-
-
-@pytest.mark.parametrize(
-    "fault", [each if each == "from-its-disk" else pytest.param(each, marks=long) for each in FAULTS]
-)
-def test_each_fault_gives_a_sentence_and_a_retry_installs_the_machine(fleet: Fleet, fault: str) -> None:
-    happens, words = FAULTS[fault]
-    site = InstallFleet(fleet, rebooting=8.0, published_local=8.0)
-    fleet.bind(INSTALL, site.fqdn)
-    fleet.annealer().begin()
-    site.until_told()
-    happens(site, Agent(site))
-    site.until_failed(*words)
-    assert (fleet.node(site.fqdn).bootenv, site.token) == ("local", "")
-    fleet.farm.kill(0)
-    (site.home / "boot_id").write_text("boot-mended\n")
-    fleet.farm.start(0)
-    site.retry()
-    site.until_told(2)
-    Agent(site).installs()
-    fleet.until_all_active()
 
 
 @long

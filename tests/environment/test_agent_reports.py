@@ -92,6 +92,17 @@ def test_a_second_use_of_a_boot_token_is_shown_and_leaves_evidence(site: Provisi
     assert evidence.startswith(f"GET /agent/{MAC}/identity?reason=status+409")
 
 
+def test_a_boot_without_a_token_changes_nothing_and_leaves_evidence(site: Provisioner, tmp_path: Path) -> None:
+    """Such as that of a machine that starts again and again while it is installed."""
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install", **{"ocb.boot": ""})
+    done = machine.does("identify")
+    assert done.returncode == 1
+    assert "ocb: FAILED: the kernel arguments lack ocb.boot: this boot was not ordered" in done.stdout
+    [evidence] = site.asked
+    assert evidence.startswith(f"GET /agent/{MAC}/identity?reason=the+kernel+arguments+lack+ocb.boot")
+
+
 def test_an_identity_without_an_answer_is_asked_again_and_is_the_same(site: Provisioner, tmp_path: Path) -> None:
     machine = FileMachine(tmp_path / "machine")
     machine.boots(site, "install", **{"ocb.api": f"https://127.0.0.1:9,{site.api}"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,11 +27,9 @@ class Machine:
         [(self.fqdn, self.node)] = farm.records()
         (home / "boot_id").write_text("one\n")
 
-    def look(self, epoch: int, boot_id: str = "", reboot: str = "", file: str | None = None) -> BootLook:
-        where = file or str(self.home / "boot_id")
-        return look(
-            self.pool, self.fqdn, self.node, BootQuestion(epoch=epoch, file=where, boot_id=boot_id, reboot=reboot)
-        )
+    def look(self, epoch: int, boot_id: str = "", reboot: str = "", **fields: Any) -> BootLook:
+        question = BootQuestion(epoch=epoch, file=str(self.home / "boot_id"), boot_id=boot_id, reboot=reboot)
+        return look(self.pool, self.fqdn, self.node, replace(question, **fields))
 
     @property
     def booted(self) -> Path:
@@ -58,6 +57,17 @@ def test_a_machine_boots_for_its_present_boot_alone_and_refuses_an_older_epoch(m
     assert machine.look(6) == BootLook(fenced=7)
     state = machine.home / ".nodepool-ocb"
     assert sorted(file.read_text() for file in state.glob("epoch.*")) == ["5 - 5\n", "7 - 7\n"]
+
+
+def test_the_system_of_before_is_told_from_a_stranger_by_its_host_key(machine: Machine) -> None:
+    own, stranger = (
+        machine.node.host_keys,
+        ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGVyPYZgzPMuQ4nXlnXYOPcsCj4AOoDn2bv0E7nF0q0x",),
+    )
+    machine.node = replace(machine.node, host_keys=stranger)
+    for former, known in ((own, True), (stranger, False), ((), False)):
+        found = machine.look(5, former=former)
+        assert (found.another, found.former) == (True, known)
 
 
 def test_a_machine_that_cannot_say_its_boot_and_one_with_another_key_are_told_apart(machine: Machine) -> None:

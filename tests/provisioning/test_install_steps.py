@@ -84,6 +84,12 @@ GONE = {"why": "connect: no route"}
             StepAction.LOOK,
             "another host key than the pinned one",
         ),
+        (
+            Step.PUBLISHED_LOCAL,
+            {"sight": {"another": True, "former": True, **GONE}},
+            StepAction.FAIL,
+            "booted another disk than the installed one; set the installed disk first",
+        ),
         (Step.PUBLISHED_LOCAL, {"sight": {"fenced": 9}}, StepAction.FAIL, "epoch 9"),
         (Step.PUBLISHED_LOCAL, {"sight": {"boot_id": "disk"}}, StepAction.SUCCEED, ""),
     ],

@@ -53,7 +53,17 @@ def test_an_explanation_is_shown_with_its_causes_and_the_newest_failed_run() -> 
     assert vertex is not None
     document = explaining.document(explain(world, vertex, now=65.0), FailedRun("r1", "r0@n", RUN))
     shown = plain(document)
-    assert list(shown) == ["noderole", "state", "since", "reasons", "causes", "failed_run", "outdated", "machine"]
+    assert list(shown) == [
+        "noderole",
+        "state",
+        "since",
+        "reasons",
+        "causes",
+        "failed_run",
+        "outdated",
+        "machine",
+        "observations",
+    ]
     assert list(shown["reasons"][0]) == ["code", "subject", "since", "text", "advice"]
     assert list(shown["causes"][0]) == ["noderole", "state", "chain", "reasons"]
     assert (shown["state"], shown["causes"][0]["chain"]) == ("BLOCKED", ["r2@n", "r1@n", "r0@n"])

@@ -249,11 +249,12 @@ class Installer:
         if node is None or (now < progress.next_look and not reboot):
             self._later(attempt)
             return
+        question = BootQuestion(epoch=attempt.grant.epoch, file=record.boot_file)
         if record.step is InstallStep.PUBLISHED_LOCAL:
+            question = replace(question, former=node.host_keys)
             node = replace(node, host_keys=(record.host_key,))
         elif record.former_key and node.host_keys:
             node = replace(node, host_keys=(*node.host_keys, record.former_key))
-        question = BootQuestion(epoch=attempt.grant.epoch, file=record.boot_file)
         if reboot:
             progress.ordered = now
             question = replace(question, boot_id=record.boot_id, reboot=record.reboot)

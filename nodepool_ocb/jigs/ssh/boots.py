@@ -28,6 +28,7 @@ class BootQuestion(msgspec.Struct, frozen=True, kw_only=True):
     file: str  # that changes with each boot
     boot_id: str = ""
     reboot: str = ""
+    former: tuple[str, ...] = ()  # the host keys of the system before: to be told from those of a stranger
 
 
 @cache
@@ -39,7 +40,9 @@ def look(pool: Pool, fqdn: str, node: Node, question: BootQuestion) -> BootLook:
     """The answer of the machine. ``node.host_keys``: those that are expected. Raises OwnFault where this host fails."""
     link = pool.take(fqdn, node)
     if isinstance(link, Unreachable):
-        return BootLook(another=link.step == HOST_KEY, why=link.why)
+        another = link.step == HOST_KEY
+        former = another and any(f"offers {' '.join(key.split()[:2])}," in link.why for key in question.former)
+        return BootLook(another=another, former=former, why=link.why)
     words = [_script(), "boot", pool.settings.state_dir, str(question.epoch), question.file]
     words += [question.boot_id, question.reboot] if question.reboot else []
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from nodepool_ocb.engine import unreadable
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import State
@@ -14,6 +15,7 @@ from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.names import noderole_of
 from nodepool_ocb.operations.operation import Note, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.reads.networks import ReadRegistrations
 from nodepool_ocb.operations.reads.noderoles import ReadRuns, ReadSkippedTasks, ReadSpoiled
 from nodepool_ocb.operations.reads.rollouts import ReadNewestRollout, ReadRollout
 from nodepool_ocb.operations.reads.world import ReadWorld
@@ -21,7 +23,9 @@ from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.tasks.runs import naming
 from nodepool_ocb.views import explanation as explaining
 from nodepool_ocb.views.explanation import ExplanationDocument, FailedRun, RolloutPointer, SkippedDocument
+from nodepool_ocb.views.provisioning import sightings
 
+MOST_OBSERVATIONS: Final = 5
 ExplainedNoderole: TypeAlias = tuple[ExplanationDocument | SkippedDocument, str]
 
 
@@ -40,6 +44,7 @@ class NoderoleExplain(Operation[list[ExplainedNoderole]], frozen=True, kw_only=T
             ReadNewestRollout,
             ReadRollout,
             ReadRuns,
+            ReadRegistrations,
         ),
         *outdated.READS,
     )
@@ -80,8 +85,17 @@ def _explained(world: World, name: str, now: float) -> Steps[ExplainedNoderole]:
         run = FailedRun(recorded[-1][0], failed.name, recorded[-1][1]) if recorded else None
     found = yield from outdated.find(world, [vertex])
     changed = yield from outdated.rows(world, found)
-    shown = explaining.document(explanation, run, next(iter(changed), None))
+    observations = yield from _observations(vertex, now)
+    shown = explaining.document(explanation, run, next(iter(changed), None), observations)
     return shown, explaining.words(shown, now)
+
+
+def _observations(vertex: Vertex, now: float) -> Steps[list[str]]:
+    """Sentences about machines that were seen while the machine of its node was installed."""
+    if not sightings.wanted(vertex.node):
+        return []
+    found = yield from ReadRegistrations()
+    return list(itertools.islice(sightings.sentences(vertex.node, found, now), MOST_OBSERVATIONS))
 
 
 def _skipped(world: World, name: str) -> Steps[SkippedDocument | None]:

@@ -28,7 +28,11 @@ install_machine() {
 
 identify() { # proves this boot; sets the order. The same answer is asked again while none came
   token=$(argument ocb.boot)
-  [ -n "$token" ] || die "the kernel arguments lack ocb.boot: this boot was not ordered"
+  if [ -z "$token" ]; then # as in a machine that starts again while it is installed
+    fault="the kernel arguments lack ocb.boot: this boot was not ordered"
+    evidence identity "$fault"
+    die "$fault"
+  fi
   body=$(jq --null-input --compact-output --arg mac "$mac" --arg boot "$(cat "$OCB_PROC/sys/kernel/random/boot_id")" \
     --arg key "$(host_key)" '{mac: $mac, boot_id: $boot, host_key: $key}')
   until call POST "/v1/nodes/$node/installation/identity" "Authorization: Bearer $token" "$body"; do
