@@ -99,6 +99,7 @@ class AnnealerSettings(ConfigSection, frozen=True, kw_only=True):
     power_at_once: int = 4  # machines of a chassis that are switched at the same time
     power_gap_seconds: float = 1.0  # between two machines of a rack that are switched
     power_effect_seconds: float = 120.0  # from a command to a BMC to its effect, at most
+    consoles: int = 64  # serial consoles of machines being installed that are read at the same time
     webhook: WebhookSettings | None = None
 
 

@@ -97,6 +97,11 @@ def boot_credential(world: World, id: str) -> Token | None:
     return None
 
 
+def observations(installation: Installation) -> list[str]:
+    """The observations of the machine in the present step, each with the part that made it."""
+    return [f"the console shows that {installation.console}"] if installation.console else []
+
+
 def sentence(installation: Installation, now: float) -> str:
     """The step, the obstacle and the time that is left.
 
@@ -107,5 +112,6 @@ def sentence(installation: Installation, now: float) -> str:
     """
     percent = f"{installation.percent} % are on the disk" if installation.percent else None
     left = f"{max(0.0, installation.deadline - now):.0f} s are left"
-    parts = [f"it installs the machine; step {installation.step} is done", installation.waits, percent, left]
+    parts = [f"it installs the machine; step {installation.step} is done", installation.waits]
+    parts += [*observations(installation), percent, left]
     return "; ".join(part for part in parts if part)

@@ -63,6 +63,7 @@ class Installation(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1)
     percent: Percent = 0  # of the image that is on the disk
     waits: str | None = None  # the obstacle that it waits for, in one sentence
     evidence: str | None = None  # the newest observation of the machine
+    console: str | None = None  # the newest line of the serial console that shows a fault, in this step
     reason: str | None = None  # why it failed; it is over then
 
 

@@ -74,6 +74,22 @@ class Power(Protocol):
         """Give back connections; never raises."""
 
 
+class SerialConsole(Protocol):
+    """An open serial console, for reading. ``refused``: the login was refused, so another try would be refused, too."""
+
+    @property
+    def refused(self) -> bool: ...
+
+    def fileno(self) -> int:
+        """Readable as soon as there is output, or an end."""
+
+    def read(self) -> bytes:
+        """A piece of its output, empty at its end. Raises nothing."""
+
+    def close(self) -> None:
+        """Give it back; takes some seconds at most. Raises nothing."""
+
+
 class OptionRule(msgspec.Struct, frozen=True):
     """The address and the options of one driver."""
 
@@ -91,12 +107,17 @@ DRIVERS: Final[Mapping[str, OptionRule]] = {
             "ca": "file on the annealers' hosts with the certificate that signs the BMC's",
             "verify": "no: take any certificate of the BMC",
             "mode": "uefi or bios, for the boot from the network; without it the BMC keeps its mode",
+            "console": "HOST[:PORT] of the BMC's IPMI, by which its serial console is read",
         },
     ),
     "ipmi": OptionRule(
         "ipmi",
         "HOST[:PORT]",
-        {"interface": "lanplus (default) or lan", "mode": "uefi or bios, for the boot from the network"},
+        {
+            "interface": "lanplus (default) or lan",
+            "mode": "uefi or bios, for the boot from the network",
+            "console": "no: its serial console is not read",
+        },
     ),
     "ssh": OptionRule(
         "ssh",
@@ -112,7 +133,10 @@ DRIVERS: Final[Mapping[str, OptionRule]] = {
     "qemu": OptionRule(
         "qemu",
         "unix:PATH or HOST:PORT of the QMP socket",
-        {"nic": "id of the network device with its boot index (default nic0)"},
+        {
+            "nic": "id of the network device with its boot index (default nic0)",
+            "console": "unix:PATH or HOST:PORT of the socket of its serial console",
+        },
     ),
     "manual": OptionRule("manual", ""),
 }
@@ -158,3 +182,20 @@ def opened(endpoint: Endpoint) -> Power:
     module = import_module(f"nodepool_ocb.power.{DRIVERS[endpoint.driver].module}")
     power: Power = module.DRIVER(endpoint)
     return power
+
+
+def has_console(driver: str, options: Mapping[str, str]) -> bool:
+    """Whether the serial console of such a machine can be read."""
+    said = options.get("console")
+    return (driver == "ipmi" and said != "no") or (driver in ("redfish", "qemu") and bool(said))
+
+
+def console(endpoint: Endpoint, *, take: bool = False) -> SerialConsole:
+    """Open the serial console of a machine that has one; takes CALL_SECONDS at most. Raises PowerFault or Invalid.
+
+    ``take``: end the session of another reader before, where the BMC has only one.
+    """
+    checked(endpoint.driver, endpoint.address, endpoint.options)
+    module = import_module(f"nodepool_ocb.power.{DRIVERS[endpoint.driver].module}")
+    opened: SerialConsole = module.console(endpoint, take=take)
+    return opened

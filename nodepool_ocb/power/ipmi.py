@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Mapping
@@ -9,7 +10,8 @@ from typing import Final
 
 from nodepool_ocb.engine import addressing
 from nodepool_ocb.model.power import Powered
-from nodepool_ocb.power.driver import CALL_SECONDS, Endpoint, FaultKind, PowerFault
+from nodepool_ocb.power.consoles import ProgramConsole
+from nodepool_ocb.power.driver import CALL_SECONDS, Endpoint, FaultKind, PowerFault, SerialConsole
 
 PROGRAM: Final = "ipmitool"
 PORT: Final = 623
@@ -24,6 +26,7 @@ LOGIN: Final = (
     "password invalid",
     "RAKP 2 message indicates",
 )
+LEAVE_SOL: Final = b"~."  # by which `sol activate` gives the session back; it sends the machine nothing
 SILENT: Final = ("Unable to establish", "Get Auth Capabilities error", "No response", "Address lookup", "timeout")
 
 
@@ -36,6 +39,8 @@ def faults(address: str, options: Mapping[str, str]) -> list[str]:
         found.append(f"options: interface is {interface!r}; write lanplus or lan")
     if (mode := options.get("mode")) not in (None, "uefi", "bios"):
         found.append(f"options: mode is {mode!r}; write uefi or bios")
+    if (console := options.get("console")) not in (None, "no"):
+        found.append(f"options: console is {console!r}; write no, or leave it out")
     return found
 
 
@@ -69,15 +74,7 @@ class IpmiPower:
 
     def _run(self, *words: str) -> str:
         endpoint = self._endpoint
-        host, port = _split(endpoint.address)
-        interface = endpoint.options.get("interface", INTERFACES[0])
-        access = ("-I", interface, "-H", host, "-p", str(port), "-U", endpoint.username, "-E")
-        command = [PROGRAM, "-v", *access, *(("-C", SUITE) if interface == "lanplus" else ()), *TRIES]
-        environment = {
-            "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin",
-            "IPMI_PASSWORD": endpoint.password,
-            "LC_ALL": "C",
-        }
+        command, environment = _command(endpoint), _environment(endpoint)
         try:
             done = subprocess.run(
                 [*command, *words],
@@ -110,6 +107,28 @@ class IpmiPower:
         if any(part in said for part in SILENT):
             return PowerFault(FaultKind.UNREACHABLE, f"{address} does not answer: {line}")
         return PowerFault(FaultKind.REFUSED, f"{address} answers, and does not do it: {line or 'no reason is given'}")
+
+
+def _command(endpoint: Endpoint) -> list[str]:
+    """The words before those of the command itself."""
+    host, port = _split(endpoint.address)
+    interface = endpoint.options.get("interface", INTERFACES[0])
+    access = ("-I", interface, "-H", host, "-p", str(port), "-U", endpoint.username, "-E")
+    return [PROGRAM, "-v", *access, *(("-C", SUITE) if interface == "lanplus" else ()), *TRIES]
+
+
+def _environment(endpoint: Endpoint) -> dict[str, str]:
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin"
+    return {"PATH": path, "IPMI_PASSWORD": endpoint.password, "LC_ALL": "C"}
+
+
+def console(endpoint: Endpoint, *, take: bool) -> SerialConsole:
+    """The console by Serial over LAN. ``take``: a session that another reader has is ended before."""
+    if take:
+        with contextlib.suppress(PowerFault):  # there is none, or the BMC refuses it: the console itself says so
+            IpmiPower(endpoint)._run("sol", "deactivate")
+    words = [*_command(endpoint), "sol", "activate"]
+    return ProgramConsole(words, _environment(endpoint), leave=LEAVE_SOL, login=LOGIN)
 
 
 def _split(address: str) -> tuple[str, int]:

@@ -14,21 +14,23 @@ from typing import Any, Final
 
 from nodepool_ocb.engine import addressing
 from nodepool_ocb.model.power import Powered
-from nodepool_ocb.power.driver import CALL_SECONDS, CONNECT_SECONDS, Endpoint, FaultKind, PowerFault
+from nodepool_ocb.power import consoles
+from nodepool_ocb.power.driver import CALL_SECONDS, CONNECT_SECONDS, Endpoint, FaultKind, PowerFault, SerialConsole
 
 NIC: Final = "nic0"
 LONGEST_LINE: Final = 1 << 20
 OFF: Final = ("paused", "prelaunch", "shutdown")
 
 
-def faults(address: str, _options: Mapping[str, str]) -> list[str]:
+def faults(address: str, options: Mapping[str, str]) -> list[str]:
     """One sentence for each fault of an address and options."""
+    found = consoles.faults(serial) if (serial := options.get("console")) else []
     if address.startswith("unix:/"):
-        return []
+        return found
     host, _, port = address.rpartition(":")
     if address.startswith("unix:") or not host or not port.isdigit():
-        return [f"address: {address!r} is no QMP socket; write unix:/PATH or HOST:PORT"]
-    return []
+        found.append(f"address: {address!r} is no QMP socket; write unix:/PATH or HOST:PORT")
+    return found
 
 
 class QemuPower:
@@ -143,6 +145,11 @@ class _Qmp:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise PowerFault(FaultKind.UNREACHABLE, f"{self._address} does not answer: {reason}") from error
+
+
+def console(endpoint: Endpoint, *, take: bool) -> SerialConsole:  # noqa: ARG001 - QEMU has no session that another one keeps
+    """The socket of its serial console."""
+    return consoles.SocketConsole(endpoint.options["console"])
 
 
 DRIVER: Final = QemuPower

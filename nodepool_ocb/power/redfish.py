@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from nodepool_ocb.model.power import Powered
-from nodepool_ocb.power.driver import CALL_SECONDS, CONNECT_SECONDS, Endpoint, FaultKind, PowerFault
+from nodepool_ocb.power import ipmi
+from nodepool_ocb.power.driver import CALL_SECONDS, CONNECT_SECONDS, Endpoint, FaultKind, PowerFault, SerialConsole
 
 T = TypeVar("T")
 MODES: Final = {"uefi": "UEFI", "bios": "Legacy"}
@@ -27,6 +30,8 @@ def faults(address: str, options: Mapping[str, str]) -> list[str]:
         found.append(f"options: mode is {mode!r}; write uefi or bios")
     if (verify := options.get("verify")) not in (None, "yes", "no"):
         found.append(f"options: verify is {verify!r}; write yes or no")
+    if (console := options.get("console")) is not None:
+        found += [each.replace("address:", "options: console:") for each in ipmi.faults(console, {})]
     return found
 
 
@@ -138,6 +143,11 @@ def _sushy() -> Any:
 def _line(error: BaseException) -> str:
     """Its text on one line of bounded length."""
     return " ".join(str(error).split())[:300]
+
+
+def console(endpoint: Endpoint, *, take: bool) -> SerialConsole:
+    """The serial console by the BMC's IPMI, with the same user: Redfish itself carries none."""
+    return ipmi.console(replace(endpoint, address=endpoint.options["console"], options={}), take=take)
 
 
 DRIVER: Final = RedfishPower

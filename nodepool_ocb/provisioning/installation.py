@@ -25,6 +25,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from nodepool_ocb.engine import installing
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.installation import Installation, InstallStep
 
@@ -96,7 +97,8 @@ def decide(installation: Installation, facts: StepFacts) -> StepDecision:
         return found
     limit = installation.deadline - installation.since
     awaited = NEXT[installation.step]
-    return StepDecision(do=StepAction.FAIL, text=f"step {awaited} was not reached within {limit:.0f} s: {found.text}")
+    observed = "; ".join([found.text, *installing.observations(installation)])
+    return StepDecision(do=StepAction.FAIL, text=f"step {awaited} was not reached within {limit:.0f} s: {observed}")
 
 
 def _publishes(bootenv: str) -> Callable[[Installation, StepFacts], StepDecision]:
@@ -202,7 +204,7 @@ _RULES: Final[Mapping[InstallStep, Callable[[Installation, StepFacts], StepDecis
 def advanced(installation: Installation, step: InstallStep, now: float, **fields: Any) -> Installation:
     """The record after a step."""
     deadline = now + limit(installation, step)
-    fresh = {"waits": None, "evidence": None, "percent": 0} | fields
+    fresh = {"waits": None, "evidence": None, "console": None, "percent": 0} | fields
     return replace(installation, step=step, since=now, deadline=deadline, **fresh)
 
 

@@ -51,6 +51,7 @@ set_working_mc 0x20
     guid a123456789abcdefa123456789abcdef
   endlan
   chassis_control "{chassis} 0x20"
+  sol "tcp:127.0.0.1:{serial}" 115200
   user 2 true "{user}" "{password}" admin 10 none md2 md5 straight
 """
 _CONTROLLER: Final = """\
@@ -58,6 +59,49 @@ mc_setbmc 0x20
 mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
 mc_enable 0x20
 """
+
+
+class SerialLine:
+    """The serial port of a machine: a socket of the local host, as QEMU has one. Letters before the first reader are lost."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self._readers: list[socket.socket] = []
+
+    @property
+    def port(self) -> int:
+        """Of the socket."""
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    @property
+    def readers(self) -> int:
+        """How many connections were made to it."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                reader, _ = self._listener.accept()
+                reader.settimeout(START_SECONDS)
+                self._readers.append(reader)
+        return len(self._readers)
+
+    def say(self, text: str) -> None:
+        """Letters of the machine, for each reader that is connected now."""
+        if self.readers:
+            for reader in self._readers:
+                with contextlib.suppress(OSError):  # it has gone
+                    reader.sendall(text.encode())
+
+    def hang_up(self) -> None:
+        """End each connection."""
+        for reader in self._readers:
+            reader.close()
+        self._readers.clear()
+
+    def close(self) -> None:
+        """End the socket, too."""
+        self.hang_up()
+        self._listener.close()
 
 
 class _Bmc:
@@ -117,7 +161,17 @@ class RedfishBmc(_Bmc):
 
 
 class IpmiBmc(_Bmc):
-    """One chassis. ``ignore``: it accepts commands from then on, and they have no effect."""
+    """One chassis. ``ignore``: it accepts commands from then on, and they have no effect. ``serial``: the line of its SOL."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.serial = SerialLine()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self.serial.close()
 
     @property
     def address(self) -> str:
@@ -147,7 +201,9 @@ class IpmiBmc(_Bmc):
         chassis.write_text(_CHASSIS.replace("{state}", str(state)))
         chassis.chmod(0o755)
         lan, controller = self.folder / "lan.conf", self.folder / "bmc.emu"
-        lan.write_text(_LAN.format(port=self.port, chassis=chassis, user=USER, password=PASSWORD))
+        lan.write_text(
+            _LAN.format(port=self.port, chassis=chassis, user=USER, password=PASSWORD, serial=self.serial.port)
+        )
         controller.write_text(_CONTROLLER)
         return ["ipmi_sim", "-c", str(lan), "-f", str(controller), "-s", str(kept), "-n"]
 

@@ -171,3 +171,12 @@ def test_another_checksum_and_a_report_of_a_failure_end_the_installation_with_th
     small = reported(made(Step.IDENTIFIED), InstallerReport(word=ReportKind.FAILED, reason="disk sda has 1 GiB"), 1.0)
     assert small.reason == "step written: the installer reports: disk sda has 1 GiB"
     assert failed(made(), "x" * 5000).reason == "x" * 1000
+
+
+def test_a_line_of_the_console_is_in_the_reason_and_goes_with_its_step() -> None:
+    said = 'its kernel panicked: "Kernel panic - not syncing"'
+    late = made(Step.REBOOTING, console=said)
+    found = decide(late, outlook(now=LIMITS[Step.REBOOTING] + 1.0, sight={"why": "no route"}))
+    assert found.do is StepAction.FAIL
+    assert found.text.endswith(f"it does not answer (no route); the console shows that {said}")
+    assert advanced(late, Step.IDENTIFIED, 1.0).console is None

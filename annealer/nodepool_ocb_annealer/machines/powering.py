@@ -236,16 +236,7 @@ def _step(record: MachinePower, access: PowerAccess, ours: Callable[[], bool], s
     request = record.request
     assert request is not None, "a step belongs to a request"
     try:
-        password = "" if record.password is None else _password(access.secrets, record.password)
-        endpoint = Endpoint(
-            driver=record.driver,
-            address=record.address,
-            username=record.username,
-            password=password,
-            options=record.options,
-            login=access.ssh,
-        )
-        with contextlib.closing(power.opened(endpoint)) as opened:
+        with contextlib.closing(power.opened(endpoint(record, access.secrets, access.ssh))) as opened:
             return StepEnded(carried_out(opened, request.step, request.network, ours, stop, access.effect_seconds))
     except PowerFault as fault:
         return StepEnded(None, str(fault))
@@ -254,6 +245,18 @@ def _step(record: MachinePower, access: PowerAccess, ours: Callable[[], bool], s
     except Exception as error:  # of a library: the request ends, and says so
         log.exception("power of a machine at %s", record.address)
         return StepEnded(None, f"{type(error).__name__}: {error}")
+
+
+def endpoint(record: MachinePower, secrets: Secrets, ssh: SshSettings | None = None) -> Endpoint:
+    """The access of a record, with the password in plain text; may block. Raises Sealed."""
+    return Endpoint(
+        driver=record.driver,
+        address=record.address,
+        username=record.username,
+        password="" if record.password is None else _password(secrets, record.password),
+        options=record.options,
+        login=ssh,
+    )
 
 
 def _password(secrets: Secrets, sealed: object) -> str:

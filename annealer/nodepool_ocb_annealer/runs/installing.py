@@ -22,7 +22,7 @@ from nodepool_ocb.engine import installing
 from nodepool_ocb.engine.run import RunEvent, RunPhase
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Conflict, Invalid, OcbError, reason_of
-from nodepool_ocb.jigs.jig import Failed, Outcome, Succeeded, Unknown
+from nodepool_ocb.jigs.jig import Failed, Succeeded, Unknown
 from nodepool_ocb.jigs.ssh.boots import BootQuestion
 from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.jigs.ssh.keys import NoKey
@@ -43,8 +43,9 @@ from nodepool_ocb.provisioning.installation import (
 )
 from nodepool_ocb.provisioning.orders import ChosenImage, Wish
 from nodepool_ocb.store import images
+from nodepool_ocb_annealer.consoles.reading import Consoles
 from nodepool_ocb_annealer.context import AnnealerContext
-from nodepool_ocb_annealer.runs import installations
+from nodepool_ocb_annealer.runs import captured, installations
 from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
@@ -75,6 +76,8 @@ class InstallProgress(msgspec.Struct):
     next_look: float = 0.0  # not before (monotonic)
     ordered: float = -ORDER_SECONDS  # when the machine was told to boot (monotonic)
     noted: float = -NOTE_SECONDS  # when an obstacle was written (monotonic)
+    former: str = ""  # the run that ours continues
+    step: InstallStep | None = None  # to which the newest line of the console belongs
 
 
 class OwnTrouble(msgspec.Struct, frozen=True):
@@ -91,6 +94,7 @@ class Installer:
         self._context, self._answered = context, answered
         self._workers = WorkerQueue("install", LOOKS_AT_ONCE, context.post)
         self._progress: dict[str, InstallProgress] = {}  # by node
+        self._consoles = Consoles(lambda: context.settings.consoles, self._console_says)
 
     def begin(self, attempt: Attempt) -> None:
         """Begin, or continue at the step in the record."""
@@ -98,7 +102,7 @@ class Installer:
         found = installing.of_vertex(attempt.grant.vertex)
         if found is not None and found.record.run != attempt.grant.run:
             now, grant = self._context.session.now(), attempt.grant
-            progress.busy = True
+            progress.busy, progress.former = True, found.record.run
             self._write(attempt, found, adopted(found.record, grant.run, grant.epoch, now))
         else:
             self.look(attempt)
@@ -113,6 +117,7 @@ class Installer:
         if found is None:
             self._without_record(attempt, progress)
             return
+        self._capture(attempt, progress, found.record)
         if progress.seen_at is not found.record.step:
             progress.sight, progress.next_look = None, 0.0
         unpublished = publications.unpublished(context.world, attempt.fqdn)
@@ -124,10 +129,26 @@ class Installer:
     def forget(self, attempt: Attempt) -> None:
         """The node is not ours any more."""
         self._progress.pop(attempt.fqdn, None)
+        self._consoles.end(attempt.fqdn)
 
     def close(self) -> None:
-        """Begin no more looks."""
+        """Begin no more looks, and give the consoles back."""
         self._workers.close()
+        self._consoles.close()
+
+    def _capture(self, attempt: Attempt, progress: InstallProgress, record: Installation) -> None:
+        """Read the console of the machine, as the log of the run."""
+        if progress.step is not record.step:
+            self._consoles.fresh(attempt.fqdn)
+            progress.step = record.step
+        if attempt.fqdn not in self._consoles:
+            order = captured.order(self._context, attempt, record, progress.former)
+            if order is not None:
+                self._consoles.begin(attempt.fqdn, order)
+
+    def _console_says(self, fqdn: str) -> None:
+        """From the thread of the consoles."""
+        self._context.post(lambda: self._context.timers.at(time.monotonic(), Timer(TimerKind.INSTALL, fqdn)))
 
     def _carry_out(
         self, attempt: Attempt, progress: InstallProgress, found: Stored[Installation], decision: StepDecision
@@ -149,9 +170,9 @@ class Installer:
                 self._end(attempt, Failed(decision.text))
             case StepAction.SUCCEED:
                 self._end(attempt, Succeeded({}, tail=f"image {record.image}-{record.build} is on {record.disk}"))
-            case _ if self._news(progress, record, decision):
+            case _ if (news := self._news(attempt.fqdn, progress, record, decision)) != record:
                 progress.busy, progress.noted = True, time.monotonic()
-                self._write(attempt, found, replace(record, waits=decision.text))
+                self._write(attempt, found, news)
             case StepAction.WAIT:
                 self._later(attempt)
             case StepAction.LOOK | StepAction.REBOOT:
@@ -293,11 +314,13 @@ class Installer:
         progress.next_look = time.monotonic() + self._context.settings.dead_probe_seconds
         self.look(attempt)
 
-    def _news(self, progress: InstallProgress, record: Installation, decision: StepDecision) -> bool:
-        """Whether to write the obstacle: it differs, and comes from an observation; not too often."""
+    def _news(self, fqdn: str, progress: InstallProgress, record: Installation, decision: StepDecision) -> Installation:
+        """The record with the obstacle, if it comes from an observation, and with the console's line; not too often."""
+        if time.monotonic() < progress.noted + NOTE_SECONDS:
+            return record
         observed = decision.do is StepAction.WAIT or progress.sight is not None
-        due = time.monotonic() >= progress.noted + NOTE_SECONDS
-        return observed and due and decision.text != record.waits
+        waits = decision.text if observed else record.waits
+        return replace(record, waits=waits, console=self._consoles.observed(fqdn) or record.console)
 
     # -- ends and waits --
 
@@ -310,9 +333,11 @@ class Installer:
         wait = self._context.settings.dead_probe_seconds
         self._context.timers.at(time.monotonic() + wait, Timer(TimerKind.INSTALL, attempt.fqdn))
 
-    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+    def _end(self, attempt: Attempt, outcome: Succeeded | Failed) -> None:
         self._progress.pop(attempt.fqdn, None)
-        self._answered(attempt, SlotAnswer(RunEvent.ENDED, outcome, self._context.session.now()))
+        tail, file = self._consoles.end(attempt.fqdn)
+        ended = replace(outcome, tail=outcome.tail or tail, log=file)
+        self._answered(attempt, SlotAnswer(RunEvent.ENDED, ended, self._context.session.now()))
 
     def _fault(self, attempt: Attempt, trouble: OwnTrouble) -> None:
         log.warning("%s: this host failed at its installation: %s", attempt.name, trouble.reason)

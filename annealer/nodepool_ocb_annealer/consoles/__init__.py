@@ -1,0 +1,1 @@
+"""The serial consoles of machines that an annealer installs."""
