@@ -49,7 +49,7 @@ class Publication(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     at: Moment = 0.0
 
 
-_IMAGE: Final = "discovery"  # one image serves all: the kernel argument ocb.mode decides
+_IMAGE: Final = "environment"  # one image serves all: the kernel argument ocb.mode decides
 
 #: The boot environments of a cluster in which no record overrides them.
 SHIPPED: Final[Mapping[str, Bootenv]] = {

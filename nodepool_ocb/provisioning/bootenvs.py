@@ -21,7 +21,7 @@ set image ${server}/images/{image}
 chain --autofree ${image}/newest.ipxe || goto failed
 kernel ${image}/${build}/vmlinuz initrd=initrd initrd=site.cpio {arguments} || goto failed
 initrd --name initrd ${image}/${build}/initrd || goto failed
-initrd --name site.cpio ${server}/site.cpio site.cpio || goto failed
+initrd --name site.cpio ${server}/site.cpio || goto failed
 boot || goto failed
 :failed
 echo {node}: the boot environment {bootenv} was not loaded from {server}; next attempt in 30 s

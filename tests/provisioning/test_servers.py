@@ -205,7 +205,7 @@ def _boots(folder: Path, hardware: VirtualHardware, seconds: float = 90.0) -> No
     with machines_turn(), admin_node(folder) as admin:
         admin.world.put_node(N1, node(1), 1)
         assert admin.publish() == 0, admin.output
-        image = f"{TOP}/http/images/discovery"
+        image = f"{TOP}/http/images/environment"
         newest = "#!ipxe\\nset build 0000000001\\nset root_sha256 00\\n"
         made = f"mkdir -p {image}/0000000001 && printf '{newest}' >{image}/newest.ipxe && echo x >{image}/0000000001/vmlinuz"
         admin.host.run("sh", "-c", made)
@@ -215,4 +215,4 @@ def _boots(folder: Path, hardware: VirtualHardware, seconds: float = 90.0) -> No
             machine.await_that(lambda: "vmlinuz" in admin.host.run("cat", log), seconds, "request for the kernel")
             said = admin.host.run("cat", log)
         assert "GET /boot/52-54-00-00-00-01.ipxe" in said
-        assert 'GET /images/discovery/0000000001/vmlinuz HTTP/1.1" 200' in said
+        assert 'GET /images/environment/0000000001/vmlinuz HTTP/1.1" 200' in said

@@ -170,6 +170,7 @@ EOF
 if ! checking; then
   site=$(mktemp -d "$top/run/site.XXXXXX")
   mkdir -p "$site/etc/ocb"
+  chmod 755 "$site" # it becomes the mode of / in the initrd
   lines "$ca" >"$site/etc/ocb/ca.pem"
   lines "$token" >"$site/etc/ocb/join-token"
   lines "$api" >"$site/etc/ocb/api"
