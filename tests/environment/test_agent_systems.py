@@ -115,3 +115,16 @@ def test_the_initrd_fetches_the_root_again_until_its_sum_is_right(site: Provisio
     assert (tmp_path / "root").read_bytes() == content
     assert "was interrupted at" in done.stdout
     assert f"instead of {sum_of}; fetching it again" in done.stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_the_menu_of_an_image_without_grub_has_its_kernel_arguments(tmp_path: Path, shell: tuple[str, ...]) -> None:
+    machine = FileMachine(tmp_path / "machine", shell)
+    for name in ("boot/vmlinuz-6.1.0-9", "boot/vmlinuz-6.1.0-10", "boot/initrd.img-6.1.0-10", "etc/default/grub"):
+        file = machine.target / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text('GRUB_CMDLINE_LINUX="console=ttyS0 panic=10"\n' if name.endswith("grub") else "")
+    done = machine.does("uuid_of() { echo 12-34; }; root_device=/dev/none; make_menu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.strip() for line in (machine.target / "boot/grub/grub.cfg").read_text().splitlines()]
+    assert "linux /boot/vmlinuz-6.1.0-10 root=UUID=12-34 ro console=ttyS0 panic=10" in lines

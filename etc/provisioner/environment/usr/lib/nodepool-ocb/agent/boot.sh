@@ -72,10 +72,21 @@ make_menu() {
 set timeout=1
 menuentry "Linux" {
   search --no-floppy --fs-uuid --set=root $(uuid_of "$root_device")
-  linux /boot/$kernel root=UUID=$(uuid_of "$root_device") ro
+  linux /boot/$kernel root=UUID=$(uuid_of "$root_device") ro $(image_arguments)
   initrd /boot/$initrd
 }
 END
+}
+
+image_arguments() { # the kernel arguments that the image has for update-grub, also without that program
+  (
+    set +u
+    for each in "$OCB_TARGET/etc/default/grub" "$OCB_TARGET"/etc/default/grub.d/*.cfg; do
+      # shellcheck source=/dev/null
+      if [ -r "$each" ]; then . "$each"; fi
+    done
+    echo "$GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT"
+  )
 }
 
 newest() { # newest PATTERN: in /boot
