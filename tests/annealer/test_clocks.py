@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import liveness
@@ -18,6 +19,7 @@ YEAR = 365 * 24 * HOUR
 N1 = "n1.example.com"
 
 
+@pytest.mark.long
 def test_a_driver_whose_clock_is_two_hours_ahead_takes_over_and_nothing_is_late(fleet: Fleet) -> None:
     before = fleet.session.now()
     live = taken_over(fleet, takes=3.0, timeout_seconds=900.0, first=-HOUR, second=HOUR)

@@ -100,7 +100,7 @@ def served_certificate(api: ServedApi) -> bytes:
     return found
 
 
-@pytest.mark.parametrize("hours", [-7, 7], ids=["behind", "ahead"])
+@pytest.mark.parametrize("hours", [pytest.param(-7, id="behind"), pytest.param(7, id="ahead", marks=pytest.mark.long)])
 def test_the_end_of_a_token_counts_by_the_clock_of_zookeeper(
     zk_settings: ZooKeeperSettings, tmp_path: Path, hours: int
 ) -> None:

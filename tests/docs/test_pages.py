@@ -93,6 +93,7 @@ def test_a_directory_of_fuel_runs_on_three_machines_in_ten_commands(tmp_path: Pa
     assert "network\nservices\n" in printed.partition("THE END\n")[2]
 
 
+@pytest.mark.long  # the page is one of the first pages, which are followed above
 @needs_stage
 def test_a_new_user_of_the_page_about_leases_runs_a_command_with_a_node(tmp_path: Path) -> None:
     readme = script(ROOT / "README.md").partition("(nodepool-ocb-annealer)")[0]  # the installation

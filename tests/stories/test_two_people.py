@@ -151,7 +151,9 @@ def _bare(client: KazooClient, chroot: str) -> Iterator[Copied]:
     return (Copied(path, client.get(chroot + path)[0]) for path in below)
 
 
-@pytest.mark.parametrize("swapped", [False, True], ids=["", "swapped"])
+@pytest.mark.parametrize(
+    "swapped", [pytest.param(False, id=""), pytest.param(True, id="swapped", marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("absent", PAIRS)
 def test_what_rests_on_an_absence_is_decided_again_when_somebody_was_faster(
     beginning: Chroot, absent: str, swapped: bool

@@ -20,6 +20,7 @@ def ensemble() -> Iterator[Ensemble]:
         yield three
 
 
+@pytest.mark.long
 def test_a_leader_that_is_frozen_or_killed_is_replaced_and_follows_when_it_is_back(
     ensemble: Ensemble, until: Callable[..., None]
 ) -> None:

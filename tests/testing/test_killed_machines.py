@@ -55,6 +55,7 @@ def test_a_connection_that_begins_while_its_machine_is_frozen_stops(farm: Farm, 
     late[0].close()
 
 
+@pytest.mark.long
 def test_shells_in_vfork_count_as_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines, "START_SECONDS", 5.0)
     busy = ["sh", "-c", "while :; do /bin/true; done"]
