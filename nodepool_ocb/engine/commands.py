@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nodepool_ocb.engine.claim import Records, settling
-from nodepool_ocb.engine.noderole import Event, Forecast, apply, refreshable
+from nodepool_ocb.engine.noderole import Event, Forecast, apply, refreshable, withdrawable
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits
@@ -25,7 +25,7 @@ MEANT_FOR: Final = {
     Event.RETRY: frozenset({State.ERROR}),
     Event.REFRESH: frozenset({State.ACTIVE}),
     Event.CHECK: frozenset({State.ACTIVE}),
-    Event.WITHDRAW: frozenset({State.ACTIVE}),
+    Event.REDEPLOY: frozenset({State.ACTIVE}),
     Event.CANCEL: frozenset({State.TRANSITION}),
     Event.ALLOW: frozenset({State.ERROR}),
 }
@@ -33,6 +33,8 @@ MEANT_FOR: Final = {
 
 def meant_for(record: NodeRole, event: Event) -> bool:
     """Whether the event applies to a noderole in its state; a noderole under check may be refreshed: the refresh follows."""
+    if event is Event.WITHDRAW:
+        return withdrawable(record)
     return refreshable(record) if event is Event.REFRESH else record.state in MEANT_FOR[event]
 
 

@@ -32,4 +32,5 @@ def with_hook(vertex: Placed, record: NodeRole, before: NodeRole) -> NodeRole:
 
 def _skipped(before: NodeRole, after: NodeRole) -> bool:
     """Whether it became ACTIVE by SKIP (a run that ends makes ``once`` "done", and finds "started" there) or CHECKED."""
-    return after.state is State.ACTIVE and (before.once == "done" == after.once or before.check is not None)
+    done = after.once == "done" and (before.once == "done" or before.redeploy)
+    return after.state is State.ACTIVE and (done or before.check is not None)

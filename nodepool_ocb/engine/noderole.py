@@ -7,7 +7,9 @@ The rules, in prose:
   not satisfied. A BLOCKED one with only satisfied parents becomes TODO. A parent is satisfied when it is ACTIVE, or in
   TRANSITION by a refresh.
 - A destructive role runs once. In TODO with its work done, it becomes ACTIVE without a run. In TODO after a start with an
-  unknown outcome, it becomes ERROR. Only a person's REDEPLOY or RETRY ends that; REFRESH is refused.
+  unknown outcome, it becomes ERROR. Only a REDEPLOY or RETRY ends that; REFRESH is refused.
+- A REDEPLOY of a destructive role that was done may be taken back until it is claimed (WITHDRAW, PROPOSE). It then counts as
+  done.
 - A check (CHECK) is a refresh that changes nothing: it is claimed and run as one. Each of its results (CHECKED) leaves the
   noderole in its state, and records the finding. A refresh replaces a check that has not begun, and follows one that has.
 - A refresh by the schedule after drift marks the noderole (``mended``). The mark stays until a check has looked at the effect,
@@ -52,9 +54,9 @@ class Event(StrEnum):
     LOSE = "LOSE"  # its jig was started, and how it ended cannot be known any more
     CANCEL = "CANCEL"  # a person, or a rollout that is out of time, ends its run
     RETRY = "RETRY"  # a person wants a failed one to run again
-    REDEPLOY = "REDEPLOY"  # a person wants it to run again from the start, a destructive one too
+    REDEPLOY = "REDEPLOY"  # a person or a rollout wants it to run again from the start, a destructive one too
     REFRESH = "REFRESH"  # a person or a hook wants it to run again in place, its children undisturbed
-    WITHDRAW = "WITHDRAW"  # a rollout takes a refresh back that has not begun
+    WITHDRAW = "WITHDRAW"  # a rollout takes a refresh or a redeployment back that has not begun
     CHECK = "CHECK"  # a person or a schedule wants to know whether its machine is still as it left it
     CHECKED = "CHECKED"  # its check has ended, with any result
     NODE_DIED = "NODE_DIED"  # the machine does not answer: all that was done on it must be looked at again
@@ -90,6 +92,8 @@ AFTER: Final[Mapping[tuple[State, Event], State]] = {
     (State.ACTIVE, Event.REFRESH): State.ACTIVE,
     (State.TRANSITION, Event.REFRESH): State.TRANSITION,  # only during a check: the refresh follows it
     (State.ACTIVE, Event.WITHDRAW): State.ACTIVE,  # only with a refresh pending
+    (State.TODO, Event.WITHDRAW): State.TODO,  # only of a redeployment; settle() makes it ACTIVE, for it was done
+    (State.BLOCKED, Event.WITHDRAW): State.TODO,  # the same
     (State.ACTIVE, Event.CHECK): State.ACTIVE,  # only with no refresh pending
     (State.TRANSITION, Event.CHECKED): State.ACTIVE,  # only of a check
     (State.TODO, Event.SKIP): State.ACTIVE,
@@ -121,6 +125,13 @@ def claimable(record: NodeRole) -> bool:
 def renewing(record: NodeRole) -> bool:
     """Whether it runs, or is to run, again in place; a check does not count."""
     return record.refresh and (record.check is None or record.check.refresh)
+
+
+def withdrawable(record: NodeRole) -> bool:
+    """Whether a refresh or a redeployment is pending, so that it can be taken back."""
+    if record.state is State.ACTIVE:
+        return record.refresh
+    return record.redeploy and record.state in (State.TODO, State.BLOCKED)
 
 
 def refreshable(record: NodeRole) -> bool:
@@ -164,7 +175,9 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
 
 def _possible(record: NodeRole, event: Event) -> bool:
     """The conditions of an event on a noderole beside its state."""
-    if event in (Event.CLAIM, Event.WITHDRAW):
+    if event is Event.WITHDRAW:
+        return withdrawable(record)
+    if event is Event.CLAIM:
         return claimable(record)
     if event is Event.CHECK:
         return not record.refresh
@@ -193,14 +206,20 @@ def _as_claimed(record: NodeRole) -> PendingCheck | None:
     return record.check if taken_over else PendingCheck(since=record.since, run=record.run, epoch=record.epoch)
 
 
+def _not_again(record: NodeRole) -> dict[str, Any]:
+    """Of a destructive role with a redeployment that has not begun: it was done, as before."""
+    return {"once": "done", "redeploy": False} if record.redeploy else {}
+
+
 #: The events on the way from a run that is to mend drift to the check of its effect.
 _STILL_MENDED: Final = frozenset({Event.CLAIM, Event.SUCCEED, Event.DEFER, Event.LOSE, Event.CHECK})
 
 #: The changes of an event beside the state.
 _AT_EVENT: Final[Mapping[Event, Callable[[Any], dict[str, Any]]]] = {
     Event.COMMIT: lambda _: {"attempt": 0, "not_before": 0.0},
-    Event.PROPOSE: lambda _: {"refresh": False},
+    Event.PROPOSE: lambda record: {"refresh": False, **_not_again(record)},
     Event.CLAIM: lambda record: {
+        "redeploy": False,
         "attempt": record.attempt + (record.state is not State.TRANSITION),
         "check": record.check and _as_claimed(record),
     },
@@ -220,9 +239,14 @@ _AT_EVENT: Final[Mapping[Event, Callable[[Any], dict[str, Any]]]] = {
     Event.LOSE: lambda _: {},
     Event.CANCEL: lambda _: {},
     Event.RETRY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
-    Event.REDEPLOY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
+    Event.REDEPLOY: lambda record: {
+        "attempt": 0,
+        "not_before": 0.0,
+        "once": None,
+        "redeploy": record.redeploy or record.once == "done",
+    },
     Event.REFRESH: lambda record: {"refresh": True, "generation": record.generation + 1, "not_before": 0.0},
-    Event.WITHDRAW: lambda _: {"refresh": False},
+    Event.WITHDRAW: lambda record: {"refresh": False, **_not_again(record)},
     Event.CHECK: lambda record: {
         "refresh": True,
         "check": PendingCheck(),

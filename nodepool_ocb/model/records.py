@@ -140,6 +140,7 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     checked: CheckResult | None = None  # the result of the newest check, if no run followed
     mended: bool = False  # a schedule had it run again after drift, and no check has looked at its machine since
     once: Once | None = None  # of a destructive role: "started" (outcome not known yet) or "done"
+    redeploy: bool = False  # of a destructive role that was done: it is to be done again, and has not begun
     not_before: Moment = 0.0  # back-off: not to be claimed before this time
     hooks: tuple[NoderoleHook, ...] = ()  # that are still to run, oldest first: on_proposed, on_todo, ...
     cancel_reason: str | None = None  # in TRANSITION: its run is to be ended, and why; then this is an ERROR

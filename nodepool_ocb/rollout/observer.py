@@ -11,42 +11,26 @@ it go on.
 
 A rollout that reruns ACTIVE noderoles takes of these the roles that its node's ``Progress.again`` names. It judges them by
 the epoch of their newest run: while that is the one from before the rollout, the rerun is still to come. It refreshes, and
-never commits or proposes.
+never commits or proposes. A rollout that redeploys takes destructive ones, too. There a node is done when the noderoles that
+the redeployment set back on it are ACTIVE again, too: all of a machine that was installed, else those below.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator
 
-from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine import installing, unreadable
 from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.noderole import Event, renewing
-from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import State
-from nodepool_ocb.rollout import groups
+from nodepool_ocb.rollout import groups, moves
 from nodepool_ocb.rollout.observation import Seen
 from nodepool_ocb.rollout.records import LOST, Rollout
 from nodepool_ocb.rollout.rounds import returned
 from nodepool_ocb.rollout.step import Action, Directive, watched
-
-#: Directive → state of a noderole → the event that it gets.
-MOVES: Final[Mapping[Directive, Mapping[State, Event]]] = {
-    Directive.COMMIT: {State.PROPOSED: Event.COMMIT},
-    Directive.RETRY: {State.PROPOSED: Event.COMMIT, State.ERROR: Event.RETRY},
-    Directive.RECALL: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE},
-    Directive.CANCEL: {State.TODO: Event.PROPOSE, State.BLOCKED: Event.PROPOSE, State.TRANSITION: Event.CANCEL},
-}
-
-#: The same for a rollout that reruns ACTIVE noderoles: those that have not run since are refreshed; waiting ones are withdrawn.
-MOVES_AGAIN: Final[Mapping[Directive, Mapping[State, Event]]] = {
-    Directive.COMMIT: {State.ACTIVE: Event.REFRESH},
-    Directive.RETRY: {State.ACTIVE: Event.REFRESH, State.ERROR: Event.RETRY},
-    Directive.RECALL: {State.ACTIVE: Event.WITHDRAW},
-    Directive.CANCEL: {State.ACTIVE: Event.WITHDRAW, State.TRANSITION: Event.CANCEL},
-}
 
 
 class Observer:
@@ -84,19 +68,17 @@ class Observer:
     def moves(self, actions: Iterable[Action]) -> dict[Event, list[Vertex]]:
         """The argument for ``engine.commands.apply_all``: events, each with its noderoles."""
         found: dict[Event, list[Vertex]] = {}
-        table = MOVES_AGAIN if self._again else MOVES
+        head = self._rollout.head
         for action in actions:
-            for vertex in self.noderoles(action.node, action.phase):
-                event = table[action.directive].get(vertex.record.state)
-                if event is not None and self._moves(vertex, event):
+            own = self.noderoles(action.node, action.phase)
+            for vertex in own:
+                event = moves.event(head, action.directive, vertex, self._again and self._outdated(vertex))
+                if event is not None:
                     found.setdefault(event, []).append(vertex)
-        return found
-
-    def _moves(self, vertex: Vertex, event: Event) -> bool:
-        """Whether a refresh, or taking it back, makes sense now."""
-        if event is Event.REFRESH:
-            return self._outdated(vertex) and not renewing(vertex.record) and not vertex.destructive
-        return event is not Event.WITHDRAW or (self._outdated(vertex) and renewing(vertex.record))
+            if head.redeploy and action.directive is Directive.RETRY:
+                broken = [each for each in followers(own) if each.record.state is State.ERROR]
+                found.setdefault(Event.RETRY, []).extend(broken)
+        return {event: vertices for event, vertices in found.items() if vertices}
 
     def _outdated(self, vertex: Vertex) -> bool:
         """Whether it has not run since the rollout began."""
@@ -137,10 +119,9 @@ class Observer:
         reasons = self._torn + [f"{name} cannot be read" for name in self._unreadable.get(node, ())]
         errors = dict[str, int]()
         unread = len(reasons)
-        for vertex in self.noderoles(node, phase):
+        for vertex, kind, reason in self._kinds(view, self.noderoles(node, phase)):
             if self._failed(vertex):
                 errors[vertex.role] = vertex.record.generation
-            kind, reason = self._kind_again(vertex) if self._again else self._kind(vertex)
             if kind is not None:
                 counts[kind] += 1
             if reason:
@@ -156,6 +137,31 @@ class Observer:
             unread=unread,
             reason="; ".join(sorted(reasons)[:3]),
         )
+
+    def _kinds(self, view: NodeView, own: list[Vertex]) -> Iterator[tuple[Vertex, str | None, str | None]]:
+        """Each noderole that counts for the phase, with its kind and the reason."""
+        judge = (
+            self._kind_redeployed if self._rollout.head.redeploy else self._kind_again if self._again else self._kind
+        )
+        found = [(vertex, *judge(vertex)) for vertex in own]
+        yield from found
+        if not self._rollout.head.redeploy or any(kind is not None for _, kind, _ in found) or self._ends(view):
+            return
+        for vertex in followers(own):
+            kind, reason = self._kind(vertex)
+            if vertex.record.state is State.ACTIVE and view.record is not None and view.record.dying:
+                kind = "waiting"  # it is about to be set back
+            yield vertex, kind, reason
+
+    def _ends(self, view: NodeView) -> bool:
+        """Whether the rollout waits no longer for the noderoles that follow: it is cancelled."""
+        return self._recalled(self._rollout.nodes[view.name])
+
+    def _kind_redeployed(self, vertex: Vertex) -> tuple[str | None, str | None]:
+        """The kind of a noderole that is to be redeployed; a PROPOSED one is committed."""
+        if vertex.record.state is State.ACTIVE:
+            return ("outdated" if self._outdated(vertex) else None), None
+        return self._kind(vertex)
 
     def _kind_again(self, vertex: Vertex) -> tuple[str | None, str | None]:
         """The kind of a noderole that is to rerun. The rollout does not take back a change by a person or a dead machine."""
@@ -234,6 +240,28 @@ class Observer:
             self._blamed |= dict.fromkeys(met)  # none of them has an ERROR above it
         self._blamed[vertex] = found
         return found
+
+
+def followers(vertices: Iterable[Vertex]) -> list[Vertex]:
+    """The committed noderoles that a redeployment of these sets back on their node, tasks left out."""
+    own = set(vertices)
+    found: set[Vertex] = set()
+    for vertex in own:
+        found |= set(vertex.node.noderoles.values()) if installing.installs(vertex) else _below(vertex)
+    left = (each for each in found - own if each.record.state is not State.PROPOSED and each.record.task_run is None)
+    return sorted((each for each in left if not each.unreadable), key=lambda each: each.role)
+
+
+def _below(vertex: Vertex) -> set[Vertex]:
+    """The noderoles on its node that wait for it, or for one of these."""
+    found: set[Vertex] = set()
+    queue = [vertex]
+    while queue:
+        for child in queue.pop().children:
+            if child.node is vertex.node and child not in found:
+                found.add(child)
+                queue.append(child)
+    return found
 
 
 def unreadable_deployments(world: World) -> list[str]:

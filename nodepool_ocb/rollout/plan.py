@@ -92,10 +92,11 @@ def levels(strategy: Strategy) -> tuple[tuple[str, ...], ...]:
 
 
 class Again(msgspec.Struct, frozen=True):
-    """The ACTIVE noderoles that the rollout reruns, in place of committing PROPOSED ones."""
+    """The noderoles that the rollout runs again, in place of committing all PROPOSED ones."""
 
     words: str  # the selection, for people
     roles: Mapping[str, Mapping[str, int]]  # node → role → the epoch of its newest run
+    redeploy: bool = False  # from the start, destructive ones too
 
 
 def begin(
@@ -134,6 +135,7 @@ def begin(
         inventory=selectors.version(nodes),
         by=by,
         again=again.words if again else None,
+        redeploy=again is not None and again.redeploy,
     )
     return Rollout(head, groups, progress, members, split(progress))
 

@@ -97,7 +97,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     domains: tuple[str, ...] = ()  # "rack r1", "label zone:a": where the strategy limits nodes in flight
     again: Mapping[
         str, Count
-    ] = {}  # the noderoles to rerun: role → the epoch of the newest run at the start of the rollout
+    ] = {}  # the noderoles to run again: role → the epoch of the newest run at the start of the rollout
 
     def noting(self, errors: Mapping[str, int]) -> Progress:
         """The progress with these noderoles in ERROR: role → generation. Beyond the limit, the last by name are only counted."""
@@ -173,6 +173,7 @@ class RolloutRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1
     ignored_failures: tuple[str, ...] = ()  # failed groups that stop or cancel nothing any more, because of a resume
     breaker_offset: Times = 0  # failed nodes that the breaker does not count, for the same reason
     again: str | None = None  # it reruns ACTIVE noderoles: these, in words; None: it commits PROPOSED noderoles
+    redeploy: bool = False  # with again: from the start, destructive ones too
     task_run: Id | None = None  # the run of tasks with the stages that its phases name
     sends: Mapping[str, tuple[str, ...]] = {}  # phase → the roles of the tasks of that run that it sends
     may_fail: tuple[str, ...] = ()  # of these, the roles that may fail

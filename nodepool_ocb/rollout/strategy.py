@@ -128,6 +128,9 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_critical_failure: Reaction = Reaction.CONTINUE
     on_timeout: OnTimeout = OnTimeout.FAIL
     breaker: Breaker = Breaker()
+    redeploy: tuple[
+        str, ...
+    ] = ()  # run the noderoles of these roles from the start, in place of committing PROPOSED ones
 
 
 def without_idle_phases(strategy: Strategy) -> Strategy:

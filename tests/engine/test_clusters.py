@@ -136,6 +136,8 @@ def test_a_member_s_record_raises_the_gate_exactly_when_it_ceases_to_be_satisfie
             continue
         if event is Event.CHECKED or (event is Event.REFRESH and state is State.TRANSITION):
             vertex.record = replace(vertex.record, refresh=True, check=PendingCheck())
+        if event is Event.WITHDRAW:
+            vertex.record = replace(vertex.record, redeploy=True)
         record = after(vertex.record, event, 1.0)
         ceased = satisfied(vertex.record) and not satisfied(record) and bool(vertex.record.serves)
         raised = [change for change in claim.writes(vertex, record) if isinstance(change, Raise)]

@@ -97,6 +97,8 @@ def test_after_any_prefix_of_the_changes_deciding_again_ends_in_the_same_place(
         event is Event.REFRESH and vertex.record.state is State.TRANSITION
     ):  # of a check alone, and that moves nobody else
         return
+    if event is Event.WITHDRAW:
+        vertex.record = replace(vertex.record, redeploy=True)
     own = {vertex: after(vertex.record, event, 1.0)}
     whole = settle(own, 1.0)
     expected = {v.name: whole.get(v, v.record).state for v in vertices}
@@ -147,10 +149,10 @@ def test_the_counters_of_the_world_stay_what_counting_would_give(
 
 
 def ready_for(record: NodeRole, event: Event) -> NodeRole:
-    """With what the event asks for beside the state: a refresh, none, or a check."""
+    """With what the event asks for beside the state: a refresh, none, a check, or a redeployment."""
     during = event is Event.REFRESH and record.state is State.TRANSITION
     check = PendingCheck() if event is Event.CHECKED or during else None
-    return replace(record, refresh=event is not Event.CHECK, check=check)
+    return replace(record, refresh=event is not Event.CHECK, check=check, redeploy=event is Event.WITHDRAW)
 
 
 def test_a_pair_that_is_not_in_the_table_is_refused() -> None:
@@ -245,6 +247,28 @@ def test_a_run_that_is_to_be_ended_comes_to_an_error_and_to_nothing_else() -> No
     failed = after(cancelled, Event.FAIL, 10.0, reason="time is up")
     assert (failed.state, failed.cancel_reason, failed.generation) == (State.ERROR, None, 2)
     assert after(failed, Event.RETRY, 11.0).generation == 3
+
+
+@pytest.mark.parametrize("back", [Event.WITHDRAW, Event.PROPOSE])
+def test_a_redeployment_that_has_not_begun_can_be_taken_back_and_the_work_counts_as_done(back: Event) -> None:
+    top, below = vertices = graph([State.ACTIVE, State.ACTIVE], [(0, 1)], once=["done", None])
+    put_all(vertices, apply({top: Event.REDEPLOY}, 1.0))
+    assert (top.record.state, top.record.once, top.record.redeploy) == (State.TODO, None, True)
+    put_all(vertices, apply({top: Event.NODE_DIED}, 2.0))
+    put_all(vertices, apply({top: back}, 3.0))
+    if back is Event.PROPOSE:
+        assert (top.record.state, below.record.state) == (State.PROPOSED, State.BLOCKED)
+        put_all(vertices, apply({top: Event.COMMIT}, 4.0))
+    assert (top.record.state, top.record.once, top.record.redeploy) == (State.ACTIVE, "done", False)
+    assert (top.record.epoch, below.record.state) == (0, State.TODO)
+
+
+def test_a_redeployment_that_was_claimed_cannot_be_withdrawn() -> None:
+    (top,) = vertices = graph([State.ACTIVE], [], once=["done"])
+    for event in (Event.REDEPLOY, Event.CLAIM, Event.DEFER):
+        put_all(vertices, apply({top: event}, 1.0))
+    with pytest.raises(Conflict, match="TODO cannot WITHDRAW"):
+        apply({top: Event.WITHDRAW}, 2.0)
 
 
 @pytest.mark.parametrize("once", [None, "done"])

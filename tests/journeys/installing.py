@@ -26,7 +26,7 @@ from nodepool_ocb.operations.performer import Performer
 from nodepool_ocb.provisioning import boot, publications
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.world.load import load_world
-from tests.journeys.fleet import Fleet
+from tests.journeys.fleet import DEPLOYMENT, Fleet
 
 INSTALL, IMAGE, BUILD = "provisioner-os-install", "debian", "0000000001"
 SUM: Final = "a" * 64
@@ -41,31 +41,44 @@ class Quiet:
         return True
 
 
-class InstallFleet:
-    """A fleet with an image, and a role that installs its first machine."""
+def performed(fleet: Fleet, operation: Operation[Any], login: str = "ann", **call: Any) -> Any:
+    """The answer of an operation; ``call``: its circumstances, as ``dry_run``."""
+    settings = fleet.settings(30.0)
+    made = Performer(Call(login=login, host="machine", **call), Quiet(), lambda: Settings(zookeeper=settings))
+    return made.perform(operation).answer
 
-    def __init__(self, fleet: Fleet, **step_seconds: float) -> None:
-        self.fleet = fleet
-        self.fqdn = fleet.nodes[0]
+
+class InstallFleet:
+    """A fleet with an image, and a role that installs its machines; this is one of them, the first by default."""
+
+    def __init__(self, fleet: Fleet, machine: int = 0, **step_seconds: float) -> None:
+        self.fleet, self.machine = fleet, machine
+        self.fqdn = fleet.nodes[machine]
+        self.mac = f"{MAC[:-2]}{56 + machine}"
         self.home = fleet.farm.state_dir(self.fqdn).parent
         (self.home / "boot_id").write_text("boot-of-before\n")
-        self.role = Role(
-            barclamp="provisioner",
-            jig="install",
-            flags=("destructive",),
-            template={"provisioner": {
-                "image": IMAGE,
-                "disk": {"serial": "S1"},
-                "boot-id": str(self.home / "boot_id"),
-                "reboot": f"echo once >>{self.home}/reboots",
-                "step-seconds": dict(step_seconds),
-            }},
-        )  # fmt: skip
-        fleet.add_role(INSTALL, self.role)
-        fleet.set_node(self.fqdn, allow_install=True, macs=(MAC,))
-        for path in (paths.IMAGES, paths.image(IMAGE), paths.builds(IMAGE)):
-            fleet.session.ensure(path)
-        fleet.session.commit([Create(paths.build(IMAGE, BUILD), build())])
+        self.attributes: dict[str, Any] = {"provisioner": {
+            "image": IMAGE,
+            "disk": {"serial": "S1"},
+            "boot-id": str(self.home / "boot_id"),
+            "reboot": f"echo once >>{self.home}/reboots",
+            "step-seconds": dict(step_seconds),
+        }}  # fmt: skip
+        self.role = Role(barclamp="provisioner", jig="install", flags=("destructive",), template=self.attributes)
+        fleet.set_node(self.fqdn, allow_install=True, macs=(self.mac,))
+        if machine == 0:
+            fleet.add_role(INSTALL, self.role)
+            for path in (paths.IMAGES, paths.image(IMAGE), paths.builds(IMAGE)):
+                fleet.session.ensure(path)
+            fleet.session.commit([Create(paths.build(IMAGE, BUILD), build())])
+
+    def was_installed(self, role: str = INSTALL) -> str:
+        """A noderole that installed the machine some time ago, or did other work that is done once."""
+        record = NodeRole(state=State.ACTIVE, since=0.0, deployment=DEPLOYMENT, once="done", generation=1)
+        path = paths.noderole(role, self.fqdn)
+        self.fleet.session.commit([Create(path, record), Create(paths.runs(role, self.fqdn))])
+        self.fleet.session.commit([Create(paths.user(role, self.fqdn), self.attributes)])
+        return paths.noderole_name(role, self.fqdn)
 
     # -- the records --
 
@@ -120,7 +133,7 @@ class InstallFleet:
     def until_told(self, times: int = 1) -> None:
         """Wait until it was told to boot so often; then it goes down."""
         self.fleet.until(lambda: self.reboots() == times, "the machine is told to boot")
-        self.fleet.farm.kill(0)
+        self.fleet.farm.kill(self.machine)
 
     def new_key(self) -> str:
         """The host key of the new disk."""
@@ -132,13 +145,13 @@ class InstallFleet:
 
     def boots_disk(self, epoch: int, boot_id: str | None = None) -> None:
         """The machine boots from its new disk: no state but the epoch that the installer wrote."""
-        self.fleet.farm.kill(0)
-        self.fleet.farm.lose_state(0)
+        self.fleet.farm.kill(self.machine)
+        self.fleet.farm.lose_state(self.machine)
         state = self.fleet.farm.state_dir(self.fqdn)
         state.mkdir(mode=0o700)
         (state / "epoch.0").write_text(f"{epoch} - {epoch}\n")
         (self.home / "boot_id").write_text(f"{boot_id or uuid.uuid4()}\n")
-        self.fleet.farm.start_another(0)
+        self.fleet.farm.start_another(self.machine)
 
 
 class BootServer:
@@ -183,13 +196,11 @@ class Agent:
 
     def perform(self, operation: Operation[Any], login: str) -> Any:
         """The answer of an operation."""
-        settings = self.site.fleet.settings(30.0)
-        made = Performer(Call(login=login, host="machine"), Quiet(), lambda: Settings(zookeeper=settings))
-        return made.perform(operation).answer
+        return performed(self.site.fleet, operation, login)
 
-    def identify(self, mac: str = MAC, **changed: str) -> Any:
+    def identify(self, mac: str = "", **changed: str) -> Any:
         """Show the token of the boot; gives token and order."""
-        fields = {"boot_id": self.boot_id, "host_key": self.host_key, "mac": mac} | changed
+        fields = {"boot_id": self.boot_id, "host_key": self.host_key, "mac": mac or self.site.mac} | changed
         record = self.site.record
         assert record is not None
         return self.perform(InstallationIdentity(node=self.site.fqdn, **fields), f"boot:{record.token}")

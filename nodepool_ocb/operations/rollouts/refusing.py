@@ -61,8 +61,10 @@ def _refuse_another(deployment: str, now: float) -> Steps[None]:
     )
 
 
-def refuse_nothing(world: World, deployment: str, rollout: Rollout, sending: StagedRollout | None) -> Steps[None]:
-    """Raises Conflict if it would commit nothing; notes name noderoles that stay PROPOSED, and those in ERROR."""
+def refuse_nothing(
+    world: World, deployment: str, rollout: Rollout, sending: StagedRollout | None
+) -> Steps[set[Vertex]]:
+    """The noderoles that it sends. Raises Conflict without any; notes name noderoles that stay PROPOSED, and those in ERROR."""
     observer = Observer(world, deployment, rollout)
     grouped = {node for members in rollout.members.values() for node in members}
     phases = range(len(rollout.head.strategy.phases))
@@ -71,6 +73,7 @@ def refuse_nothing(world: World, deployment: str, rollout: Rollout, sending: Sta
         yield from again.refuse_nothing(world, rollout, taken)
     else:
         yield from _refuse_nothing_proposed(world, deployment, rollout, taken, sending)
+    return taken
 
 
 def _refuse_nothing_proposed(

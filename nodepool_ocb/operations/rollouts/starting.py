@@ -12,7 +12,7 @@ from nodepool_ocb.documents.counting import counted, some
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.errors import OcbError
+from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.executions import Key
 from nodepool_ocb.model.records import Check, Node
@@ -22,7 +22,7 @@ from nodepool_ocb.operations.reads.executions import AnnealerRuns
 from nodepool_ocb.operations.reads.rollouts import BeginRollout
 from nodepool_ocb.operations.reads.tasks.status import StopTaskRun
 from nodepool_ocb.operations.reads.world import ReadAttributes, ReadWorld
-from nodepool_ocb.operations.rollouts import again, refusing, selecting, stages, strategies
+from nodepool_ocb.operations.rollouts import again, redeploying, refusing, selecting, stages, strategies
 from nodepool_ocb.operations.rollouts.stages import StagedRollout
 from nodepool_ocb.operations.tasks import planning as taskplanning
 from nodepool_ocb.operations.tasks import running
@@ -33,6 +33,7 @@ from nodepool_ocb.views.rollouts.rows import RolloutRow, row
 from nodepool_ocb.views.rollouts.strategies import RolloutPlanDocument
 
 if TYPE_CHECKING:
+    from nodepool_ocb.rollout.plan import Again
     from nodepool_ocb.rollout.records import Rollout
 
 READS: Final = (ReadWorld, *selecting.READS, *taskplanning.READS)
@@ -46,6 +47,7 @@ class PlannedRollout(msgspec.Struct, frozen=True, kw_only=True):
     deployment: str
     inventory: str  # the version of the nodes
     virtual: str | None = None  # a sentence about virtual nodes, which are in no group
+    losses: tuple[str, ...] = ()  # a sentence for each node that loses data
     problems: tuple[str, ...] = ()  # criteria that cannot be met, and parents after their children
 
     @property
@@ -101,7 +103,7 @@ class RolloutStart(Operation[RolloutStarted], frozen=True, kw_only=True):
     verb = "start"
     right = Right.OPERATOR
     reads = (
-        *READS, *refusing.READS, *running.BEGINS, ReadAttributes, BeginRollout, StopTaskRun, AnnealerRuns,
+        *READS, *refusing.READS, *running.BEGINS, *redeploying.READS, ReadAttributes, BeginRollout, StopTaskRun, AnnealerRuns,
     )  # fmt: skip
     writes = ("rollout", *running.WRITES)
 
@@ -110,6 +112,9 @@ class RolloutStart(Operation[RolloutStarted], frozen=True, kw_only=True):
     selector: str | None = None  # only these nodes
     refresh: tuple[str, ...] = ()  # run ACTIVE noderoles of these roles again, in place of PROPOSED ones
     changed: bool = False  # run outdated noderoles again
+    redeploy: tuple[
+        str, ...
+    ] = ()  # run noderoles of these roles from the start, destructive ones too; beside the strategy's own
     force: bool = False  # also with criteria that cannot be met, or parents after their children
     facts_file: str | None = None  # as in TasksRun
 
@@ -122,23 +127,36 @@ class RolloutStart(Operation[RolloutStarted], frozen=True, kw_only=True):
         unreadable.refuse_inventory(world)
         nodes: Mapping[str, Node] = yield from selecting.inventory(world, deployment, self.selector)
         plan = planning.plan(self.strategy, nodes)
-        rerun = yield from again.chosen(world, deployment, nodes, self.refresh, self.changed)
+        rerun = yield from self._again(world, deployment, nodes)
         rollout = planning.begin(self.strategy, nodes, situation.now, situation.by, rerun)
         planned = _planned(world, deployment, self.strategy, plan, rollout)
         if not rollout.groups:
             return RolloutStarted(planned=planned, empty=True)
         yield from refusing.refuse(world, deployment, rollout, situation.now)
         sending = yield from stages.planned(world, deployment, rollout)
-        yield from refusing.refuse_nothing(world, deployment, rollout, sending)
+        taken = yield from refusing.refuse_nothing(world, deployment, rollout, sending)
         yield from refusing.refuse_hopeless(_problems(world, planned, rollout), self.force)
         yield from stages.remarks(sending, world)
+        if rerun is not None and rerun.redeploy:
+            planned = replace(planned, losses=(yield from redeploying.lost(world, taken)))
         if situation.call.dry_run:
             return RolloutStarted(planned=planned)
+        if rerun is not None and planned.losses:
+            yield from redeploying.agreed(rerun, planned.losses, taken)
         yield from map(Note, [*planned.notes, *([planned.virtual] if planned.virtual else [])])
         begun = sending.rollout if sending is not None else rollout
         key = yield from self._begin(world, deployment, begun, sending, situation)
         yield from warn_of_no_annealer()
         return RolloutStarted(planned=planned, key=key, row=row(key, rollout.head, None, rollout.groups))
+
+    def _again(self, world: World, deployment: str, nodes: Mapping[str, Node]) -> Steps[Again | None]:
+        """The noderoles to run again; None if PROPOSED ones are to be committed. Raises Conflict for two kinds of these."""
+        roles = tuple(dict.fromkeys([*self.strategy.redeploy, *self.redeploy]))
+        if not roles:
+            return (yield from again.chosen(world, deployment, nodes, self.refresh, self.changed))
+        if self.refresh or self.changed:
+            raise Conflict("a rollout either redeploys or refreshes; start one after the other")
+        return (yield from redeploying.chosen(world, deployment, nodes, roles))
 
     def _begin(
         self, world: World, deployment: str, rollout: Rollout, sending: StagedRollout | None, situation: Situation
