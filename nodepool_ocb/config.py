@@ -96,6 +96,9 @@ class AnnealerSettings(ConfigSection, frozen=True, kw_only=True):
     log_keep: int = 10  # runs of a noderole
     log_keep_seconds: float = 30 * 86400.0
     log_total_bytes: int = 1 << 30  # of all outputs
+    dhcp_listen_seconds: float = (
+        600.0  # between two looks of an admin node for servers of DHCP that are not ours; 0: none
+    )
     power_at_once: int = 4  # machines of a chassis that are switched at the same time
     power_gap_seconds: float = 1.0  # between two machines of a rack that are switched
     power_effect_seconds: float = 120.0  # from a command to a BMC to its effect, at most

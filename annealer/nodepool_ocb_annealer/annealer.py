@@ -22,6 +22,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Drift
 from nodepool_ocb.model.records import Daemon, Deployment, DeploymentRole, Role, State
 from nodepool_ocb.model.rights import ClientKind
+from nodepool_ocb.provisioning.servers import listening
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store import clusters
 from nodepool_ocb.store.client.session import Session
@@ -201,6 +202,7 @@ class Annealer:
         drifts = Counter(each.record.checked.drift for each in self.context.world.vertices() if each.record.checked)
         for drift in Drift:
             metrics.DRIFT.labels(drift).set(drifts[drift])
+        metrics.STRANGE_DHCP_SERVERS.set(len({each.server for each in listening.strangers(self.context.world)}))
         metrics.QUARANTINED.set(len(self.context.cache.quarantined))
 
     # -- work --

@@ -1,4 +1,4 @@
-"""Has the noderoles that publish documents run again while documents are due.
+"""Has the noderoles that publish documents run again while documents are due, and now and then to look for other servers of DHCP.
 
 A decision rests on the records alone: it is the same after a lost event, a takeover, or a directory that was lost. Each sweep
 looks at all. Of each noderole the annealer decides that ranks first for its node. All on the turn thread.
@@ -20,6 +20,7 @@ from nodepool_ocb.model.installation import BootToken, Installation
 from nodepool_ocb.model.networks import Network
 from nodepool_ocb.model.records import State
 from nodepool_ocb.provisioning import boot, publications
+from nodepool_ocb.provisioning.servers import listening
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
@@ -37,6 +38,7 @@ class PublishingSweep:
         self._context = context
         self._asked: dict[str, tuple[tuple[str, ...], float]] = {}  # noderole → the due documents, and the time
         self._digests: publications.Digests = {}
+        self._listened: dict[str, float] = {}  # noderole → when it was asked to look for other servers of DHCP
 
     def look(self, touched: ChangeSet) -> None:
         """Look soon, if a record that documents rest on has changed."""
@@ -54,16 +56,30 @@ class PublishingSweep:
             return
         for role in boot.PUBLISHING:
             for vertex in list(publications.servers(context.world, role)):
-                if context.ranking.of(vertex.node.name) == 0 and not self._waits(vertex):
+                if context.ranking.of(vertex.node.name) != 0 or not self._idle(vertex):
+                    continue
+                if not self._waits(vertex) or self._listens(vertex):
                     self._ask(vertex)
 
-    def _waits(self, vertex: Vertex) -> bool:
-        """Whether there is nothing to ask for: it runs, nothing is due, or its newest run did not publish the same documents."""
+    def _idle(self, vertex: Vertex) -> bool:
+        """Whether it can be asked to run again."""
         node = vertex.node.record
         if node is None or node.virtual or vertex.role not in self._context.world.roles:
-            return True  # no script of ours writes its files
-        if vertex.record.state is not State.ACTIVE or renewing(vertex.record) or vertex.record.check is not None:
-            return True
+            return False  # no script of ours writes its files
+        return vertex.record.state is State.ACTIVE and not renewing(vertex.record) and vertex.record.check is None
+
+    def _listens(self, vertex: Vertex) -> bool:
+        """Whether it is to look for servers of DHCP that are not ours: such a run publishes nothing."""
+        context, every, now = self._context, self._context.settings.dhcp_listen_seconds, time.monotonic()
+        if vertex.role != boot.DHCP or not listening.due(context.world, vertex.name, context.session.now(), every):
+            return False
+        if now < self._listened.get(vertex.name, -every) + every:
+            return False  # its newest run did not say that it looked
+        self._listened[vertex.name] = now
+        return True
+
+    def _waits(self, vertex: Vertex) -> bool:
+        """Whether nothing is due, or its newest run did not publish the same documents."""
         due = tuple(publications.due(self._context.world, vertex.name, self._digests))
         now = time.monotonic()
         before, asked = self._asked.get(vertex.name, ((), 0.0))

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
 
 from nodepool_ocb.model.ranges import Count, Moment
 from nodepool_ocb.model.records import Record
@@ -33,10 +36,26 @@ class Bootenv(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     description: str = ""
 
 
+HeardText = Annotated[str, Meta(max_length=64)]
+
+
+class HeardServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A server of DHCP that answered an admin node."""
+
+    interface: HeardText  # of the admin node
+    own: HeardText  # the address of that interface: "10.1.0.2/24"
+    server: HeardText  # the address by which the server names itself
+    offered: HeardText
+
+
 class Publisher(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``publications/<noderole>``: a noderole that publishes files on its node."""
 
     directory: str = ""  # the id of the directory with the files; another one is empty
+    addresses: tuple[str, ...] = ()  # of the node, when it looked for servers of DHCP
+    heard: tuple[HeardServer, ...] = ()  # that answered then; ours do not answer
+    listened: Moment = 0.0  # when it looked
+    fault: str = ""  # why it could not look; ``heard`` is older then
 
 
 class Publication(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

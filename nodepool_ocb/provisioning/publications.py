@@ -13,8 +13,9 @@ from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.boot import Bootenv, Publication, Publisher
 from nodepool_ocb.model.records import Node
-from nodepool_ocb.provisioning import boot, bootenvs, serverfiles
+from nodepool_ocb.provisioning import boot, bootenvs
 from nodepool_ocb.provisioning.boot import BootDocument, BootSecrets
+from nodepool_ocb.provisioning.servers import serverfiles
 
 OWN: Final = "@server"  # the name of the document of a server itself: no node can have it
 

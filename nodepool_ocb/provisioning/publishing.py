@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import paths
@@ -17,6 +19,7 @@ from nodepool_ocb.model.boot import Publication, Publisher
 from nodepool_ocb.model.ranges import is_node
 from nodepool_ocb.model.records import Change, Create, Delete, Json, Set
 from nodepool_ocb.provisioning import publications
+from nodepool_ocb.provisioning.servers import listening
 
 BATCH: Final = 200  # documents of one run: their records are one transaction
 _DIGEST_CHARACTERS: Final = 64
@@ -48,7 +51,8 @@ def records(world: World, noderole: str, returned: Mapping[str, Json], now: floa
     directory = given.get("directory") if isinstance(given, dict) else None
     if not isinstance(published, dict) or not isinstance(directory, str) or len(directory) > _DIRECTORY_CHARACTERS:
         return []
-    changes: list[Change] = [*_publisher(world, noderole, directory)]
+    assert isinstance(given, dict), "it has them"
+    changes: list[Change] = [*_publisher(world, noderole, directory, listening.noted(given, now), now)]
     for name, digest in itertools.islice(published.items(), BATCH):
         if (
             isinstance(digest, str)
@@ -59,13 +63,12 @@ def records(world: World, noderole: str, returned: Mapping[str, Json], now: floa
     return changes
 
 
-def _publisher(world: World, noderole: str, directory: str) -> Sequence[Change]:
-    stored = world.of(Publisher).get(noderole)
+def _publisher(world: World, noderole: str, directory: str, noted: Mapping[str, Any], now: float) -> Sequence[Change]:
+    path, stored = paths.publisher(noderole), world.of(Publisher).get(noderole)
     if stored is None:
-        return [Create(paths.publisher(noderole), Publisher(directory=directory))]
-    if stored.record.directory != directory:
-        return [Set(paths.publisher(noderole), Publisher(directory=directory), stored.version)]
-    return []
+        return [Create(path, replace(Publisher(directory=directory, listened=now), **noted))]
+    after = replace(stored.record, directory=directory, **noted)
+    return [Set(path, after, stored.version)] if after != stored.record else []
 
 
 def _publication(world: World, noderole: str, name: str, record: Publication) -> Sequence[Change]:

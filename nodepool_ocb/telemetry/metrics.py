@@ -28,6 +28,9 @@ TURN_SECONDS: Final = Histogram("nodepool_ocb_turn_seconds", "How long a turn to
 TRANSITIONS: Final = Counter("nodepool_ocb_transitions", "Events committed to noderoles.", ["event"])
 NODEROLES: Final = Gauge("nodepool_ocb_noderoles", "Noderoles as this daemon's cache has them.", ["state"])
 DRIFT: Final = Gauge("nodepool_ocb_noderoles_drift", "Noderoles by the result of their newest check.", ["drift"])
+STRANGE_DHCP_SERVERS: Final = Gauge(
+    "nodepool_ocb_strange_dhcp_servers", "Servers of DHCP that are not ours, as admin nodes heard them last."
+)
 CHECKS_ASKED: Final = Counter(
     "nodepool_ocb_checks_asked", "Checks, and reruns of drifted noderoles, that schedules requested."
 )

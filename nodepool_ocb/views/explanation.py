@@ -94,7 +94,9 @@ class ExplanationDocument(View, frozen=True, kw_only=True, tag="explanation"):
     failed_run: FailedRun | None
     outdated: OutdatedRow | None = None  # the inputs that changed since its newest run
     machine: str | None = None  # the MACs of its node, and the node's addresses in networks
-    observations: tuple[str, ...] = ()  # of machines that look like that of its node
+    observations: tuple[
+        str, ...
+    ] = ()  # of machines that look like that of its node, or of the documents that it publishes
 
 
 class SkippedDocument(View, frozen=True, tag="skipped"):

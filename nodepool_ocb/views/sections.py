@@ -63,6 +63,11 @@ def _failures(seen: Overview) -> Iterator[TableSection]:
     left_out = [LeftOutRow(row.kind, row.id, each) for row in seen.daemons for each in row.left_out]
     yield TableSection("EXTENSIONS THAT ARE LEFT OUT", left_out, ("kind", "id", "left_out"))
     yield TableSection("IN ERROR", seen.errors, ("noderole", "since", "reason"))
+    yield TableSection(
+        "SERVERS OF DHCP THAT ARE NOT OURS",
+        seen.strangers,
+        ("server", "network", "offered", "heard_by", "since", "advice"),
+    )
     drifted = tuple(each for each in seen.drift if each.drifted or each.unknown)
     yield TableSection(
         "DRIFTED", drifted, ("deployment", "drifted", "unmended", "unknown", "unchecked", "in_sync", "advice")

@@ -21,6 +21,7 @@ from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
 from nodepool_ocb.model.records import Daemon, DaemonPause, State
 from nodepool_ocb.pool.views import PoolView
+from nodepool_ocb.provisioning.servers import listening
 from nodepool_ocb.rollout.records import OVER, RolloutState
 from nodepool_ocb.tasks.runs.records import OVER as OVER_RUNS
 from nodepool_ocb.tasks.runs.records import TaskRunState
@@ -172,6 +173,17 @@ class Quarantined(View, frozen=True):
     reason: str
 
 
+class StrangerRow(View, frozen=True, kw_only=True):
+    """A server of DHCP that is not ours."""
+
+    server: str
+    network: str
+    offered: str
+    heard_by: str
+    since: float  # when it was heard last
+    advice: str
+
+
 class Overview(View, frozen=True, kw_only=True):
     """Everything."""
 
@@ -181,6 +193,7 @@ class Overview(View, frozen=True, kw_only=True):
     errors: tuple[FailedNoderole, ...]
     outdated: tuple[OutdatedIn, ...]
     drift: tuple[DriftIn, ...]
+    strangers: tuple[StrangerRow, ...]
     nodes: Nodes
     rollouts: RolloutTotals
     task_runs: TaskRunTotals
@@ -224,6 +237,7 @@ def overview(
         errors=tuple(FailedNoderole(v.name, v.record.since, v.record.reason) for v in failed),
         outdated=tuple(noderoles.outdated_in(outdated)),
         drift=tuple(by_deployment(world)),
+        strangers=tuple(_strangers(world)),
         nodes=_of_nodes(world, now),
         rollouts=_of_rollouts(rollouts),
         task_runs=_of_task_runs(task_runs),
@@ -238,6 +252,18 @@ def overview(
         quarantined=tuple(Quarantined(path, reason) for path, reason in sorted(quarantined.items())),
         unlooked=unlooked,
     )
+
+
+def _strangers(world: World) -> Iterator[StrangerRow]:
+    for each in listening.strangers(world):
+        yield StrangerRow(
+            server=each.server,
+            network=each.network,
+            offered=each.offered,
+            heard_by=f"{each.interface} of {each.heard_by}",
+            since=each.at,
+            advice="switch it off, or block it at the switch",
+        )
 
 
 def _failing_webhook(webhook: Webhook | None, now: float) -> WebhookFailure | None:

@@ -10,8 +10,10 @@ import pytest
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.boot import Publication
+from nodepool_ocb.model.networks import Network
 from nodepool_ocb.model.records import Create, Delete
 from nodepool_ocb.provisioning import boot, publications, publishing
+from nodepool_ocb.provisioning.servers import listening
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys.fleet import Fleet
@@ -24,6 +26,11 @@ read_attribute provisioner/documents "" >"$HOME/documents"
 published=$(awk '/^N / { printf "%s\\"%s\\": \\"%s\\"", comma, $2, $3; comma = ", " }' "$HOME/documents")
 write_attribute --json provisioner/published "{$published}"
 write_attribute provisioner/directory d1
+if ! grep -q . "$HOME/documents"; then
+  write_attribute --json provisioner/addresses '["10.1.0.2"]'
+  heard='{"interface": "eth0", "own": "10.1.0.2/24", "server": "10.1.0.66", "offered": "10.1.0.99"}'
+  write_attribute --json provisioner/heard "[$heard]"
+fi
 """
 
 
@@ -34,9 +41,10 @@ def two(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
         yield fleet
 
 
-def test_a_changed_node_is_published_without_a_word_from_anyone(two: Fleet) -> None:
+def test_a_changed_node_is_published_and_a_strange_server_is_counted_without_a_word_from_anyone(two: Fleet) -> None:
     server, machine = two.nodes
-    two.session.ensure(paths.PUBLICATIONS)
+    two.session.ensure(paths.PUBLICATIONS, paths.NETWORKS)
+    two.session.commit([Create(paths.network("admin"), Network(subnet="10.1.0.0/24"))])
     two.add_role(boot.DHCP, two.work(0.0, SCRIPT))
     name = two.bind(boot.DHCP, server)
     two.set_node(machine, macs=(MAC,), bootenv="rescue")
@@ -48,7 +56,7 @@ def test_a_changed_node_is_published_without_a_word_from_anyone(two: Fleet) -> N
         now = world()
         return name in now.of(publications.Publisher) and not list(publications.due(now, name))
 
-    with two.annealer(sweep_seconds=30.0, probe_seconds=1.0):
+    with two.annealer(sweep_seconds=1.0, probe_seconds=1.0, dhcp_listen_seconds=2.0) as annealer:
         two.until(published, "the first documents are published")
         first = world().of(Publication)[name, machine].record
         assert (first.bootenv, first.directory) == ("rescue", "d1")
@@ -61,6 +69,9 @@ def test_a_changed_node_is_published_without_a_word_from_anyone(two: Fleet) -> N
         assert now.of(Publication)[name, machine].record.digest != first.digest
         given = two.session.get(paths.given(boot.DHCP, server))
         assert given is None or b"documents" not in given.data, "the documents are no input that is recorded"
+        two.until(lambda: listening.strangers(world()), "it looks for servers of DHCP that are not ours")
+        assert [each.server for each in listening.strangers(world())] == ["10.1.0.66"]
+        two.until(lambda: annealer.metric("nodepool_ocb_strange_dhcp_servers") == 1, "the metric counts it")
 
 
 def test_a_run_gives_back_no_more_than_publications() -> None:

@@ -33,7 +33,19 @@ def seen(world: World | None = None, **images: ImageView) -> Overview:
 def test_an_overview_counts_every_state_and_names_what_is_wrong() -> None:
     shown = plain(seen())
     assert list(shown) == [
-        *("cluster", "aside", "noderoles", "errors", "outdated", "drift", "nodes", "rollouts", "task_runs", "images"),
+        *(
+            "cluster",
+            "aside",
+            "noderoles",
+            "errors",
+            "outdated",
+            "drift",
+            "strangers",
+            "nodes",
+            "rollouts",
+            "task_runs",
+            "images",
+        ),
         "pools",
         "hooks_without_code",
         *("deployments", "daemons", "claims", "overdue", "webhook", "quarantined", "unlooked"),

@@ -23,7 +23,7 @@ from nodepool_ocb.rollout.records import Rollout
 from nodepool_ocb.tasks.runs import naming
 from nodepool_ocb.views import explanation as explaining
 from nodepool_ocb.views.explanation import ExplanationDocument, FailedRun, RolloutPointer, SkippedDocument
-from nodepool_ocb.views.provisioning import sightings
+from nodepool_ocb.views.provisioning import databases, sightings
 
 MOST_OBSERVATIONS: Final = 5
 ExplainedNoderole: TypeAlias = tuple[ExplanationDocument | SkippedDocument, str]
@@ -85,17 +85,18 @@ def _explained(world: World, name: str, now: float) -> Steps[ExplainedNoderole]:
         run = FailedRun(recorded[-1][0], failed.name, recorded[-1][1]) if recorded else None
     found = yield from outdated.find(world, [vertex])
     changed = yield from outdated.rows(world, found)
-    observations = yield from _observations(vertex, now)
+    observations = yield from _observations(world, vertex, now)
     shown = explaining.document(explanation, run, next(iter(changed), None), observations)
     return shown, explaining.words(shown, now)
 
 
-def _observations(vertex: Vertex, now: float) -> Steps[list[str]]:
-    """Sentences about machines that were seen while the machine of its node was installed."""
-    if not sightings.wanted(vertex.node):
-        return []
-    found = yield from ReadRegistrations()
-    return list(itertools.islice(sightings.sentences(vertex.node, found, now), MOST_OBSERVATIONS))
+def _observations(world: World, vertex: Vertex, now: float) -> Steps[list[str]]:
+    """Sentences about the documents that it publishes, and about machines that look like the one that is installed."""
+    seen = list(databases.sentences(world, vertex, now))
+    if sightings.wanted(vertex.node):
+        found = yield from ReadRegistrations()
+        seen += itertools.islice(sightings.sentences(vertex.node, found, now), MOST_OBSERVATIONS)
+    return seen
 
 
 def _skipped(world: World, name: str) -> Steps[SkippedDocument | None]:

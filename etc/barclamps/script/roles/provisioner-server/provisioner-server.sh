@@ -48,6 +48,7 @@ lines "http://$address:$port" | put "$top/state/address"
 put "$top/state/daemons.sh" <<EOF
 top=$top
 apart=$root
+interface=$interface
 with_systemd=$([ -z "$root" ] && [ -d /run/systemd/system ] && echo yes || true)
 EOF
 put "$top/state/functions.sh" <<'EOF'
@@ -163,6 +164,86 @@ publish() { # DOCUMENTS FOLDER: makes their files active, and gives back the dig
   write_attribute --json provisioner/published "{$published}"
   write_attribute provisioner/directory "$(cat "$top/state/id")"
   rm -rf "$stage"
+}
+
+listen() { # gives back the servers of DHCP that answer a MAC of this node's: ours ignore it
+  [ -z "$apart" ] || return 0
+  ip -4 -o addr show scope global ${interface:+dev "$interface"} | awk '{ sub(":", "", $1); sub("@.*", "", $2); print $1, $2, $4 }' >"$top/run/links"
+  fault=
+  if ! command -v perl >/dev/null; then
+    fault="perl is not installed"
+  elif ! heard=$(perl "$top/state/listen.pl" "02$(printf %s "$OCB_NODE" | sha256sum | cut -c1-10)" 6 "$top/run/links" 2>"$top/run/said"); then
+    fault=$(head -n 1 "$top/run/said")
+  fi
+  if [ -n "$fault" ]; then
+    echo "servers of DHCP were not looked for: $fault" >&2
+    write_attribute provisioner/fault "$fault"
+    return 0
+  fi
+  heard=$(lines "$heard" | sort -u | head -n 20 | awk 'NF == 4 {
+    printf "%s{\"interface\": \"%s\", \"own\": \"%s\", \"server\": \"%s\", \"offered\": \"%s\"}", comma, $1, $2, $3, $4; comma = ", " }')
+  own=$(awk '{ sub("/.*", "", $3); printf "%s\"%s\"", comma, $3; comma = ", " }' "$top/run/links")
+  write_attribute --json provisioner/heard "[$heard]"
+  write_attribute --json provisioner/addresses "[$own]"
+}
+EOF
+
+# Asks for an address by DHCP on each link, as a machine does that boots from the network, and takes none.
+put "$top/state/listen.pl" <<'EOF'
+# perl listen.pl MAC SECONDS FILE: FILE has lines "INDEX INTERFACE ADDRESS". Prints "INTERFACE ADDRESS SERVER OFFERED" for each offer.
+use strict; use warnings; use Socket;
+my ($mac, $seconds, $file) = @ARGV;
+my ($PF_PACKET, $IP) = (17, 0x0800);
+my $chaddr = pack("H12", $mac);
+my $id = pack("N", int(rand(2**32)));
+my $asked = pack("C4", 1, 1, 6, 0) . $id . pack("n2 x16", 0, 0x8000) . pack("a16 x192 N", $chaddr, 0x63825363);
+$asked .= pack("C*", 53, 1, 1, 55, 4, 1, 3, 54, 67) . pack("C2 a*", 60, 32, "PXEClient:Arch:00000:UNDI:002001") . pack("C2 n", 93, 2, 0);
+$asked .= pack("C4 a3", 94, 3, 1, 2, "\1") . "\xff";
+$asked .= "\0" x (300 - length $asked) if length $asked < 300;
+my $udp = pack("n4", 68, 67, 8 + length $asked, 0) . $asked;
+my $ip = pack("C2 n3 C2 n a4 a4", 0x45, 16, 20 + length $udp, 7, 0, 64, 17, 0, "\0\0\0\0", "\xff\xff\xff\xff");
+my $sum = 0;
+$sum += $_ for unpack("n10", $ip);
+$sum = ($sum & 0xffff) + ($sum >> 16) while $sum >> 16;
+substr($ip, 10, 2) = pack("n", ~$sum & 0xffff);
+my (@links, %seen);
+open(my $list, "<", $file) or die "$file: $!\n";
+while (my ($index, $name, $address) = split(" ", <$list> // "")) {
+  next if $seen{$name}++ or @links >= 16;
+  socket(my $socket, $PF_PACKET, SOCK_DGRAM, unpack("S", pack("n", $IP))) or die "a packet socket: $!\n";
+  my $place = sub { pack("S n l S C C a8", $PF_PACKET, $IP, $index, 1, 0, 6, $_[0]) };
+  bind($socket, $place->("")) or die "$name: $!\n";
+  push @links, [$socket, $place->("\xff" x 6), $name, $address];
+}
+my ($began, $sent) = (time, 0);
+while (time < $began + $seconds) {
+  if ($sent == 0 or ($sent == 1 and time >= $began + 2)) {
+    $sent++;
+    for (@links) { send($_->[0], $ip . $udp, 0, $_->[1]) or die "$_->[2]: $!\n" }
+  }
+  my $bits = "";
+  vec($bits, fileno($_->[0]), 1) = 1 for @links;
+  select($bits, undef, undef, 0.5) > 0 or next;
+  for (@links) {
+    next unless vec($bits, fileno($_->[0]), 1);
+    recv($_->[0], my $data, 4096, 0) // next;
+    my ($first, $kind, $source) = unpack("C x8 C x2 a4", $data);
+    next unless defined $source and $kind == 17;
+    my $bootp = substr($data, (($first & 15) * 4)) // next;
+    next if length $bootp < 8 + 240 or unpack("x2 n", $bootp) != 68;
+    $bootp = substr($bootp, 8);
+    next unless substr($bootp, 0, 1) eq "\2" and substr($bootp, 4, 4) eq $id and substr($bootp, 28, 6) eq $chaddr;
+    my ($at, %option) = (240);
+    while ($at + 1 < length $bootp and (my $code = ord substr($bootp, $at, 1)) != 255) {
+      if ($code == 0) { $at++; next }
+      my $size = ord substr($bootp, $at + 1, 1);
+      $option{$code} = substr($bootp, $at + 2, $size);
+      $at += 2 + $size;
+    }
+    next unless ($option{53} // "") eq "\2";
+    my $server = length($option{54} // "") == 4 ? $option{54} : $source;
+    print join(" ", $_->[2], $_->[3], inet_ntoa($server), inet_ntoa(substr($bootp, 16, 4))), "\n";
+  }
 }
 EOF
 

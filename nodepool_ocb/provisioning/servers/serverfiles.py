@@ -14,6 +14,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.boot import Bootenv
 from nodepool_ocb.model.networks import Network, RelaySegment
 from nodepool_ocb.provisioning import bootenvs, places, slices
+from nodepool_ocb.provisioning.servers import listening
 
 SERVER: Final = "@SERVER@"
 LEASE: Final = "1h"
@@ -45,6 +46,7 @@ def dhcp(world: World, server: str) -> str:
     """The lines of dnsmasq for the networks that this server serves."""
     networks = sorted((name, stored.record) for name, stored in world.of(Network).items())
     lines = [line for name, network in networks for line in _network(name, network, server)]
+    lines += [f"dhcp-host={mac},ignore" for mac in listening.ignored(world)]
     return DATABASES + BOOT + "".join(f"{line}\n" for line in lines)
 
 

@@ -1,0 +1,1 @@
+"""The servers of admin nodes: their files, and other servers of DHCP that they hear. Pure."""
