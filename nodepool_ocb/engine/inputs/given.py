@@ -115,7 +115,7 @@ def _replaces(below: Mapping[str, Json], above: Mapping[str, Json]) -> bool:
 
 def _beside(sources: InputSources, blobs: Blobs, attributes: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
     """The values at the places that the role declares or wants, if they are not the same in ``attributes``."""
-    if not sources.watched or not (sources.beside or sources.hints):
+    if not sources.watched or not (sources.beside or sources.hints or sources.machine):
         return
     seen = around(sources, blobs)
     for place in sources.watched:

@@ -1,10 +1,10 @@
 """The layers of attributes that a jig sees, the weakest first (semantics: "The jig sees").
 
-The hints of the node come first, then the attributes of the ACTIVE noderoles beside it. Its ancestors follow, from the most
-distant row to the nearest. Its own attributes are the last. Each noderole brings its role's template and the attributes that
-its deployment sets for the role. Its wall follows, then the attributes of the system and of the user. The noderoles beside have
-no order among themselves. So all their templates come first, then all attributes of deployments, and so on. A default of one
-role hides no value that was set for another one.
+The facts of the machine come first, then the hints of the node, then the attributes of the ACTIVE noderoles beside it. Its
+ancestors follow, from the most distant row to the nearest. Its own attributes are the last. Each noderole brings its role's
+template and the attributes that its deployment sets for the role. Its wall follows, then the attributes of the system and of
+the user. The noderoles beside have no order among themselves. So all their templates come first, then all attributes of
+deployments, and so on. A default of one role hides no value that was set for another one.
 
 ``sources`` takes the records from the world. ``layers`` inserts the blobs that were read meanwhile.
 """
@@ -20,8 +20,9 @@ import msgspec
 
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.attributes import merge
+from nodepool_ocb.engine.inputs import machine
 from nodepool_ocb.engine.inputs.templates import secret, template, watched
-from nodepool_ocb.engine.world import Vertex, World, ancestors
+from nodepool_ocb.engine.world import NodeView, Vertex, World, ancestors
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Json, Role, State
 
@@ -32,6 +33,7 @@ Blobs: TypeAlias = Mapping[str, Mapping[str, Json]]
 class LayerKind(StrEnum):
     """The origin of the values of a layer; the weakest first."""
 
+    MACHINE = "machine"
     HINTS = "hints"
     TEMPLATE = "template"
     DEPLOYMENT_SYSTEM = "deployment system"
@@ -49,7 +51,8 @@ BLOBS: Final[Mapping[LayerKind, str]] = {LayerKind.WALL: "wall", LayerKind.SYSTE
 class AttributeLayer(msgspec.Struct, frozen=True):
     """One layer: ``subject`` is a noderole.
 
-    For a template it is the role, for attributes of a deployment ``ROLE of DEPLOYMENT``, for hints the node, for a run the path.
+    For a template it is the role, for attributes of a deployment ``ROLE of DEPLOYMENT``, for hints and facts the node, for a run
+    the path.
     """
 
     kind: LayerKind
@@ -59,6 +62,7 @@ class AttributeLayer(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         words = {LayerKind.TEMPLATE: "default of role", LayerKind.DEPLOYMENT_USER: "deployment: role"}
         words |= {LayerKind.DEPLOYMENT_SYSTEM: "deployment's system: role", LayerKind.HINTS: "hints of node"}
+        words |= {LayerKind.MACHINE: "machine of node"}
         return f"{words.get(self.kind, f'{self.kind} of')} {self.subject}"
 
 
@@ -120,6 +124,7 @@ class InputSources(msgspec.Struct, frozen=True):
     role: Role
     watched: tuple[str, ...]  # the places that its role declares, or wants
     secret: tuple[str, ...] = ()  # the places that its role declares as secret
+    machine: Mapping[str, Json] = {}  # the facts of the node's machine
     facts: tuple[str, ...] = ()  # of a task: the paths of the data of its run for all nodes, and for this one
 
     @property
@@ -141,6 +146,7 @@ class Catalogue:
         self._shared: dict[tuple[str, str], tuple[AttributeLayer, ...]] = {}
         self._watched: dict[str, tuple[str, ...]] = {}
         self._sources: dict[Vertex, AttributeSource] = {}
+        self._machines: dict[str, Mapping[str, Json]] = {}
 
     def source(self, vertex: Vertex) -> AttributeSource:
         found = self._sources.get(vertex)
@@ -154,6 +160,11 @@ class Catalogue:
         if role not in self._watched:
             self._watched[role] = watched(self._roles, role) if role in self._roles else ()
         return self._watched[role]
+
+    def machine(self, view: NodeView) -> Mapping[str, Json]:
+        if view.name not in self._machines:
+            self._machines[view.name] = machine.attributes(view)
+        return self._machines[view.name]
 
     def secret(self, role: str) -> tuple[str, ...]:
         return secret(self._roles, role) if role in self._roles else ()
@@ -193,6 +204,7 @@ def sources(world: World, vertex: Vertex, role: Role, catalogue: Catalogue | Non
         role,
         catalogue.watched(vertex.role),
         catalogue.secret(vertex.role),
+        catalogue.machine(node),
     )
 
 
@@ -230,8 +242,9 @@ def _around(sources: InputSources, blobs: Blobs) -> list[Brought]:
     beside = [each for source in sources.beside for each in _of(Origin.BESIDE, source, blobs)]
     beside.sort(key=lambda each: _STRENGTH[each.layer.kind])
     fqdn = sources.own.fqdn
-    hints = [Brought(Origin.NODE, fqdn, AttributeLayer(LayerKind.HINTS, fqdn, sources.hints))] if sources.hints else []
-    return [*hints, *beside]
+    of_node = ((LayerKind.MACHINE, sources.machine), (LayerKind.HINTS, sources.hints))
+    own = [Brought(Origin.NODE, fqdn, AttributeLayer(kind, fqdn, values)) for kind, values in of_node if values]
+    return [*own, *beside]
 
 
 def _facts(sources: InputSources, blobs: Blobs) -> Iterator[AttributeLayer]:
