@@ -138,7 +138,26 @@ class _Bmc:
 
 
 class RedfishBmc(_Bmc):
-    """One system, whose power follows a command after 1 to 11 s, as a real one's does."""
+    """One system, whose power follows a command after 1 to 11 s, as a real one's does.
+
+    With ``qmp`` it is the QEMU of this socket. ``ignore``: it accepts commands from then on, and they have no effect.
+    """
+
+    def __init__(self, folder: Path, qmp: Path | None = None) -> None:
+        super().__init__(folder)
+        self._qmp = qmp
+
+    def ignore(self, ignores: bool = True) -> None:
+        """Whether commands have no effect."""
+        mark = self.folder / "ignores"
+        mark.touch() if ignores else mark.unlink(missing_ok=True)
+
+    def accepts(self, password: str) -> bool:
+        """Whether this is the password of its user now."""
+        import bcrypt
+
+        hashed = (self.folder / "users").read_text().strip().partition(":")[2]
+        return bcrypt.checkpw(password.encode(), hashed.encode())
 
     @property
     def url(self) -> str:
@@ -150,9 +169,11 @@ class RedfishBmc(_Bmc):
 
         users, config = self.folder / "users", self.folder / "emulator.conf"
         users.write_text(f"{USER}:{bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()}\n")
-        config.write_text(f"SUSHY_EMULATOR_STATE_DIR={str(self.folder)!r}\nSUSHY_EMULATOR_AUTH_FILE={str(users)!r}\n")
-        program = str(Path(sys.executable).with_name("sushy-emulator"))
-        return [program, "--fake", "--config", str(config), "-i", "127.0.0.1", "-p", str(self.port)]
+        settings = {"SUSHY_EMULATOR_STATE_DIR": str(self.folder), "SUSHY_EMULATOR_AUTH_FILE": str(users)}
+        settings |= {"OCB_FOLDER": str(self.folder)} | ({"OCB_QMP": str(self._qmp)} if self._qmp is not None else {})
+        config.write_text("".join(f"{name}={value!r}\n" for name, value in settings.items()))
+        program = [sys.executable, "-m", "nodepool_ocb.testing.emulator", "--fake", "--config", str(config)]
+        return [*program, "-i", "127.0.0.1", "-p", str(self.port)]
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):

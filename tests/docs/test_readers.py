@@ -12,6 +12,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 #: Modules that open files themselves: what they write, what the kernel or the package gives, what only they make.
 OWN: Final = {
+    "annealer/nodepool_ocb_annealer/consoles/captures.py": "the log of a run, which it continues",
     "annealer/nodepool_ocb_annealer/main.py": "the kernel's boot id",
     "annealer/nodepool_ocb_annealer/runs/foreign.py": "the log of a run, which it writes",
     "builder/nodepool_ocb_builder/checksums.py": "an image that was built, which has no bound",

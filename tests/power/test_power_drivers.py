@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,13 +14,16 @@ import pytest
 from nodepool_ocb import power
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model.power import Powered
+from nodepool_ocb.model.power import Powered, PowerStep
 from nodepool_ocb.power import Endpoint, FaultKind, Power, PowerFault
+from nodepool_ocb.power.commands import carried_out
 from nodepool_ocb.testing import bmcs
 from nodepool_ocb.testing.bmcs import PASSWORD, USER, IpmiBmc, RedfishBmc
 from nodepool_ocb.testing.machines import Farm
 from nodepool_ocb.testing.ports import free_port
 from nodepool_ocb.testing.proxy import Proxy
+from nodepool_ocb.testing.virtual import speaking_disk
+from nodepool_ocb.testing.virtual.network import machines_turn
 
 pytestmark = pytest.mark.skipif(bmcs.lacking() is not None, reason=str(bmcs.lacking()))
 
@@ -43,6 +47,14 @@ def becomes(found: Power, state: Powered) -> None:
     while found.status() is not state:
         assert time.monotonic() < deadline, f"it is not {state}"
         time.sleep(0.2)
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
 
 
 def fault(call: Callable[[], object]) -> tuple[FaultKind, str]:
@@ -106,6 +118,67 @@ def test_redfish_waits_a_bounded_time_for_a_bmc_that_is_silent(
             assert time.monotonic() - began < 10
     finally:
         proxy.close()
+
+
+def test_redfish_through_a_proxy_that_refuses_is_unreachable_and_answers_again(redfish: RedfishBmc) -> None:
+    proxy = Proxy(redfish.port)
+    try:
+        with at("redfish", f"http://127.0.0.1:{proxy.port}") as found:
+            assert found.status() in (Powered.ON, Powered.OFF)
+            proxy.cut()
+            kind, said = fault(found.status)
+            assert (kind, PASSWORD in said) == (FaultKind.UNREACHABLE, False)
+            proxy.heal()
+            assert found.status() in (Powered.ON, Powered.OFF)
+    finally:
+        proxy.close()
+
+
+def test_a_task_of_redfish_that_hangs_is_a_command_without_effect(redfish: RedfishBmc) -> None:
+    redfish.ignore()
+    try:
+        with at("redfish", redfish.url) as found:
+            step = PowerStep.OFF if found.status() is Powered.ON else PowerStep.ON
+            kind, said = fault(lambda: carried_out(found, step, False, lambda: True, threading.Event(), 0.5))
+    finally:
+        redfish.ignore(False)
+    assert kind is FaultKind.NO_EFFECT
+    assert "was accepted and had no effect" in said
+
+
+@pytest.mark.long
+def test_redfish_boots_a_qemu_once_from_the_network_and_then_from_its_disk(tmp_path: Path) -> None:
+    boots = tmp_path / "tftp"
+    boots.mkdir()
+    (boots / "boot.ipxe").write_text("#!ipxe\necho the network speaks\nsleep 600\n")
+    disk = speaking_disk.write(tmp_path / "disk", "the disk speaks")
+    socket, console = tmp_path / "qmp", tmp_path / "console"
+    console.touch()
+    machine = [
+        *("qemu-system-x86_64", "-accel", "tcg", "-m", "64", "-display", "none", "-no-shutdown", "-S"),
+        *("-machine", "q35,graphics=off", "-nodefaults", "-qmp", f"unix:{socket},server=on,wait=off"),
+        *("-serial", f"file:{console}", "-drive", f"if=none,id=d,file={disk},format=raw"),
+        *("-device", "virtio-blk-pci,drive=d,bootindex=2"),
+        *("-netdev", f"user,id=n,restrict=on,tftp={boots},bootfile=boot.ipxe"),
+        *("-device", "virtio-net-pci,id=nic0,netdev=n,bootindex=5"),
+    ]
+    with machines_turn(), contextlib.ExitStack() as ends:
+        process = subprocess.Popen(machine, stdin=subprocess.DEVNULL)
+        ends.callback(process.wait, 10)
+        ends.callback(process.kill)
+        until(lambda: socket.exists() and process.poll() is None, "QEMU begins")
+        bmc = ends.enter_context(RedfishBmc(tmp_path / "bmc", socket))
+        found = ends.enter_context(at("redfish", bmc.url))
+        assert found.status() is Powered.OFF
+        found.network_once()
+        found.on()
+        becomes(found, Powered.ON)
+        until(lambda: "the network speaks" in console.read_text(errors="replace"), "it boots from the network")
+        assert "the disk speaks" not in console.read_text(errors="replace")
+        found.off()
+        becomes(found, Powered.OFF)
+        found.on()
+        until(lambda: "the disk speaks" in console.read_text(errors="replace"), "it boots from its disk")
 
 
 def test_ipmi_switches_and_sets_one_boot_from_the_network(ipmi: IpmiBmc) -> None:
