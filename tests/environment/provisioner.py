@@ -38,6 +38,7 @@ class Provisioner:
         self.refuses_identity = False
         self.is_over = False  # each report is refused
         self.cuts: list[int] = []  # each: the next answer with a file ends after so many bytes
+        self.busy = 0  # so many of the next requests for a file are refused with 503
         self.spoils = False  # each file that is served has another first byte
         self.said: list[tuple[str, dict[str, Any]]] = []  # path and body of each request to the API
         self.asked: list[str] = []  # of the HTTP server: "GET /PATH RANGE"
@@ -130,6 +131,10 @@ class _Files(_Handler):
         file = site.files / self.path.partition("?")[0].lstrip("/")
         if not file.is_file():
             self.send_error(404)
+            return
+        if site.busy:
+            site.busy -= 1
+            self.send_error(503)
             return
         content = file.read_bytes()
         if site.spoils:

@@ -117,3 +117,27 @@ def test_the_next_server_gives_the_rest(site: Provisioner, tmp_path: Path) -> No
     done = machine.does(f"{urls} http://127.0.0.1:9/disk.raw {site.http}/disk.raw; write_head $size $sum")
     assert done.returncode == 0, done.stdout
     assert disk.read_bytes()[:2_600_000] == image.read_bytes()
+
+
+def test_a_machine_waits_for_a_place_at_a_busy_server_and_counts_no_failure(site: Provisioner, tmp_path: Path) -> None:
+    image, disk = raw_image(site), tmp_path / "disk"
+    disk.write_bytes(b"x" * 4_000_000)
+    machine = machine_with(site, tmp_path, image, "raw")
+    site.busy, site.cuts = 5, [5000]
+    clock = "FETCH_SECONDS=4; now=0; sleep() { now=$((now + $1)); echo $now >$OCB_RUN/now; }; "
+    clock += "uptime_seconds() { cat $OCB_RUN/now 2>/dev/null || echo 0; }; "
+    done = machine.does(SMALL + clock + f"chosen={disk}; {RAW} write_head $size $sum")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert disk.read_bytes()[:2_600_000] == image.read_bytes()
+    assert done.stdout.count("waiting for a place") == 1
+    assert done.stdout.count("trying again") == 1, "the connection that was lost"
+
+
+def test_a_machine_waits_for_a_place_a_bounded_time(site: Provisioner, tmp_path: Path) -> None:
+    machine = machine_with(site, tmp_path, raw_image(site), "raw")
+    site.busy = 10**9
+    machine.does(SMALL + f"BUSY_SECONDS=30; chosen={tmp_path}/disk; {RAW}")
+    assert (
+        site.reports("failed")[0]["reason"]
+        == "no server had a place for the image in 30 seconds; 0 of 2600000 bytes are here"
+    )

@@ -9,6 +9,7 @@ umask 022
 
 top=$root$(read_attribute provisioner/root)
 port=$(read_attribute provisioner/port)
+transfers=$(read_attribute provisioner/transfers)
 interface=$(read_attribute provisioner/interface)
 address=$(read_attribute provisioner/address)
 ca=$(read_attribute provisioner/site/ca.pem)
@@ -272,7 +273,7 @@ fi
 } | put "$top/state/dnsmasq.conf.new"
 [ -e "$top/conf.d/dns.conf" ] || lines port=0 | put "$top/conf.d/dns.conf"
 lines "$for_nginx" |
-  sed "s|@ROOT@|$top|g; s|@ADDRESS@|$address|g; s|@PORT@|$port|g" | put "$top/state/nginx.conf.new"
+  sed "s|@ROOT@|$top|g; s|@ADDRESS@|$address|g; s|@PORT@|$port|g; s|@TRANSFERS@|$transfers|g" | put "$top/state/nginx.conf.new"
 
 if checking; then
   [ -z "$root" ] || exit 0

@@ -4,6 +4,7 @@
 PIECE_BYTES=33554432
 FETCH_SECONDS=3600 # for the whole image
 STALL_SECONDS=30   # without a byte
+BUSY_SECONDS=14400 # of waiting for a place at servers that send as many images as they may; it counts beside FETCH_SECONDS
 
 # fetch SIZE SUM SINK URL...: gives each piece to "SINK FILE OFFSET". Dies if the image has another SHA-256 than SUM, or does not
 # come in time; each URL is tried in turn.
@@ -16,7 +17,7 @@ fetch() {
   sha256sum <"$sums" >"$OCB_RUN/sum" &
   summing=$!
   exec 3>"$sums"
-  at=0 failures=0 fetching_since=$(uptime_seconds)
+  at=0 failures=0 waited=0 fetching_since=$(uptime_seconds)
   while [ "$at" -lt "$size" ]; do
     end=$((at + PIECE_BYTES < size ? at + PIECE_BYTES : size))
     if fetch_piece "$1" "$at" "$end"; then
@@ -24,6 +25,15 @@ fetch() {
       "$sink" "$piece" "$at" || die "writing to the disk failed at $at bytes: $(tail -n 1 "$OCB_RUN/sink" 2>/dev/null)"
       at=$end
       progress fetched $((at * 100 / size))
+    elif [ "$code" = 503 ]; then
+      [ "$waited" -gt 0 ] || say "fetch: $1 sends other images now; waiting for a place"
+      [ "$waited" -lt $BUSY_SECONDS ] || die "no server had a place for the image in $BUSY_SECONDS seconds; $at of $size bytes are here"
+      pause=$((2 + ($$ + waited) % 4)) # not all machines at the same time
+      waited=$((waited + pause)) fetching_since=$((fetching_since + pause))
+      first=$1
+      shift
+      set -- "$@" "$first" # the next server
+      sleep $pause
     else
       failures=$((failures + 1))
       say "fetch: $1 at $at of $size bytes: $fault; trying again"
