@@ -52,6 +52,8 @@ class LauncherContext:
     ) -> None:
         """Take over a configuration; work under way keeps the calls that it began."""
         self.settings, self.configuration, self.providers = settings, configuration, providers
+        for calls in providers.values():
+            calls.join(self.roster.questions)
 
     def holder(self, purpose: str) -> LockOwner:
         """The record of a lock of ours."""

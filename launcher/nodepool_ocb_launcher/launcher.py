@@ -131,6 +131,7 @@ class Launcher:
         """Create and delete nodes of /ocb for works, and wake the works with news of theirs."""
         context = self.context
         needed = any(label.annealed for label in context.configuration.labels.values())
+        needed = needed or any(calls.of_fleet for calls in context.providers.values())
         self.works.changed(context.roster.answer(context.admin_domain, needed))
 
     def _view(self) -> PoolView:

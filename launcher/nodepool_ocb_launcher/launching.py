@@ -15,6 +15,7 @@ from nodepool_ocb.engine.enrolling import Enrolment
 from nodepool_ocb.model.journal import PoolVerb
 from nodepool_ocb.model.pool import LaunchFacts, PoolNode, PoolNodeState, launch_facts
 from nodepool_ocb.model.records import Node
+from nodepool_ocb.pool.capacity.judging import launched_from
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderPool
 from nodepool_ocb.pool.launches import launching
 from nodepool_ocb.pool.launches.hostnames import machine_hostname
@@ -206,7 +207,7 @@ class Launch:
         )  # Nodepool finds a static machine by its name, user and port
         image = None
         if found.label.diskimage is not None:
-            image = context.images.get((found.provider.name, found.label.diskimage))
+            image = launched_from(context.images, found.pool, found.label.diskimage)
             if image is None:
                 reason = f"image {found.label.diskimage} has no ready upload at {found.provider.name}"
                 self._fail(LaunchStep(action=LaunchAction.FAIL, reason=reason, party=launching.IMAGE))
@@ -237,7 +238,8 @@ class Launch:
         """Record the id, with the address if the machine has one already: one write instead of two."""
         assert self._machine is not None
         addressed = self._machine.state == "running" and self._machine.address is not None
-        self._write(external_id=self._machine.external_id, **(self._address() if addressed else {}))
+        named = {"hostname": self._machine.name} if self._parts.calls.of_fleet else {}
+        self._write(external_id=self._machine.external_id, **named, **(self._address() if addressed else {}))
 
     def _write_address(self, _step: LaunchStep) -> None:
         self._write(**self._address())
@@ -259,8 +261,9 @@ class Launch:
         return known
 
     def _write_testing(self, _step: LaunchStep) -> None:
-        lent = self.facts.machine is not None
-        facts = self._with(fqdn=self._formatted_name() if lent else self._node.record.hostname)
+        lent, record = self.facts.machine is not None, self._node.record
+        name = record.external_id if self._parts.calls.of_fleet else record.hostname
+        facts = self._with(fqdn=self._formatted_name() if lent else name)
         self._node.enter(PoolNodeState.TESTING, driver_data=facts)
 
     def _set_ready(self, _step: LaunchStep) -> None:
@@ -319,7 +322,8 @@ class Launch:
             host_keys=record.host_keys or (),
         )
         launch = launch_identity(self._node.id, self.facts)
-        return Enrolment(fqdn=self.facts.fqdn or "", launch=launch, node=node, roles=policy.roles)
+        machine = self._parts.calls.of_fleet
+        return Enrolment(fqdn=self.facts.fqdn or "", launch=launch, node=node, roles=policy.roles, machine=machine)
 
     def _stamp(self) -> Any:
         record = self._node.record

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from nodepool_ocb.engine.enrolling import Enrolment, launched_by
+from nodepool_ocb.engine.enrolling import Enrolment, enrolled
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.pool.launches.launching import RolesSight
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.pool import enrolment
 from nodepool_ocb.store.world.cache import Cache
+from nodepool_ocb_launcher.questions import FleetQuestions
 
 BY: Final = "launcher"
 
@@ -31,6 +32,7 @@ class Roster:
         self._leaving: dict[str, str] = {}  # by name: the identity of the launch
         self._causes: dict[str, str] = {}  # of these: the cause of the wait
         self._cache: Cache | None = None
+        self.questions = FleetQuestions(session, wake)  # about machines of the fleet
 
     # -- workers --
 
@@ -74,6 +76,7 @@ class Roster:
             self._sights.clear()
             self._leaving.clear()
             self._causes.clear()
+        self.questions.drop()
         if self._cache is not None:
             self._cache.load()
 
@@ -90,12 +93,14 @@ class Roster:
         with self._guard:
             wanted, leaving = dict(self._wanted), dict(self._leaving)
         if self._cache is None:
-            if not (needed or wanted or leaving):
+            if not (needed or wanted or leaving or self.questions.waiting):
                 return set()
             self._cache = Cache(self._session, World(), self._wake)
             self._cache.load()
         else:
             self._cache.refresh()
+        if self.questions.answer(self._cache):
+            self._wake()
         world = self._cache.world
         answers = self._look(world, wanted) | self._create(world, wanted, admin_domain)
         causes = self._delete(world, leaving)
@@ -103,13 +108,13 @@ class Roster:
             return self._tell(answers, causes, wanted, leaving)
 
     def _look(self, world: World, wanted: dict[str, Enrolment]) -> dict[str, RolesSight | str]:
-        return {fqdn: _sight(world, fqdn) for fqdn, each in wanted.items() if _there(world, each)}
+        return {fqdn: _sight(world, fqdn) for fqdn, each in wanted.items() if enrolled(world, each)}
 
     def _create(
         self, world: World, wanted: dict[str, Enrolment], admin_domain: str | None
     ) -> dict[str, RolesSight | str]:
         """The refusals of nodes that do not exist yet; the others are written."""
-        absent = [each for each in wanted.values() if not _there(world, each)]
+        absent = [each for each in wanted.values() if not enrolled(world, each)]
         if not absent:
             return {}
         jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs} if world.annealers else None
@@ -146,11 +151,6 @@ class Roster:
             else:
                 del self._causes[fqdn]
         return changed
-
-
-def _there(world: World, asked: Enrolment) -> bool:
-    view = world.nodes.get(asked.fqdn)
-    return view is not None and launched_by(view, asked.launch)
 
 
 def _sight(world: World, fqdn: str) -> RolesSight:

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 WAITING: Final = frozenset({RequestState.REQUESTED, RequestState.PENDING})
 LAUNCHING: Final = frozenset({PoolNodeState.INIT, PoolNodeState.BUILDING})
+FLEET_SECONDS: Final = 2.0  # between two counts of free machines of the fleet, which need no call
 WORKERS: Final = 64  # threads for all providers; each has two at most
 
 Post = Callable[[Callable[[], None]], None]
@@ -65,9 +66,8 @@ class ProviderUpkeep:
                 continue
             if self._backoff.comes(("leaks", name), context.settings.launcher.leak_seconds):
                 self._threads.start(("leaks", name), partial(self._list, name, calls))
-            if (name in wanted or name not in self.quotas) and self._backoff.comes(
-                ("quota", name), context.settings.launcher.quota_seconds
-            ):
+            pause = FLEET_SECONDS if calls.of_fleet else context.settings.launcher.quota_seconds
+            if (name in wanted or name not in self.quotas) and self._backoff.comes(("quota", name), pause):
                 self._threads.start(("quota", name), partial(self._ask, name, calls))
         return min(self._backoff.timers(), default=float("inf"))
 

@@ -13,24 +13,30 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import commands, nodes, structure
+from nodepool_ocb.engine import binding, commands, nodes, structure
 from nodepool_ocb.engine.advancing import advance, copied
+from nodepool_ocb.engine.binding import BindPlan
 from nodepool_ocb.engine.noderole import Event
-from nodepool_ocb.engine.world import NodeView, World, node_of
-from nodepool_ocb.errors import OcbError
+from nodepool_ocb.engine.world import NodeView, Stored, World, node_of
+from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.installation import MachineUse
 from nodepool_ocb.model.records import Change, Check, Create, Node, Set
 
 LAUNCH_LABEL: Final = "launch"  # the label of a node with the identity of its launch
 
 
 class Enrolment(msgspec.Struct, frozen=True, kw_only=True):
-    """A node to create. ``launch`` is the identity of its launch; a later launch of the same name has another."""
+    """A node to create. ``launch`` is the identity of its launch; a later launch of the same name has another.
+
+    ``machine``: the node is a machine of the fleet, which the launch uses. It exists, and gets the roles alone.
+    """
 
     fqdn: str
     launch: str
     node: Node
     roles: tuple[str, ...] = ()  # beside those that every new node gets
+    machine: bool = False
 
 
 class EnrolmentPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,15 +66,18 @@ def enrol(
     left: list[str] = []
     refused: dict[str, str] = {}
     for each in wanted:
-        view = world.nodes.get(each.fqdn)
-        if view is not None and launched_by(view, each.launch):
+        if enrolled(world, each):
             there.append(each.fqdn)
         elif left:
             left.append(each.fqdn)
         else:
             scratch = scratch or _replayed(world, changes)
             try:
-                own = _created(scratch, each, admin_domain, now, jigs, by)
+                own = (
+                    _bound(scratch, each, now, jigs, by)
+                    if each.machine
+                    else _created(scratch, each, admin_domain, now, jigs, by)
+                )
             except OcbError as fault:
                 refused[each.fqdn] = str(fault)
                 scratch = None  # it has parts of the plan that failed
@@ -82,6 +91,20 @@ def enrol(
     return EnrolmentPlan(
         changes=tuple(whole), created=tuple(created), there=tuple(there), left=tuple(left), refused=refused
     )
+
+
+def enrolled(world: World, asked: Enrolment) -> bool:
+    """Whether the node of this launch is there, with the roles."""
+    view = world.nodes.get(asked.fqdn)
+    if view is None or not asked.machine:
+        return view is not None and launched_by(view, asked.launch)
+    return used_by(world, asked.fqdn, asked.launch) is not None and view.noderoles.keys() >= {*asked.roles}
+
+
+def used_by(world: World, fqdn: str, launch: str) -> Stored[MachineUse] | None:
+    """The use of a machine by this launch; None if it is over, or another one has the machine."""
+    stored = world.of(MachineUse).get(fqdn)
+    return stored if stored is not None and stored.record.returned is None and stored.record.launch == launch else None
 
 
 def launched_by(view: NodeView, launch: str) -> bool:
@@ -125,13 +148,40 @@ def _created(
     plan = nodes.create(
         scratch, each.fqdn, node, admin_domain=admin_domain, now=now, jigs=jigs, by=by, roles=each.roles
     )
+    return _committed(scratch, each.fqdn, plan, now, by)
+
+
+def _bound(scratch: World, each: Enrolment, now: float, jigs: Collection[str] | None, by: str | None) -> list[Change]:
+    """The changes that bind the roles to a machine and commit them. Its use names the noderoles, which go with it."""
+    used = used_by(scratch, each.fqdn, each.launch)
+    if used is None:
+        raise Conflict(f"machine {each.fqdn} is not used by this launch any more")
+    view, deployment = node_of(scratch, each.fqdn), each.node.deployment
+    plan = binding.plan_all(scratch, each.roles, view, now=now, by=by, deployment=deployment, jigs=jigs)
+    changes = _committed(scratch, each.fqdn, plan, now, by)
+    roles = (*used.record.roles, *(paths.split_noderole(name)[0] for name, _ in plan.noderoles))
+    return [*changes, Set(paths.machine_use(each.fqdn), replace(used.record, roles=roles), used.version)]
+
+
+def _committed(scratch: World, fqdn: str, plan: BindPlan, now: float, by: str | None) -> list[Change]:
+    """The changes of a bind, with the commit of the new noderoles; the world is advanced by them."""
     changes = [change for change in plan.changes if change.path != paths.STRUCTURE]
     advance(scratch, changes)
-    bound = list(scratch.nodes[each.fqdn].noderoles.values())
+    bound = [scratch.nodes[fqdn].noderoles[paths.split_noderole(name)[0]] for name, _ in plan.noderoles]
     for part in commands.apply_to(scratch, bound, Event.COMMIT, now, by):
         advance(scratch, part)
         changes += part
     return changes
+
+
+def bound_and_committed(
+    world: World, fqdn: str, roles: Collection[str], now: float, by: str | None = None
+) -> list[Change]:
+    """One transaction that binds roles to an existing node and commits the new noderoles."""
+    scratch = copied(world)
+    jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs} if world.annealers else None
+    plan = binding.plan_all(scratch, roles, node_of(scratch, fqdn), now=now, by=by, jigs=jigs)
+    return structure.raised(world, folded(_committed(scratch, fqdn, plan, now, by)))
 
 
 def folded(changes: Sequence[Change]) -> list[Change]:

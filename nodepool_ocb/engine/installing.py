@@ -6,15 +6,19 @@ noderole over continues at the step in the record. Pure.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
-from nodepool_ocb.model.installation import BootToken, Installation, InstallStep
+from nodepool_ocb.model.installation import BootToken, Installation, InstallStep, MachineUse
+from nodepool_ocb.model.power import MachinePower
 from nodepool_ocb.model.records import State
 from nodepool_ocb.model.tokens import Token, TokenRole
 
 #: The jig of a role that installs its machine.
 JIG: Final = "install"
+#: The power driver of a machine that a person switches.
+BY_HAND: Final = "manual"
 
 
 def stored(view: NodeView) -> Stored[Installation] | None:
@@ -65,13 +69,23 @@ def needs_no_system(vertex: Vertex) -> bool:
     """Whether it may run on a machine that is not alive.
 
     An installation that goes on may. So may one after an attempt that failed when the installer had begun: the former system
-    may be gone.
+    may be gone. So may one for a pool, if the power of the machine can be switched: its last user's system was switched off.
     """
-    found = stored(vertex.node)
-    if not installs(vertex) or found is None:
+    world, found = vertex.node.world, stored(vertex.node)
+    if not installs(vertex):
+        return False
+    if use(vertex.node) is not None and switchable(world, vertex.node.name):
+        return True
+    if found is None:
         return False
     record = found.record
     return of_vertex(vertex) is not None or (record.reason is not None and record.token_used is not None)
+
+
+def switchable(world: World, fqdn: str) -> bool:
+    """Whether the machine can be switched on without a person."""
+    power = world.of(MachinePower).get(fqdn)
+    return power is not None and power.record.driver != BY_HAND
 
 
 def macs(view: NodeView) -> tuple[str, ...]:
@@ -115,3 +129,33 @@ def sentence(installation: Installation, now: float) -> str:
     parts = [f"it installs the machine; step {installation.step} is done", installation.waits]
     parts += [*observations(installation), percent, left]
     return "; ".join(part for part in parts if part)
+
+
+# -- the use of a machine by a pool --
+
+
+def use(view: NodeView) -> Stored[MachineUse] | None:
+    """The newest use of the machine, under way or over."""
+    return view.world.of(MachineUse).get(view.name)
+
+
+def use_sentence(view: NodeView) -> str | None:
+    """The pool that has the machine, or had it last; None if none ever had."""
+    stored = use(view)
+    if stored is None:
+        return None
+    record = stored.record
+    pool = f"pool {record.provider}/{record.pool}"
+    if record.returned is not None:
+        return f"returned to {pool} {_universal(record.returned)}, after label {record.label}"
+    return f"node {record.pool_node} of {pool} since {_universal(record.since)}, with label {record.label}"
+
+
+def resting(view: NodeView) -> bool:
+    """Whether it is no cause for alarm that the machine is not alive: it was returned to its pool, which switched it off."""
+    stored = use(view)
+    return stored is not None and stored.record.returned is not None and switchable(view.world, view.name)
+
+
+def _universal(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

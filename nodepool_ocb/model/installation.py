@@ -1,6 +1,7 @@
-"""The records of the installation of a machine: its progress, and the token of the boot that it caused.
+"""The records of the installation of a machine: its progress, the token of the boot that it caused, and the pool that uses it.
 
-Each step is written before the work of the next step begins. So another annealer continues at the step in the record.
+Each step is written before the work of the next step begins. So another annealer continues at the step in the record. A pool
+takes a machine by the transaction that writes its use, so a machine never has two users. That record stays after the use.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from nodepool_ocb.model.ranges import Count, Moment, Noderole, Percent, RunName, Timeout
+from nodepool_ocb.model.ranges import Count, Moment, Name, Noderole, Percent, RunName, Timeout
 from nodepool_ocb.model.records import Json, Record
 from nodepool_ocb.model.tokens import Digest
 
+Word = Annotated[str, Meta(max_length=256)]
 Nonce = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 
 
@@ -71,3 +73,27 @@ class BootToken(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     """``nodes/<fqdn>/boottoken``: the token for the boot script. It goes when the token is used, or the installation is over."""
 
     text: str  # ocb_ID_SECRET
+
+
+class MachineUse(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
+    """``nodes/<fqdn>/use``: the newest use of the machine by a pool, under way or over."""
+
+    cluster: Word  # this and the next four: the stamp of the launched node
+    provider: Word
+    pool: Word
+    pool_node: Word
+    key: Word
+    label: Word
+    image: Word  # a disk image of the builder
+    since: Moment
+    generation: (
+        Count  # the installation of this use is of this generation of the noderole that installs, or a later one
+    )
+    roles: tuple[Name, ...] = ()  # the noderoles that the pool bound for this use
+    cancelled: bool = False  # the pool itself ended the installation, so its failure says nothing about the machine
+    returned: Moment | None = None  # the end of the use; None: it is under way
+
+    @property
+    def launch(self) -> str:
+        """The identity of the launch, as ``engine.enrolling`` has it."""
+        return f"{self.pool_node}-{self.key}"

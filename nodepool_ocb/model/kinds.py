@@ -20,7 +20,7 @@ import msgspec
 
 from nodepool_ocb.model.boot import Bootenv, Publication, Publisher
 from nodepool_ocb.model.images import Build, BuildRequest, Pause, Upload
-from nodepool_ocb.model.installation import BootToken, Installation
+from nodepool_ocb.model.installation import BootToken, Installation, MachineUse
 from nodepool_ocb.model.joining import AdoptionRule, Inventory, MachineRegistration
 from nodepool_ocb.model.journal import Entry, Webhook
 from nodepool_ocb.model.keyed import KeyedCall
@@ -220,6 +220,7 @@ KINDS: Final = (
         record=BootToken, paths=(f"{_NODE}/boottoken",), name="token of a boot", wakes=Wake.CHANGED, secret=True
     ),
     RecordKind(record=Inventory, paths=(f"{_NODE}/inventory",), name="inventory", wakes=Wake.NEVER),
+    RecordKind(record=MachineUse, paths=(f"{_NODE}/use",), name="use by a pool", wakes=Wake.CHANGED),
     RecordKind(
         record=NodeRole,
         paths=(_NODEROLE,),

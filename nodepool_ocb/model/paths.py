@@ -135,6 +135,10 @@ def installation(fqdn: str) -> str:
     return f"/ocb/nodes/{fqdn}/installation"
 
 
+def machine_use(fqdn: str) -> str:
+    return f"/ocb/nodes/{fqdn}/use"
+
+
 def boot_token(fqdn: str) -> str:
     return f"/ocb/nodes/{fqdn}/boottoken"
 

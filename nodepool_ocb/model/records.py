@@ -81,7 +81,9 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The wish of the newest request for an installation, over the attributes of the role."""
 
     image: Name | None = None  # of a disk image
+    build: str = ""  # of that image; empty, or not READY any more: the newest one
     wipe: WipeMethod | None = None  # of all fixed disks of the machine, before the image is written
+    authorized_keys: tuple[str, ...] = ()  # of root on the new disk, beside those of the role
 
 
 class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -56,6 +56,7 @@ class ProviderPool(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     labels: Mapping[str, PoolLabel] = {}
     machines: tuple[StaticMachine, ...] = ()
+    fleet: bool = False  # its machines are nodes of /ocb, which are installed anew for each use
     limits: Resources = {}  # absent: no limit
     priority: int = 100  # lower goes first
     max_age_seconds: float = 0.0  # max-ready-age of its nodes; 0: any age

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode, PoolNodeState
 from nodepool_ocb.pool.configuration import Resources
+
+NO_PROVIDER: Final = ""  # in ``PoolView.images``: of an image for the disks of machines of the fleet
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +104,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
         str, PoolNodeView
     ] = {}  # nodes with a record that cannot be read: as on hold, where they are known to be
     members: tuple[PoolMember, ...] = ()
-    images: Mapping[tuple[str, str], ReadyImage] = {}  # (provider, image)
+    images: Mapping[tuple[str, str], ReadyImage] = {}  # (provider, image), or (NO_PROVIDER, image)
     quotas: Mapping[str, ProviderQuota] = {}  # by provider
     faults: Mapping[str, str] = {}  # by provider: why nothing can be launched there now
     lives: Mapping[str, float] = {}  # by label: the median life of recent nodes, in seconds

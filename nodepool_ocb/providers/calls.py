@@ -194,6 +194,16 @@ class MachineCalls:
         """Whether ``delete`` does anything."""
         return bool(getattr(self._driver, "deletes", True))
 
+    @property
+    def of_fleet(self) -> bool:
+        """Whether its machines are nodes of /ocb, each with its name as the external id."""
+        return hasattr(self._driver, "join")
+
+    def join(self, fleet: object) -> None:
+        """Tell a driver of such machines which launcher it asks; others need none."""
+        if self.of_fleet:
+            self._driver.join(fleet)
+
     def check(self, external_id: str, host_keys: tuple[str, ...]) -> MachineRefused | None:
         """None also for a driver that makes its machines."""
         if not self.lends:

@@ -36,6 +36,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """The attributes below ``provisioner/`` that an installation reads."""
 
     image: str = ""  # the name of a disk image in nodepool.yaml
+    build: str = ""  # of that image; empty, or not READY any more: the newest one
     disk: DiskHints = DiskHints()
     wipe: tuple[DiskHints, ...] = ()  # further disks that lose their data; one without marks: all fixed disks
     wipe_method: WipeMethod = WipeMethod.SIGNATURES  # of these disks
@@ -81,7 +82,9 @@ def wish(attributes: Mapping[str, Json]) -> Wish:
 def requested(wish: Wish, request: InstallRequest | None) -> Wish:
     """The wish with the request of the node over it; raises Invalid if neither names an image."""
     if request is not None and request.image is not None:
-        wish = replace(wish, image=request.image)
+        wish = replace(wish, image=request.image, build=request.build)
+    if request is not None and request.authorized_keys:
+        wish = replace(wish, authorized_keys=(*wish.authorized_keys, *request.authorized_keys))
     if request is not None and request.wipe is not None:
         wish = replace(wish, wipe=(EVERY_DISK,), wipe_method=request.wipe)
     if not wish.image:
@@ -89,9 +92,9 @@ def requested(wish: Wish, request: InstallRequest | None) -> Wish:
     return wish
 
 
-def newest(image: str, builds: Mapping[str, Build]) -> ChosenImage:
-    """The newest READY build with a format for disks; raises Invalid without one. ``builds``: by id."""
-    for id, build in sorted(builds.items(), reverse=True):
+def newest(image: str, builds: Mapping[str, Build], wanted: str = "") -> ChosenImage:
+    """The newest READY build with a format for disks, or the wanted one; raises Invalid without one. ``builds``: by id."""
+    for id, build in sorted(builds.items(), key=lambda each: (each[0] == wanted, each[0]), reverse=True):
         there = [each for each in FORMATS if each in build.checksums]
         if build.state is not BuildState.READY or not there:
             continue

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nodepool_ocb.engine import maintenance, marks, readiness
+from nodepool_ocb.engine import installing, maintenance, marks, readiness
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.model.records import Claim, Node, State
 from nodepool_ocb.views.view import View
@@ -56,6 +56,7 @@ class NodeDocument(View, frozen=True, kw_only=True):
     record: Node
     reason: str | None  # why it is not alive, its mark included, or which annealer does not reach it
     held: str | None  # the author, end and reason of the hold
+    use: str | None = None  # the pool that has the machine, or had it last
     epoch: int
     claim: Claim | None
     noderoles: tuple[BoundOnNode, ...]  # the worst first
@@ -126,6 +127,7 @@ def document(view: NodeView, node: Node, now: float) -> NodeDocument:
         record=node,
         reason=why,
         held=_held(node, now),
+        use=installing.use_sentence(view),
         epoch=view.epoch,
         claim=view.claim,
         noderoles=tuple(bound),

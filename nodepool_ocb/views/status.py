@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from nodepool_ocb.engine import maintenance, marks
+from nodepool_ocb.engine import installing, maintenance, marks
 from nodepool_ocb.engine.acting.overdue import all_overdue
 from nodepool_ocb.engine.deployments import SYSTEM
 from nodepool_ocb.engine.hooks import code as hookcode
@@ -303,7 +303,11 @@ def _of_nodes(world: World, now: float) -> Nodes:
     rows = nodes.rows(world, now=now)
     return Nodes(
         all=len(rows),
-        not_alive=tuple(Idle(row.name, row.since, row.reason) for row in rows if not row.alive),
+        not_alive=tuple(
+            Idle(row.name, row.since, row.reason)
+            for row in rows
+            if not row.alive and not installing.resting(world.nodes[row.name])
+        ),
         not_available=tuple(Idle(row.name, row.since, _kept_out(row.name)) for row in rows if not row.available),
         suspected=tuple(_suspected(world)),
     )

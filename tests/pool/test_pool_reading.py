@@ -22,6 +22,7 @@ from nodepool_ocb.pool.configuration import (
     StaticMachine,
 )
 from nodepool_ocb.pool.documents.reading import LaunchDrivers, pool_configuration
+from nodepool_ocb.providers import launching
 from tests.fixtures.corpora import CORPORA, needs
 from tests.images.test_nodepool_faults import ANYTHING, places, story
 
@@ -358,7 +359,43 @@ def test_the_shipped_example_of_a_static_pool_loads(written: Any) -> None:
         ("n1.example.com", 1),
         ("n2.example.com", 2),
     ]
-    assert {name: label.roles for name, label in found.labels.items()} == {"lab": (), "big": ("ntp-client",)}
+    assert {name: label.roles for name, label in found.labels.items()} == {
+        "lab": (),
+        "big": ("ntp-client",),
+        "board": (),
+    }
+
+
+def test_the_shipped_example_of_machines_of_the_fleet_loads(written: Any) -> None:
+    shipped = (Path(__file__).parents[2] / "etc/nodepool.yaml").read_text()
+    fleet = shipped.partition("  # - name: rack7\n")[2].partition("\n\n")[0]
+    lines = ["providers:", "  - name: rack7", *(line.replace("  # ", "  ", 1) for line in fleet.splitlines())]
+    lines += ["labels: [{name: board}]", "diskimages: [{name: debian-bookworm-metal}]"]
+    pool = written("\n".join(lines), launching.drivers()).providers["rack7"].pools["main"]
+    assert (pool.fleet, pool.options["selector"]) == (True, "tag:lab")
+    assert pool.labels["board"].diskimage == "debian-bookworm-metal"
+    assert pool.labels["board"].resources == {"instances": 1.0, "machines for board": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("pool", "fault"),
+    [
+        ("labels: [{name: board, diskimage: i}]", "neither it nor its pool has `selector`"),
+        ("selector: tag:lab, labels: [board]", "key `diskimage` is missing; name a disk image"),
+        ("selector: 'tag:lab and', labels: [{name: board, diskimage: i}]", "pools[main].selector: selector"),
+        ("selector: tag:lab, wipe: signatures, labels: [{name: board, diskimage: i}]", "pools[main].wipe: "),
+        ("selector: tag:lab, color: red, labels: [{name: board, diskimage: i}]", "color"),
+    ],
+)
+def test_a_pool_of_machines_of_the_fleet_is_refused_with_the_key(written: Any, pool: str, fault: str) -> None:
+    text = f"""
+        providers: [{{name: rack, driver: metal, pools: [{{name: main, {pool}}}]}}]
+        labels: [{{name: board}}]
+        diskimages: [{{name: i}}]
+    """
+    with pytest.raises(Invalid) as refused:
+        written(text, launching.drivers())
+    assert fault in str(refused.value)
 
 
 # -- any document --

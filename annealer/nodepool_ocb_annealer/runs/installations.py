@@ -20,7 +20,6 @@ from nodepool_ocb.model.records import Change, Check, Create, Delete, Node, Node
 from nodepool_ocb.provisioning import installation as steps
 from nodepool_ocb.provisioning import leases
 
-BY_HAND: Final = "manual"  # the driver of a machine that a person switches
 DYING: Final = "the noderoles are being set back after the installation"
 
 
@@ -51,7 +50,7 @@ def written(grant: claim.Grant, before: Stored[Installation], record: Installati
 def power(grant: claim.Grant, record: Installation) -> dict[str, Any]:
     """The facts of ``StepFacts`` about the power of the machine."""
     found = powering.powers(grant.vertex.node.world).get(grant.fqdn)
-    if found is None or found.record.driver == BY_HAND:
+    if found is None or found.record.driver == installing.BY_HAND:
         return {}
     result = found.record.result
     if not record.power or result is None or result.id != record.power:
@@ -69,7 +68,7 @@ def advancing(grant: claim.Grant, before: Stored[Installation], after: Installat
     Raises Conflict while another request for its power is under way.
     """
     found = powering.powers(grant.vertex.node.world).get(grant.fqdn)
-    if after.step is not InstallStep.REBOOTING or found is None or found.record.driver == BY_HAND:
+    if after.step is not InstallStep.REBOOTING or found is None or found.record.driver == installing.BY_HAND:
         return written(grant, before, after)
     request = PowerRequest(
         id=after.nonce[:16],

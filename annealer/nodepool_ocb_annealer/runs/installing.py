@@ -207,7 +207,7 @@ class Installer:
             found = images.read(self._context.session, [wish.image])
             view = found.get(wish.image)
             builds = {each.id: each.record for each in view.builds} if view is not None else {}
-            return orders.newest(wish.image, builds)
+            return orders.newest(wish.image, builds, wish.build)
         except Invalid as wrong:
             return wrong
         except OcbError as error:

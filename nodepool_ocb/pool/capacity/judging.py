@@ -5,12 +5,14 @@ A pool without the image, or with a provider that fails, may serve the request l
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from nodepool_ocb.pool.capacity.ledger import Ledger
 from nodepool_ocb.pool.capacity.matching import matched
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolConfiguration, ProviderPool
 from nodepool_ocb.pool.instructions import PoolVerdict
 from nodepool_ocb.pool.membership import Membership, PoolKey
-from nodepool_ocb.pool.views import PoolView, ReadyImage, RequestView
+from nodepool_ocb.pool.views import NO_PROVIDER, PoolView, ReadyImage, RequestView
 
 MOST_NODES = 400  # of one request: one transaction hands all of them out
 IMAGE_SECONDS = 3600.0  # a request waits so long for a missing image
@@ -27,7 +29,12 @@ def image_of(view: PoolView, pool: ProviderPool, label: str) -> ReadyImage | Non
     offered = pool.labels.get(label)
     if offered is None or offered.diskimage is None:
         return None
-    return view.images.get((pool.provider, offered.diskimage))
+    return launched_from(view.images, pool, offered.diskimage)
+
+
+def launched_from(images: Mapping[tuple[str, str], ReadyImage], pool: ProviderPool, image: str) -> ReadyImage | None:
+    """The ready image of this name, as the pool launches it."""
+    return images.get((NO_PROVIDER if pool.fleet else pool.provider, image))
 
 
 class PoolJudge:

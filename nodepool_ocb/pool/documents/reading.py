@@ -33,6 +33,7 @@ from nodepool_ocb.pool.documents.offers import HARMLESS, MACHINE_KEYS, pool_labe
 from nodepool_ocb.pool.launches.hostnames import hostname_fault
 
 STATIC: Final = "static"
+METAL: Final = "metal"  # machines of the fleet
 FAKE: Final = "fake"  # also of an OpenStack provider with a name that begins with this word, as in Nodepool
 #: The key of a limit → its resource.
 LIMITS: Final = {
@@ -210,6 +211,7 @@ class _Reading:
             provider=provider.name,
             labels={label.name: label for label in labels},
             machines=machines,
+            fleet=launch_driver(provider) == METAL,
             limits=self._limits(path, section),
             priority=section.get("priority", provider.launch.get("priority", PRIORITY)),
             max_age_seconds=self._limit(f"{path}.max-ready-age", age),

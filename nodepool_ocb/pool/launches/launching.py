@@ -305,6 +305,7 @@ def _late(view: LaunchView) -> LaunchStep | None:
         cause = f": {_waiting(view.roles)}"
     elif name is LaunchDeadline.BOOT and view.machine is not None and not cause:
         cause = f": the machine is {view.machine.state} and has {'an' if view.machine.addressed else 'no'} address"
+        cause += f": {view.machine.fault}" if view.machine.fault else ""
     return _over(view, name, cause)
 
 

@@ -23,6 +23,7 @@ from nodepool_ocb.providers.calls import MachineCalls
 from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineStamp
 from nodepool_ocb.testing.engine import Engine
 from tests.docs.pages import ROOT, Fate, blocks
+from tests.metal.metal_site import MetalSite, PlayedTurns
 from tests.providers.machines.orders import fake_provider, made, new_order, new_stamp, opened, refused
 
 EGG: Final = (sys.executable, "-c", "from setuptools import setup; setup()", "--quiet")
@@ -36,6 +37,7 @@ class DriverCase:
         self.provider, self.image = provider, image
         self.calls: MachineCalls = opened(provider)
         self.cluster = f"cluster-{new_stamp().key}"
+        self.questions: object = None  # of driver metal
 
     def order(self, **fields: Any) -> MachineOrder:
         pool = next(iter(self.provider.pools.values()), ProviderPool(name="main", provider="p"))
@@ -112,7 +114,19 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Labo
     sys.modules.pop("acme_lab", None)
 
 
-@pytest.fixture(params=["acme-lab", "docker", "fake", "test"])
+@pytest.fixture
+def metal(request: pytest.FixtureRequest) -> Iterator[DriverCase]:
+    """A provider of driver metal, with machines of a cluster. The test plays the launcher's turns and the annealers."""
+    labels = {"small": PoolLabel(name="small", diskimage="debian")}
+    pool = ProviderPool(name="main", provider="p", labels=labels, options={"selector": "tag:lab"})
+    case = DriverCase(LaunchProvider(name="p", driver="metal", pools={"main": pool}))
+    with PlayedTurns(MetalSite(request.getfixturevalue("zk_session"), 5)) as turns:
+        case.questions = turns.questions
+        case.calls.join(turns.questions)
+        yield case
+
+
+@pytest.fixture(params=["acme-lab", "docker", "fake", "metal", "test"])
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DriverCase]:
     """A provider of each driver in turn."""
     if request.param == "docker":
@@ -122,6 +136,8 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DriverCase]
         pool = ProviderPool(name="main", provider="p", labels=labels, options=options)
         provider = LaunchProvider(name="p", driver="docker", pools={"main": pool}, options={"url": engine.url})
         case = DriverCase(provider, request.getfixturevalue("image"))
+    elif request.param == "metal":
+        case = request.getfixturevalue("metal")
     elif request.param == "acme-lab":
         url = request.getfixturevalue("laboratory").url
         case = DriverCase(LaunchProvider(name="p", driver="acme-lab", options={"url": url}))
@@ -177,6 +193,7 @@ def test_another_launcher_finds_the_machine(case: DriverCase) -> None:
     order = case.order()
     machine = made(case.calls.create(order))
     successor = opened(case.provider)
+    successor.join(case.questions)
     assert made(successor.find(order.stamp)).external_id == machine.external_id
     successor.close()
 
