@@ -198,7 +198,7 @@ _ROUTES: Final[list[tuple[str, str, Callable[[Provisioner], tuple[int, Any]]]]] 
         JOIN_TOKEN,
         lambda site: (200, {"secret": "s3cret", "poll_seconds": 1, "mac": site.said[0][1]["macs"][0]}),
     ),
-    (r"POST /v1/registrations/[0-9a-f:]+/poll", "", _registration),
+    (r"POST /v1/registrations/[0-9a-f:]+/poll", JOIN_TOKEN, _registration),
     (f"POST {_INSTALLATION}/identity", BOOT_TOKEN, _identity),
     (f"POST {_INSTALLATION}/report", OWN_TOKEN, _report),
     (f"GET {_INSTALLATION}", OWN_TOKEN, lambda site: (200, {"reboot": site.permits_restart, "epoch": EPOCH + 1})),

@@ -28,7 +28,7 @@ register() { # sets $secret and $pause
   body=$(macs | jq --raw-input --slurp --compact-output --argjson inventory "$described" --arg key "$(host_key)" \
     --arg secret "$secret" \
     '{macs: split("\n") | map(select(. != "")), inventory: $inventory, host_keys: [$key], secret: $secret}')
-  if ! call POST /v1/registrations "Authorization: Bearer $(cat "$OCB_ETC/join-token" 2>/dev/null)" "$body"; then
+  if ! call POST /v1/registrations "$(join_header)" "$body"; then
     say "no server took the registration: $fault"
     pause=10
     return 1
@@ -55,7 +55,7 @@ await_adoption() { # true while the machine waits; sets $adopted once it is a no
     if [ "$(nics | jq '[.[].lldp_port] | map(values) | length')" -gt "${described_ports:-0}" ]; then return 1; fi # register anew
   fi
   body=$(jq --null-input --compact-output --arg secret "$secret" '{secret: $secret}')
-  call POST "/v1/registrations/$registered_as/poll" "Accept: application/json" "$body" || {
+  call POST "/v1/registrations/$registered_as/poll" "$(join_header)" "$body" || {
     say "no server answers: $fault"
     return 0
   }
@@ -76,6 +76,10 @@ await_adoption() { # true while the machine waits; sets $adopted once it is a no
     pause=60
     ;;
   esac
+}
+
+join_header() { # each request of a machine without a token of its own; its secret tells it from others
+  echo "Authorization: Bearer $(cat "$OCB_ETC/join-token" 2>/dev/null)"
 }
 
 become() { # become FQDN: the machine is a node; its annealer logs in with the pinned host key
