@@ -33,6 +33,13 @@ def servers(world: World, role: str = boot.DHCP) -> Iterator[Vertex]:
             yield vertex
 
 
+def addresses(world: World) -> tuple[str, ...]:
+    """The addresses of the HTTP servers of all servers that live; each has the images of its providers."""
+    publishers = world.of(Publisher)
+    found = {publishers[each.name].record.address for each in servers(world) if each.name in publishers}
+    return tuple(sorted(found - {""}))
+
+
 def unpublished(world: World, fqdn: str) -> tuple[str, ...]:
     """The nodes of servers that live and have not published the boot document that the node must have now."""
     digest = boot.wanted(world, fqdn).digest

@@ -8,6 +8,7 @@ noderole runs again.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from nodepool_ocb.provisioning.servers import listening
 BATCH: Final = 200  # documents of one run: their records are one transaction
 _DIGEST_CHARACTERS: Final = 64
 _DIRECTORY_CHARACTERS: Final = 64
+_ADDRESS: Final = re.compile(r"http://[A-Za-z0-9.:\[\]-]{1,100}")
 
 
 def material(world: World, noderole: str, memory: publications.Digests | None = None) -> Mapping[str, Json]:
@@ -52,7 +54,8 @@ def records(world: World, noderole: str, returned: Mapping[str, Json], now: floa
     if not isinstance(published, dict) or not isinstance(directory, str) or len(directory) > _DIRECTORY_CHARACTERS:
         return []
     assert isinstance(given, dict), "it has them"
-    changes: list[Change] = [*_publisher(world, noderole, directory, listening.noted(given, now), now)]
+    noted = {"address": _address(given.get("http")), **listening.noted(given, now)}
+    changes: list[Change] = [*_publisher(world, noderole, directory, noted, now)]
     for name, digest in itertools.islice(published.items(), BATCH):
         if (
             isinstance(digest, str)
@@ -69,6 +72,11 @@ def _publisher(world: World, noderole: str, directory: str, noted: Mapping[str, 
         return [Create(path, replace(Publisher(directory=directory, listened=now), **noted))]
     after = replace(stored.record, directory=directory, **noted)
     return [Set(path, after, stored.version)] if after != stored.record else []
+
+
+def _address(http: Json) -> str:
+    """Of the HTTP server; empty if the value is no address."""
+    return http if isinstance(http, str) and _ADDRESS.fullmatch(http) else ""
 
 
 def _publication(world: World, noderole: str, name: str, record: Publication) -> Sequence[Change]:

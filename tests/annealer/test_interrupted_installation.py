@@ -59,7 +59,8 @@ def test_a_machine_waits_for_each_publication_and_the_60_seconds_of_the_seed_wou
     server.publish()
     site.until_told()
     agent = Agent(site)
-    agent.identify()
+    [path, elsewhere] = agent.identify().order["image"]
+    assert elsewhere == f"{server.address}/{path}", "if the server of the boot dies, the image comes from another one"
     agent.writes()
     fleet.until(lambda: "local is not published yet" in explained(site), "the machine may not boot its disk")
     assert not agent.shown().reboot

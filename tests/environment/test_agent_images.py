@@ -109,12 +109,13 @@ def test_an_absent_image_is_named(site: Provisioner, tmp_path: Path) -> None:
     assert site.reports("failed")[0]["reason"] == f"the server has no {site.http}/disk.raw"
 
 
-def test_the_next_server_gives_the_rest(site: Provisioner, tmp_path: Path) -> None:
+@pytest.mark.parametrize("absent", ["http://127.0.0.1:9/disk.raw", "{site.http}/none.raw"], ids=["dead", "without it"])
+def test_the_next_server_gives_the_rest(site: Provisioner, tmp_path: Path, absent: str) -> None:
     image, disk = raw_image(site), tmp_path / "disk"
     disk.write_bytes(b"x" * 4_000_000)
     machine = machine_with(site, tmp_path, image, "raw")
     urls = f"{SMALL} chosen={disk}; fetch $(order .size) $(order .checksum | cut -d: -f2) raw_sink "
-    done = machine.does(f"{urls} http://127.0.0.1:9/disk.raw {site.http}/disk.raw; write_head $size $sum")
+    done = machine.does(f"{urls} {absent.format(site=site)} {site.http}/disk.raw; write_head $size $sum")
     assert done.returncode == 0, done.stdout
     assert disk.read_bytes()[:2_600_000] == image.read_bytes()
 

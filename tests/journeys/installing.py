@@ -159,6 +159,7 @@ class BootServer:
 
     def __init__(self, site: InstallFleet, fqdn: str = "admin.farm.example.com") -> None:
         self.site, self.fqdn = site, fqdn
+        self.address = f"http://{fqdn}:8480"
         fleet = site.fleet
         fleet.add_node(fqdn, Node(admin=True, virtual=True, alive=True))
         fleet.nodes.remove(fqdn)  # no machine of the farm
@@ -166,7 +167,7 @@ class BootServer:
         fleet.session.commit(
             [Create(role, NodeRole(state=State.ACTIVE, since=0.0)), Create(paths.runs(boot.DHCP, fqdn))]
         )
-        fleet.session.commit([Create(paths.publisher(self.name), Publisher(directory="d"))])
+        fleet.session.commit([Create(paths.publisher(self.name), Publisher(directory="d", address=self.address))])
 
     @property
     def name(self) -> str:

@@ -149,6 +149,15 @@ def test_a_server_that_is_away_or_not_ready_is_not_waited_for() -> None:
     assert publications.unpublished(found, N1) == (OTHER,), "one that runs again in place still answers machines"
 
 
+def test_images_come_from_each_server_that_lives() -> None:
+    found = world()
+    for admin in (ADMIN, OTHER):
+        found.put(Stored(Publisher(directory="d1", address=f"http://{admin}:8480"), 0), f"{boot.DHCP}@{admin}")
+    assert publications.addresses(found) == (f"http://{ADMIN}:8480", f"http://{OTHER}:8480")
+    found.put_node(ADMIN, Node(), 2)
+    assert publications.addresses(found) == (f"http://{OTHER}:8480",)
+
+
 def test_the_files_of_a_directory_that_was_lost_are_due_again() -> None:
     found, digest = world(), boot.wanted(world(), N1).digest
     name = f"{boot.DHCP}@{ADMIN}"

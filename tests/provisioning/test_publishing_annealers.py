@@ -9,7 +9,7 @@ import pytest
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.boot import Publication
+from nodepool_ocb.model.boot import Publication, Publisher
 from nodepool_ocb.model.networks import Network
 from nodepool_ocb.model.records import Create, Delete
 from nodepool_ocb.provisioning import boot, publications, publishing
@@ -88,3 +88,17 @@ def test_a_run_gives_back_no_more_than_publications() -> None:
     assert not [
         each for each in publishing.records(world, name, {"provisioner": gone}, 1.0) if isinstance(each, Delete)
     ]
+
+
+def test_the_address_of_a_server_is_recorded_if_it_is_one() -> None:
+    name = f"{boot.DHCP}@a1.example.com"
+
+    def recorded(http: object) -> str:
+        given = {"published": {}, "directory": "d1", "http": http}
+        (made,) = publishing.records(World(), name, {"provisioner": given}, 1.0)
+        assert isinstance(made, Create)
+        assert isinstance(made.data, Publisher)
+        return made.data.address
+
+    assert recorded("http://10.1.0.2:8480") == "http://10.1.0.2:8480"
+    assert [recorded(odd) for odd in ("file:///etc/shadow", "http://a/b c", "http://" + "a" * 101, 7, None)] == [""] * 5

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import installing
-from nodepool_ocb.engine.world import NodeView, Stored
+from nodepool_ocb.engine.world import NodeView, Stored, World
 from nodepool_ocb.errors import Conflict, Denied, Invalid
 from nodepool_ocb.model import paths, tokens
 from nodepool_ocb.model.installation import Installation, InstallStep
@@ -20,6 +20,7 @@ from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.tokens import DrawSecret, EnsureTokens, FoundTokens, FreshSecret, ReadTokens
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.provisioning import installation as steps
+from nodepool_ocb.provisioning import publications
 from nodepool_ocb.views.provisioning.installations import InstallerOrder
 
 
@@ -55,7 +56,7 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
         drawn = yield from DrawSecret()
         yield from EnsureTokens()
         yield list(self._changes(view, found, held, drawn, situation))
-        return InstallerOrder(token=tokens.text(drawn.id, drawn.secret), order=self._order(found.record))
+        return InstallerOrder(token=tokens.text(drawn.id, drawn.secret), order=_order(world, found.record))
 
     def _refuse_oddities(self) -> None:
         try:
@@ -119,6 +120,14 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
         if (boot := installing.boot_token(view)) is not None:
             yield Delete(paths.boot_token(view.name), boot.version)
 
-    def _order(self, record: Installation) -> dict[str, Json]:
-        key = f"{record.noderole.partition('@')[0]}@{record.generation}"
-        return {**record.order, "epoch": record.epoch, "epoch_key": key}
+
+def _order(world: World, record: Installation) -> dict[str, Json]:
+    """The order for this boot. The image comes from the server of the boot, and from each other one if that fails."""
+    key = f"{record.noderole.partition('@')[0]}@{record.generation}"
+    path = record.order["image"]
+    places = (
+        [*path, *(f"{address}/{each}" for address in publications.addresses(world) for each in path)]
+        if isinstance(path, list)
+        else path
+    )
+    return {**record.order, "image": places, "epoch": record.epoch, "epoch_key": key}

@@ -41,8 +41,12 @@ fetch() {
         die "the image was not fetched in $FETCH_SECONDS seconds; $at of $size bytes are here; last: $fault"
       fi
       first=$1
-      shift
-      set -- "$@" "$first" # the next server
+      shift # the next server; one without the image is not asked again
+      if [ "$code" != 404 ]; then
+        set -- "$@" "$first"
+      elif [ $# = 0 ]; then
+        die "the server has no $first"
+      fi
       sleep $((failures < 10 ? failures : 10))
     fi
   done
@@ -61,6 +65,5 @@ fetch_piece() { # fetch_piece URL FROM END: bytes FROM to END - 1 in $piece; set
   fault=$(head -n 1 "$OCB_RUN/curl")
   if [ "$result" = 0 ] && [ "$code" = 206 ] && [ "$(stat -c %s "$piece")" = $(($3 - $2)) ]; then return 0; fi
   fault="status $code${fault:+, $fault}"
-  [ "$code" = 404 ] && die "the server has no $1"
   return 1
 }
