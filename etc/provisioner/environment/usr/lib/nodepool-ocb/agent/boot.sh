@@ -69,6 +69,7 @@ make_menu() {
   kernel=$(newest 'vmlinu[xz]-*') initrd=$(newest 'initrd.img-*')
   if [ -z "$kernel" ] || [ -z "$initrd" ]; then die "the image has no kernel and initrd in /boot"; fi
   put boot/grub/grub.cfg 600 <<END
+set timeout_style=hidden
 set timeout=1
 menuentry "Linux" {
   search --no-floppy --fs-uuid --set=root $(uuid_of "$root_device")
