@@ -98,6 +98,17 @@ def test_a_lease_is_no_address_of_a_node_that_speaks_from_its_own(
     assert record(joinable, Node, paths.node(fqdn)).addresses == ("127.9.0.10",)
 
 
+def test_a_machine_is_adopted_as_its_dry_run_said(joinable: ServedApi, join_token: str) -> None:
+    machine = JoiningMachine(joinable, join_token)
+    machine.register()
+    fields = {"mac": machine.mac, "name": "said.example.com"}
+    plan = joinable.call("node/adopt", fields, dry_run=True)[-1]["done"]["plan"]
+    assert record(joinable, Node, paths.node("said.example.com")) is None
+    done = joinable.ask("POST", "/v1/operations/node/adopt", {"fields": fields}, If_Match=f'"{plan}"')
+    assert '"error"' not in done.text
+    assert record(joinable, Node, paths.node("said.example.com")).macs == (machine.mac,)
+
+
 def test_registrations_of_one_address_have_a_rate_and_others_go_on(joinable: ServedApi, join_token: str) -> None:
     machine = JoiningMachine(joinable, join_token)
     machine.macs = ["no MAC"]  # each request is refused, and counts

@@ -20,7 +20,7 @@ WANTED: Final = {
     "noderole/retry", "noderole/refresh", "node/hold", "node/release", "pause", "resume", "deployment/pause",
     "deployment/resume", "daemon/pause", "daemon/resume", "noderole/commit", "deployment/commit", "rollout/promote",
     "rollout/resume", "rollout/accept", "rollout/cancel", "noderole/cancel", "tasks/stop", "image/build", "lease/return",
-    "lease/hold", "lease/release", "lease/delete",
+    "lease/hold", "lease/release", "lease/delete", "node/adopt", "registration/delete",
 }  # fmt: skip
 
 

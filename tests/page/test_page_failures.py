@@ -125,7 +125,7 @@ def test_no_view_is_wider_than_the_window(
     views = (
         "#/overview", "#/matrix/bench", "#/graph/bench", f"#/graph?around={UNREACHED}", "#/timeline/bench", "#/nodes",
         f"#/noderole/{UNREACHED}", f"#/image/{tree.IMAGE}", "#/images", "#/history", "#/daemons", "#/pool", "#/runs",
-        "#/rollouts", "#/locks", "#/matrix", "#/node/n0001.example.com",
+        "#/rollouts", "#/locks", "#/machines", "#/matrix", "#/node/n0001.example.com",
     )  # fmt: skip
     browser.look(width, 900, scheme)
     browser.enter(broken.address, broken.token)

@@ -38,6 +38,7 @@ VIEWS = (
     "#/history",
     "#/daemons",
     "#/locks",
+    "#/machines",
     "#/pool",
 )
 EDGES = 9_600

@@ -48,7 +48,7 @@ def made(
     placed = yield from placement.created(world, situation, fqdn, node, rule.network)
     node = replace(placed.node, addresses=_addresses(placed.node.addresses, machine.address))
     changes = [*placed.changes, *_bound(world, situation, fqdn, node, rule)]
-    changes += [_adopted(mac, stored, fqdn, situation), _inventory(world, fqdn, machine, situation)]
+    changes += [_adopted(mac, stored, fqdn), _inventory(world, fqdn, machine, situation)]
     whole = structure.raised(world, enrolling.folded(changes))
     if not limits.fits(whole):
         raise Conflict(f"{fqdn} would have too many noderoles for one transaction; give the rule fewer roles")
@@ -70,7 +70,7 @@ def tied(
     if machine.host_keys:
         fields["host_keys"] = machine.host_keys
     node = liveness.changed(world, view, situation.now, situation.by, **fields)
-    own = [_adopted(mac, stored, view.name, situation), _inventory(world, view.name, machine, situation)]
+    own = [_adopted(mac, stored, view.name), _inventory(world, view.name, machine, situation)]
     return [*placed.changes, *node, *own]
 
 
@@ -118,13 +118,13 @@ def _without_structure(changes: Sequence[Change]) -> list[Change]:
     return [change for change in changes if change.path != paths.STRUCTURE]
 
 
-def _adopted(mac: str, stored: Stored[MachineRegistration], fqdn: str, situation: Situation) -> Change:
-    record = replace(stored.record, node=fqdn, reason=None, seen=situation.now)
-    return Set(paths.registration(mac), record, stored.version)
+def _adopted(mac: str, stored: Stored[MachineRegistration], fqdn: str) -> Change:
+    """Without a time of now, so that a write is the same as its dry run."""
+    return Set(paths.registration(mac), replace(stored.record, node=fqdn, reason=None), stored.version)
 
 
 def _inventory(world: World, fqdn: str, machine: MachineRegistration, situation: Situation) -> Change:
-    return stored_inventory(world, fqdn, Inventory(facts=machine.facts, at=situation.now, by=situation.by))
+    return stored_inventory(world, fqdn, Inventory(facts=machine.facts, at=machine.seen, by=situation.by))
 
 
 def stored_inventory(world: World, fqdn: str, record: Inventory) -> Change:

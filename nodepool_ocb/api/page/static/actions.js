@@ -5,7 +5,8 @@
  * `many`: the field with the names; `one`: the field with the only name; `none`: the operation has no object.
  * `reason`: "field" if a record keeps it, so that the operation has a field for it; else the journal alone has it.
  * "comment": it stands on the record, too. `count`: a person types the number of objects, if there are several.
- * `about`: sentences about the effect, for the dialog.
+ * `about`: sentences about the effect, for the dialog. `ask`: fields that a person types there, with their labels; the target has
+ * their first values.
  */
 import { el } from "./dom.js";
 import { open } from "./dialog.js";
@@ -19,6 +20,8 @@ export const ACTIONS = {
   redeploy: { label: "Redeploy", operation: "noderole/redeploy", many: "noderoles", count: true, danger: true, about: "It runs again from the start, also where its role is destructive and was done: that can destroy data on the machine. The noderoles below it wait, and run again after it. Retry is for noderoles that failed, and leaves out all others." },
   hold: { label: "Hold", operation: "node/hold", many: "nodes", reason: "field", count: true },
   release: { label: "Release", operation: "node/release", many: "nodes" },
+  adopt: { label: "Adopt", operation: "node/adopt", first: ["mac"], one: "name", options: ["deployment"], ask: { name: "Node", deployment: "Deployment, of a new node" }, about: "The machine becomes this node, a new one or one that exists. Annealers talk to the host keys that it registered. Nothing is installed." },
+  forget: { label: "Forget", operation: "registration/delete", one: "mac", danger: true, about: "The registration goes. A machine that still asks registers again, so stop it, or revoke its join token. The node of an adopted machine stays." },
   powerOn: { label: "Power on", operation: "power/on", many: "nodes" },
   powerOff: { label: "Power off", operation: "power/off", many: "nodes", count: true, danger: true, about: "The machine is switched off without asking its system. It is refused while a noderole runs there." },
   powerCycle: { label: "Power cycle", operation: "power/cycle", many: "nodes", count: true, danger: true, about: "The machine is switched off, then on, without asking its system. It is refused while a noderole runs there." },
@@ -48,6 +51,7 @@ export const ACTIONS = {
 /** The objects of a target, for people: names, or the selector. */
 export function subjects(action, target) {
   if (action.none) return ["the whole cluster"];
+  if (action.ask) return action.first.map((name) => target[name]);
   if (action.one) return [[...(action.first ?? []).map((name) => target[name]), target[action.one]].join(" of ")];
   return target.selector ? [target.selector] : target[action.many];
 }

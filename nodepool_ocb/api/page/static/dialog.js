@@ -26,7 +26,7 @@ export function open(action, target) {
     lacks: el("p", { class: "quiet", role: "status" }),
     go: el("button", { class: action.danger ? "danger primary" : "primary", disabled: true }, action.label),
   };
-  const state = { action, target, parts, plan: null, rows: null, agreed: false };
+  const state = { action, target: { ...target }, parts, plan: null, rows: null, agreed: false };
   const named = subjects(action, target);
   const about = named.length > 3 ? `${named.slice(0, 3).join(", ")} and ${named.length - 3} more` : named.join(", ");
   show(parts.asked, parts.agree, el("label", { for: "agree" }, ""));
@@ -38,6 +38,7 @@ export function open(action, target) {
       "form",
       { onsubmit: (event) => submit(event, state, box) },
       action.about ? el("p", { class: "reason" }, action.about) : null,
+      asked(state),
       parts.result,
       el("label", { for: "reason" }, "Reason, for the journal (required)"),
       parts.reason,
@@ -53,8 +54,20 @@ export function open(action, target) {
   parts.agree.addEventListener("change", () => words(state));
   document.body.append(box);
   box.showModal();
-  parts.reason.focus();
+  (box.querySelector("input:invalid") ?? parts.reason).focus();
   dryRun(state);
+}
+
+/** The fields that a person types; each change has another dry run. */
+function asked(state) {
+  return Object.entries(state.action.ask ?? {}).map(([name, label]) => {
+    const field = el("input", { id: `ask-${name}`, autocomplete: "off", spellcheck: "false", required: true, value: state.target[name] ?? "" });
+    field.addEventListener("change", () => {
+      state.target[name] = field.value.trim();
+      dryRun(state);
+    });
+    return [el("label", { for: `ask-${name}` }, label), field];
+  });
 }
 
 function body(state, more) {
@@ -64,15 +77,24 @@ function body(state, more) {
 
 async function dryRun(state) {
   const { parts } = state;
-  state.plan = null;
+  state.plan = state.rows = null;
+  const lacking = Object.entries(state.action.ask ?? {}).find(([name]) => !state.target[name]);
+  if (lacking) {
+    show(parts.result, el("p", { class: "quiet" }, `Type first: ${lacking[1]}.`));
+    words(state);
+    return;
+  }
+  const given = JSON.stringify(state.target);
   try {
     const found = await call(state.action.operation, body(state, { dry_run: true, agreed: true }));
+    if (given !== JSON.stringify(state.target)) return; // a person has typed another value meanwhile
     state.plan = found.done?.plan ?? null;
     state.rows = found.rows;
     show(parts.result, changes(found));
     askForCount(state);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
+    if (given !== JSON.stringify(state.target)) return;
     state.rows = null;
     show(parts.result, el("p", { class: "fault" }, `The dry run was refused: ${error.message}`));
   }

@@ -9,11 +9,11 @@ const KEYS = [
   ["x", "choose the noderole for an action"],
   ["X", "choose all that the filter shows, or none"],
   ["+ - [ ]", "a shorter and a longer time, the former and the later time, of the timeline"],
-  ["g then o m y l n r t i p h d k", "overview, matrix, graph, timeline, nodes, rollouts, task runs, images, pool, history, daemons, locks"],
+  ["g then o m y l n w r t i p h d k", "overview, matrix, graph, timeline, nodes, machines, rollouts, task runs, images, pool, history, daemons, locks"],
   ["?", "this list"],
   ["Escape", "leave the filter or a dialog"],
 ];
-const GO = { o: "overview", m: "matrix", y: "graph", l: "timeline", n: "nodes", r: "rollouts", t: "runs", i: "images", p: "pool", h: "history", d: "daemons", k: "locks" };
+const GO = { o: "overview", m: "matrix", y: "graph", l: "timeline", n: "nodes", w: "machines", r: "rollouts", t: "runs", i: "images", p: "pool", h: "history", d: "daemons", k: "locks" };
 const GO_MS = 1500;
 
 /** Whether a key is for a field in which people type. */

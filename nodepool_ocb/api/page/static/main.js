@@ -9,6 +9,7 @@ import { bindKeys } from "./keys.js";
 import { lease } from "./lease.js";
 import { stop } from "./live.js";
 import { daemons, images, locks, nodes, pool, rollouts, runs } from "./lists.js";
+import { machines } from "./machines.js";
 import { matrix } from "./matrix.js";
 import { node } from "./node.js";
 import { noderole } from "./noderole.js";
@@ -30,6 +31,7 @@ const VIEWS = {
   graph: { show: graph, title: "Graph", named: true, query: ["l", "around", "steps"] },
   timeline: { show: timeline, title: "Timeline", named: true, query: ["l", "last", "from", "to"] },
   nodes: { show: nodes, title: "Nodes", query: ["l"] },
+  machines: { show: machines, title: "Machines" },
   rollouts: { show: rollouts, title: "Rollouts" },
   runs: { show: runs, title: "Task runs" },
   images: { show: images, title: "Images" },

@@ -19,6 +19,7 @@ const FORMS = {
   image: (text) => link(text, to("image", text)),
   state: (state) => badge(state),
   since: age,
+  seen: ago,
   started: ago,
   ended: ago,
   created: ago,
