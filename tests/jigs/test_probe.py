@@ -315,3 +315,28 @@ def test_an_idle_connection_is_closed_after_its_time(tmp_path: Path) -> None:
         pool.give_back(second)
         assert not first.alive
         pool.close()
+
+
+def test_a_step_looks_at_its_own_connection_and_rarely_at_those_of_other_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    alive = Link.alive.fget
+    assert alive is not None
+    monkeypatch.setattr(Link, "alive", property(lambda link: looks.append(link.fqdn) or alive(link)))
+    with Farm(6, tmp_path / "farm") as farm:
+        pool = Pool(msgspec.convert(farm.settings(), SshSettings))
+        for fqdn, node in farm.records():
+            link = pool.take(fqdn, node)
+            assert isinstance(link, Link)
+            pool.give_back(link)
+        looks.clear()
+        began = time.monotonic()
+        fqdn, node = farm.records()[0]
+        for _ in range(300):
+            link = pool.take(fqdn, node)
+            assert isinstance(link, Link)
+            pool.give_back(link)
+        sweeps = time.monotonic() - began + 1.0  # one a second
+        assert len(looks) <= 300 + 6 * (sweeps + 1)
+        pool.close()

@@ -168,7 +168,8 @@ class Conversation:
     def _follow(self) -> None:
         """Open the second channel when it is time, and take the output that it has."""
         if self._follower is None:
-            due = self._running_since is not None and time.monotonic() - self._running_since >= FOLLOW_AFTER_SECONDS
+            after = FOLLOW_AFTER_SECONDS + self._link.round_trip_seconds  # before that no answer can be here
+            due = self._running_since is not None and time.monotonic() - self._running_since >= after
             if not due or self._taken > OUTPUT_BYTES:
                 return
             self._follower = Runner(self._link, self._settings.state_dir, self._settings.connect_timeout_seconds)

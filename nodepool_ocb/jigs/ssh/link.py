@@ -186,6 +186,7 @@ class Link:
         self.fresh = True  # made for the one that took it last
         self.used = time.monotonic()
         self.idle: list[Any] = []  # channels with a runner that waits for an order; append and pop are atomic
+        self.round_trip_seconds = 0.0  # the shortest that was measured, with the start of a process in it
         self._transport, self._become = transport, become
         self._silence_seconds = 3 * keepalive_seconds
 
@@ -215,6 +216,10 @@ class Link:
     def heard(self) -> None:
         """Something came on a channel: that is an answer too."""
         self._transport.heard = time.monotonic()
+
+    def answered_in(self, seconds: float) -> None:
+        """Note the time of a question and its answer."""
+        self.round_trip_seconds = min(self.round_trip_seconds or seconds, seconds)
 
     def answers(self, timeout_seconds: float) -> bool:
         """Whether the machine answers a keepalive that is sent now."""

@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 import paramiko
 
@@ -19,6 +20,8 @@ from nodepool_ocb.jigs.jig import Unreachable
 from nodepool_ocb.jigs.ssh.keys import NoKey, load_keys
 from nodepool_ocb.jigs.ssh.link import Link, connect
 from nodepool_ocb.model.records import Node
+
+LONGEST_SWEEP_SECONDS: Final = 1.0  # between two looks at all links
 
 
 class Pool:
@@ -31,6 +34,7 @@ class Pool:
         self._connecting: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._first_seen: dict[str, tuple[object, str]] = {}  # of first contacts, until the node's record has the key
         self._keys: list[paramiko.PKey] | None = None
+        self._next_sweep = 0.0  # monotonic
 
     def take(self, fqdn: str, node: Node, anew: bool = False) -> Link | Unreachable:
         """The machine's connection, opened if there is none, or if ``anew`` is true; ``give_back`` it.
@@ -157,13 +161,22 @@ class Pool:
             old.close()
 
     def _surplus(self) -> list[Link]:
-        """Remove and give the links that are not in use and are idle for too long, dead, or beyond the size of the
-        pool.
+        """Remove and give the links that are not in use and are beyond the size of the pool, idle for too long, or dead.
+
+        All links are looked at only once in a while: a step on one machine must not cost a look at each other machine.
         """
-        now, surplus = time.monotonic(), []
+        now, settings = time.monotonic(), self.settings
+        surplus: list[Link] = []
+        sweep = now >= self._next_sweep
+        if sweep:
+            self._next_sweep = now + min(LONGEST_SWEEP_SECONDS, settings.idle_seconds / 10)
+        elif len(self._links) <= settings.pool:
+            return surplus
         for fqdn, link in list(self._links.items()):
-            too_many = len(self._links) > self.settings.pool
-            if link.users == 0 and (too_many or now - link.used > self.settings.idle_seconds or not link.alive):
+            too_many = len(self._links) > settings.pool
+            if not (too_many or sweep):
+                break
+            if link.users == 0 and (too_many or now - link.used > settings.idle_seconds or not link.alive):
                 surplus.append(self._links.pop(fqdn))
         return surplus
 

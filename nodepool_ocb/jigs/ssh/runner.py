@@ -28,7 +28,7 @@ class Runner:
         self._ear = Ear(self.token)
         self._noise = b""
         self._noise_bytes = self._frames = 0
-        self._heard_at = time.monotonic()
+        self._heard_at = self._asked_at = time.monotonic()
         self._channel = link.channel(protocol.BOOTSTRAP, timeout_seconds)
         try:
             self._greet(state_dir, timeout_seconds)
@@ -83,14 +83,17 @@ class Runner:
 
     def _greet(self, state_dir: str, timeout_seconds: float) -> None:
         installer, digest = protocol.installer()
+        self._asked_at = time.monotonic()
         self.send(f"{self.token}\n{state_dir}\n{digest}\n".encode())
         deadline, sent = time.monotonic() + timeout_seconds, False
         while (left := deadline - time.monotonic()) > 0:
             for heard in self.hear(left):
                 if heard == Frame("SEND") and not sent:
                     sent = True
+                    self._asked_at = time.monotonic()
                     self.send(f"{installer}{self.token}\n".encode())
                 elif heard == Frame("READY"):
+                    self._link.answered_in(time.monotonic() - self._asked_at)
                     return
         raise Broken(f"no runner within {timeout_seconds:g} s{self._said()}")
 
