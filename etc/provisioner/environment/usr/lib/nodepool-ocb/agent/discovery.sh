@@ -61,10 +61,11 @@ await_adoption() { # true while the machine waits; sets $adopted once it is a no
   }
   case $status in
   2*)
-    adopted=$(answered .node)
-    [ -n "$adopted" ] || return 0
-    token=$(answered .token)
-    return 1
+    adopted=$(answered .node) token=$(answered .token) pause=$(answered .poll_seconds)
+    pause=${pause:-10}
+    [ -z "$adopted" ] || [ -z "$token" ] || return 1
+    adopted= # the next answer has the token
+    return 0
     ;;
   404)
     say "the registration is not known any more ($(refusal)); registering again"
