@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.engine.selection import asks_outdated, parse
@@ -21,20 +23,23 @@ from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, ProviderP
 from nodepool_ocb.pool.metal import choosing, taking
 from nodepool_ocb.pool.metal.plans import MetalCount, MetalOffer, MetalPlan, MetalSight, MetalStamp, MetalUntaken
 from nodepool_ocb.pool.views import ProviderQuota
+from nodepool_ocb.providers.answers import AMOUNTS
 from nodepool_ocb.providers.launchoptions import NO_OPTIONS, option_faults
 from nodepool_ocb.providers.machines import LaunchParty, Machine, MachineOrder, MachineRefused, MachineStamp
 
 SECONDS: Final = 50.0  # for an answer of the launcher's turn; a return may take longer, and is asked for again
 SELECTOR: Final = "selector"
 KEYS: Final = "authorized-keys"
+KEEPS: Final = "keep-roles"
 WIPE: Final = "wipe"
-_KEYS: Final[Json] = {"type": "array", "items": {"type": "string"}}
+_TEXTS: Final[Json] = {"type": "array", "items": {"type": "string"}}
 #: The options of a pool and of a label.
 OPTIONS: Final[Json] = {
     "type": "object",
     "properties": {
         SELECTOR: {"type": "string", "minLength": 1},
-        KEYS: _KEYS,
+        KEYS: _TEXTS,
+        KEEPS: _TEXTS,
         WIPE: {"type": "string", "enum": [str(each) for each in WipeMethod if each is not WipeMethod.SIGNATURES]},
     },
     "additionalProperties": False,
@@ -107,10 +112,11 @@ class MetalMachines:
         if isinstance(answer, MachineRefused):
             return answer
         assert isinstance(answer, MetalCount)
-        named = {label: _resource(label) if label else "instances" for label in answer.fitting}
+        labels = answer.fitting if len(answer.fitting) <= AMOUNTS else ("",)
+        named = {label: _resource(label) if label else "instances" for label in labels}
         return ProviderQuota(
-            limits={named[label]: float(count) for label, count in answer.fitting.items()},
-            foreign={named[label]: float(count) for label, count in answer.others.items()},
+            limits={name: float(answer.fitting[label]) for label, name in named.items()},
+            foreign={name: float(answer.others[label]) for label, name in named.items()},
             read=time.time(),
         )
 
@@ -127,20 +133,14 @@ class MetalMachines:
         return self._fleet.ask(question, SECONDS)
 
     def _offer(self, order: MachineOrder) -> MetalOffer:
-        others = [
-            _selectors(pool, label)
-            for pool in self._provider.pools.values()
-            for label in pool.labels.values()
-            if label.name != order.label.name
-        ]
-        return MetalOffer(
-            label=order.label.name,
-            selectors=_selectors(order.pool, order.label),
+        others = [each.selectors for each in _offers(self._provider) if each.label != order.label.name]
+        return replace(
+            _offer(order.pool, order.label),
             request=InstallRequest(
                 image=order.label.diskimage,
                 build=order.image or "",
                 wipe=WipeMethod(order.label.options.get(WIPE) or order.pool.options.get(WIPE) or WipeMethod.OVERWRITE),
-                authorized_keys=(*order.pool.options.get(KEYS, ()), *order.label.options.get(KEYS, ())),
+                authorized_keys=_listed(order.pool, order.label, KEYS),
             ),
             rivals=tuple(others),
         )
@@ -156,13 +156,18 @@ def _selectors(pool: ProviderPool, label: PoolLabel) -> tuple[str, ...]:
     return tuple(each for each in found if isinstance(each, str))
 
 
-def _offers(provider: LaunchProvider) -> Mapping[str, list[tuple[str, ...]]]:
-    """The selectors of each label, in each pool that offers it."""
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for pool in provider.pools.values():
-        for label in pool.labels.values():
-            found.setdefault(label.name, []).append(_selectors(pool, label))
-    return found
+def _listed(pool: ProviderPool, label: PoolLabel, key: str) -> tuple[str, ...]:
+    """The lists of the pool and of the label under a key, joined."""
+    return (*pool.options.get(key, ()), *label.options.get(key, ()))
+
+
+def _offer(pool: ProviderPool, label: PoolLabel) -> MetalOffer:
+    return MetalOffer(label=label.name, selectors=_selectors(pool, label), keeps=_listed(pool, label, KEEPS))
+
+
+def _offers(provider: LaunchProvider) -> list[MetalOffer]:
+    """The machines of each label, in each pool that offers it."""
+    return [_offer(pool, label) for pool in provider.pools.values() for label in pool.labels.values()]
 
 
 def _faults(provider: LaunchProvider) -> Iterator[str]:

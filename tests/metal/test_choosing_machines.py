@@ -15,6 +15,7 @@ from nodepool_ocb.model.joining import Inventory, MachineDisk, MachineFacts
 from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.power import MachinePower, PowerAction
 from nodepool_ocb.model.records import (
+    Check,
     Claim,
     Deployment,
     DeploymentState,
@@ -116,12 +117,27 @@ def test_each_machine_that_a_person_uses_has_an_obstacle_with_the_next_step() ->
     made = world()
     bind(made, M0, OS, State.PROPOSED)
     assert why(made) == f"{OS}@{M0} is PROPOSED; commit it, or unbind it"
+    made.put(Stored(used(returned=1.0), 0), M0)
+    assert why(made) == "", "a return withdrew it"
+    bind(made, M0, OS, State.PROPOSED, once="done")
+    assert why(made) == f"{OS}@{M0} is PROPOSED; commit it, or unbind it"
     made = world()
     bind(made, M0, OS, State.TODO)
     assert why(made) == f"{M0} is busy: {OS}@{M0} is TODO"
     made = world()
     made.put_claim(M0, Claim(annealer="a", noderole=f"facts@{M0}", run="r", epoch=1, since=0.0), 1, 0)
     assert why(made) == f"{M0} is busy: an annealer runs facts@{M0}"
+
+
+def test_a_kept_role_must_be_active_before_the_first_use_and_never_in_error() -> None:
+    made = world()
+    bind(made, M0, "ntp", State.TODO)
+    waits = f"{M0} is not used before ntp@{M0} is ACTIVE, and it is "
+    assert choosing.obstacle(made.nodes[M0], NOW, ("ntp",)) == f"{waits}TODO"
+    made.put(Stored(used(returned=1.0), 0), M0)
+    assert choosing.obstacle(made.nodes[M0], NOW, ("ntp",)) is None, "it runs again after each installation"
+    bind(made, M0, "ntp", State.ERROR)
+    assert choosing.obstacle(made.nodes[M0], NOW, ("ntp",)) == f"{waits}ERROR"
 
 
 def test_a_machine_that_is_off_is_free_only_if_its_power_can_be_switched() -> None:
@@ -178,7 +194,7 @@ def test_the_counts_tell_the_fitting_machines_and_those_that_are_not_free_for_th
     made = world(M0, M1, "m2.example.com")
     made.put(Stored(used(), 0), M0)
     made.put_node(M1, replace(made.nodes[M1].record, available=False), 4, 0)  # type: ignore[type-var]
-    found = choosing.counted(made, {"small": [("tag:lab",)], "big": [("tag:lab",)]}, "rack", NOW)
+    found = choosing.counted(made, [OFFER, replace(OFFER, label="big")], "rack", NOW)
     assert found.fitting == {"small": 3, "big": 3, "": 3}
     assert found.others == {"small": 1, "big": 2, "": 1}, "the ledger counts its own use of m0 for small, and in all"
 
@@ -204,10 +220,14 @@ def test_a_taken_machine_is_taken_once_with_one_installation_and_runs_after_that
     half.put(Stored(made.of(MachineUse)[M0].record, 0), M0)
     half.put(Stored(installation(), 0), M0)
     assert seen(half) == "building"
+    bind(half, M0, OS, State.ERROR)
+    assert seen(half) == "building", "the failure is of before"
     generation = made.nodes[M0].noderoles[OS].record.generation
     bind(made, M0, OS, State.ACTIVE)
     made.nodes[M0].noderoles[OS].record = replace(made.nodes[M0].noderoles[OS].record, generation=generation)
     assert seen(made) == "building", "it was skipped, and not installed"
+    made.put(Stored(installation(), 0), M0)
+    assert seen(made) == "building", "the installation is of the use before"
     made.put(Stored(installation(generation=generation, image="other"), 0), M0)
     assert seen(made) == "failed"
     made.put(Stored(installation(generation=generation), 0), M0)
@@ -218,6 +238,14 @@ def seen(made: World) -> str:
     found = taking.sight(made, M0, NOW)
     assert found is not None
     return found.state
+
+
+def test_a_claim_checks_the_node_also_if_it_writes_nothing_there() -> None:
+    checked = Check(paths.node(M0), 3)
+    assert checked in taking.take(world(install=REQUEST), OFFER, stamp(), NOW).changes
+    bare = world(install=REQUEST)
+    bare.drop_noderole(M0, OS)
+    assert checked in taking.take(bare, OFFER, stamp(), NOW).changes
 
 
 def test_no_fitting_machine_is_a_refusal_for_ever() -> None:

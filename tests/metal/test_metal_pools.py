@@ -192,3 +192,44 @@ def test_a_machine_without_a_record_of_its_launch_is_given_back_as_a_leak(
     assert site.waiting() == [], "the installation that had not begun does not begin"
     launchers.request("small")
     launchers.until(lambda: site.used().keys() == {fqdn} and site.waiting(), "it serves again")
+
+
+@pytest.mark.long
+def test_an_idle_machine_is_installed_anew_with_a_newer_image(launchers: LauncherFleet, site: MetalSite) -> None:
+    (fqdn,) = site.names
+    serve(launchers, labels=({"name": "small", "min-ready": 1},))
+    launchers.until(site.waiting, "it is to be installed")
+    wished = site.node(fqdn).install
+    assert wished is not None
+    assert (wished.image, wished.build, str(wished.wipe)) == (IMAGE, "0000000001", "overwrite")
+    site.installs(fqdn)
+    launchers.until(lambda: launchers.nodes(PoolNodeState.READY), "it is ready")
+    newer = site.publish(2)
+    launchers.until(site.waiting, "it is to be installed once more", 60.0)
+    site.installs(fqdn)
+    launchers.until(
+        lambda: [each.image_id for each in launchers.nodes(PoolNodeState.READY).values()] == [newer], "it is ready"
+    )
+    wished = site.node(fqdn).install
+    assert wished is not None
+    assert wished.build == "0000000002"
+
+
+@pytest.mark.long
+def test_an_idle_machine_that_died_is_not_handed_out_and_is_installed_anew(
+    launchers: LauncherFleet, site: MetalSite
+) -> None:
+    (fqdn,) = site.names
+    serve(launchers, labels=({"name": "small", "min-ready": 1},))
+    launchers.until(site.waiting, "it is to be installed")
+    site.installs(fqdn)
+    launchers.until(lambda: launchers.nodes(PoolNodeState.READY), "it is ready")
+    before = site.generations()
+    site.set(paths.node(fqdn), Node, alive=False, reason="connect: timed out")
+    request = launchers.request("small")
+    launchers.until(site.waiting, "it is to be installed once more", 60.0)
+    assert launchers.read(request) is not None
+    assert not launchers.nodes(PoolNodeState.READY)
+    site.installs(fqdn)
+    launchers.fulfilled(request)
+    assert site.generations() == before + 1

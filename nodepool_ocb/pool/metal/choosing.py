@@ -6,7 +6,7 @@ label select. It is free if no pool uses it, no person holds it, and it has no o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from nodepool_ocb.engine import installing, maintenance, powering
@@ -41,14 +41,17 @@ def belongs(view: NodeView) -> bool:
     return node.allow_install and bool(node.macs) and view.name in powering.powers(view.world)
 
 
-def obstacle(view: NodeView, now: float) -> str | None:
-    """Why a machine of a pool cannot be taken now; None if it is free."""
+def obstacle(view: NodeView, now: float, keeps: Collection[str] = ()) -> str | None:
+    """Why a machine of a pool cannot be taken now; None if it is free.
+
+    ``keeps``: roles of people that may stay on it. They must be ACTIVE before the first use, and never in ERROR.
+    """
     name, node, used = view.name, view.record, installing.use(view)
     if node is None or paths.node(name) in view.world.unreadable or paths.machine_use(name) in view.world.unreadable:
         return f"a record of {name} cannot be read; see: nodepool-ocb status"
     if used is not None and used.record.returned is None:
         return f"{name} is node {used.record.pool_node} of {used.record.provider}/{used.record.pool}"
-    return _of_people(view, node, now) or _of_noderoles(view, used) or _of_power(view, node)
+    return _of_people(view, node, now) or _of_noderoles(view, used, keeps) or _of_power(view, node)
 
 
 def _of_people(view: NodeView, node: Node, now: float) -> str | None:
@@ -57,10 +60,14 @@ def _of_people(view: NodeView, node: Node, now: float) -> str | None:
     return None if node.available else f"{view.name} is not available"
 
 
-def _of_noderoles(view: NodeView, used: Stored[MachineUse] | None) -> str | None:
+def _of_noderoles(view: NodeView, used: Stored[MachineUse] | None, keeps: Collection[str]) -> str | None:
     """The other noderoles on it, or the state of the one that installs it."""
-    if foreign := unmanaged(view):
+    if foreign := [role for role in unmanaged(view) if role not in keeps]:
         return f"{view.name} has role {foreign[0]}, which no pool bound; unbind it first"
+    for kept in (view.noderoles[role] for role in sorted({*keeps} & view.noderoles.keys())):
+        state = kept.record.state
+        if state is State.ERROR or (used is None and state is not State.ACTIVE):
+            return f"{view.name} is not used before {kept.name} is ACTIVE, and it is {state}"
     if view.claim is not None:
         return f"{view.name} is busy: an annealer runs {view.claim.noderole}"
     vertex = installer(view)
@@ -121,7 +128,7 @@ def free(world: World, offer: MetalOffer, now: float) -> tuple[list[NodeView], d
     A machine that few other labels could have goes first, then the one that was returned first.
     """
     members = fitting(world, offer.selectors, now)
-    obstacles = {name: why for name, view in members.items() if (why := obstacle(view, now)) is not None}
+    obstacles = {name: why for name, view in members.items() if (why := obstacle(view, now, offer.keeps)) is not None}
     wanted = [fitting(world, rival, now).keys() for rival in offer.rivals]
 
     def rank(view: NodeView) -> tuple[int, float, str]:
@@ -132,24 +139,20 @@ def free(world: World, offer: MetalOffer, now: float) -> tuple[list[NodeView], d
     return sorted((view for name, view in members.items() if name not in obstacles), key=rank), obstacles
 
 
-def counted(world: World, offers: Mapping[str, Sequence[tuple[str, ...]]], provider: str, now: float) -> MetalCount:
-    """The numbers of machines by label. ``offers``: label → its selectors in each pool."""
-    by_label = {
-        label: {name: view for each in selectors for name, view in fitting(world, each, now).items()}
-        for label, selectors in offers.items()
-    }
-    by_label[""] = {name: view for members in by_label.values() for name, view in members.items()}
-    taken = {
-        name: why
-        for name, view in by_label[""].items()
-        if (why := obstacle(view, now)) is not None
-    }  # fmt: skip
+def counted(world: World, offers: Iterable[MetalOffer], provider: str, now: float) -> MetalCount:
+    """The numbers of machines by label; a label may have several offers, in several pools."""
+    fits: dict[str, set[str]] = {"": set()}
+    taken: dict[str, set[str]] = {"": set()}
+    for offer in offers:
+        for name, view in fitting(world, offer.selectors, now).items():
+            fits.setdefault(offer.label, set()).add(name)
+            if obstacle(view, now, offer.keeps) is not None:
+                taken.setdefault(offer.label, set()).add(name)
+        fits.setdefault(offer.label, set())
+    fits[""], taken[""] = set().union(*fits.values()), set().union(*taken.values())
     return MetalCount(
-        fitting={label: len(members) for label, members in by_label.items()},
-        others={
-            label: sum(name in taken and not _ours(world, name, provider, label) for name in members)
-            for label, members in by_label.items()
-        },
+        fitting={label: len(names) for label, names in fits.items()},
+        others={label: sum(not _ours(world, name, provider, label) for name in taken.get(label, ())) for label in fits},
     )
 
 

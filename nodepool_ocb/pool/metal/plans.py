@@ -15,7 +15,8 @@ class MetalOffer(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str
     selectors: tuple[str, ...]
-    request: InstallRequest  # the content of its disks
+    request: InstallRequest = InstallRequest()  # the content of its disks
+    keeps: tuple[str, ...] = ()  # roles that a person bound, and that may stay on a free machine
     rivals: tuple[tuple[str, ...], ...] = ()  # the selectors of the other labels of the provider
 
 
