@@ -25,6 +25,7 @@ DNS: Final = "dns-database"
 PUBLISHING: Final = (DHCP, DNS)  # the roles that publish documents
 
 SERVER: Final = "@SERVER@"  # http://ADDRESS:PORT of the server that publishes the document
+ADDRESS: Final = "@ADDRESS@"  # the address alone; iPXE wants one beside the file of a server that gives no addresses
 _DIGEST_CHARACTERS: Final = 32
 
 
@@ -98,7 +99,7 @@ def document(fqdn: str, node: Node, bootenv: Bootenv | None, secrets: BootSecret
     if script is not None:
         scripts = [secrets.nonce] if secrets.nonce else [mac.replace(":", "-") for mac in macs]
         files |= {f"http/boot/{name}.ipxe": script for name in scripts}
-        files[f"opts.d/{fqdn}"] = f"tag:ipxe,tag:{own},option:bootfile-name,{SERVER}/boot/{scripts[0]}.ipxe\n"
+        files[f"boots.d/{fqdn}.conf"] = f"dhcp-boot=tag:ipxe,tag:{own},{SERVER}/boot/{scripts[0]}.ipxe,,{ADDRESS}\n"
     return BootDocument(files, fault)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -87,7 +88,7 @@ class AdminNode:
     def files(self) -> dict[str, str]:
         """Path → time of the last change, of all files of nodes."""
         found = self.host.run(
-            "sh", "-c", f"cd {TOP} && find hosts.d opts.d names.d http/boot -type f -printf '%p %T@\\n'"
+            "sh", "-c", f"cd {TOP} && find hosts.d boots.d names.d http/boot -type f -printf '%p %T@\\n'"
         )
         return dict(line.rsplit(" ", 1) for line in found.splitlines())
 
@@ -122,8 +123,8 @@ s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
 s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
 s.bind(("0.0.0.0", 68))
 end = time.monotonic() + float(sys.argv[3])
-answer = {}
-while not answer and time.monotonic() < end:
+answers, most = [], int(sys.argv[4])
+while len(answers) < most and time.monotonic() < end:
     s.sendto(asked.ljust(300, b"\\0"), ("255.255.255.255", 67))
     s.settimeout(1.0)
     try:
@@ -140,17 +141,25 @@ while not answer and time.monotonic() < end:
         else:
             at += 1
     file = found.get(67) or data[108:236].rstrip(b"\\0").decode()
-    answer = {"address": socket.inet_ntoa(data[16:20]), "file": file.rstrip(chr(0)), "server": socket.inet_ntoa(data[20:24])}
-print(json.dumps(answer))
+    by = [socket.inet_ntoa(each) for each in (data[20:24], found.get(54, "0000").encode("latin-1"))]
+    answer = {"address": socket.inet_ntoa(data[16:20]), "file": file.rstrip(chr(0)), "server": by[0], "by": by[1]}
+    answer["router"] = socket.inet_ntoa(found[3].encode("latin-1")[:4]) if 3 in found else ""
+    if answer not in answers:
+        answers.append(answer)
+print(json.dumps(answers))
 """
 
 
 def offer(host: Namespace, mac: str, *options: bytes, seconds: float = 15.0) -> dict[str, str]:
-    """The offer of DHCP for a machine with this MAC and these options; empty without one."""
-    import json
+    """The first offer of DHCP for a machine with this MAC and these options; empty without one."""
+    found = offers(host, mac, *options, seconds=seconds, most=1)
+    return {key: found[0][key] for key in ("address", "file", "server")} if found else {}
 
-    words = [sys.executable, "-c", _DISCOVER, mac, b"".join(options).hex(), str(seconds)]
-    found: dict[str, str] = json.loads(host.run(*words, timeout_seconds=seconds + 30.0))
+
+def offers(host: Namespace, mac: str, *options: bytes, seconds: float = 15.0, most: int = 2) -> list[dict[str, str]]:
+    """The different offers, at most this number: address, file, server of the file, ``by`` (the server of DHCP), router."""
+    words = [sys.executable, "-c", _DISCOVER, mac, b"".join(options).hex(), str(seconds), str(most)]
+    found: list[dict[str, str]] = json.loads(host.run(*words, timeout_seconds=seconds + 30.0))
     return found
 
 

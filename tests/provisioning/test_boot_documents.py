@@ -44,8 +44,8 @@ def publish(into: World, admin: str, digest: str, directory: str = "d1") -> None
 def test_a_node_has_a_fixed_address_and_a_script_under_its_mac() -> None:
     files = made().files
     assert files[f"hosts.d/{N1}"] == f"{MAC},set:own-{N1},set:own,10.1.0.21,{N1}\n"
-    assert files[f"opts.d/{N1}"] == (
-        f"tag:ipxe,tag:own-{N1},option:bootfile-name,@SERVER@/boot/52-54-00-00-00-01.ipxe\n"
+    assert files[f"boots.d/{N1}.conf"] == (
+        f"dhcp-boot=tag:ipxe,tag:own-{N1},@SERVER@/boot/52-54-00-00-00-01.ipxe,,@ADDRESS@\n"
     )
     script = files["http/boot/52-54-00-00-00-01.ipxe"]
     assert script.startswith("#!ipxe\n")
@@ -69,7 +69,7 @@ def test_the_script_of_a_boot_that_we_caused_has_a_name_that_cannot_be_guessed()
     scripts = [path for path in files if path.endswith(".ipxe")]
     assert scripts == ["http/boot/f00d.ipxe"], "no script under the MAC, which every stranger can see"
     assert "ocb.boot=ocb_0123_secret" in files["http/boot/f00d.ipxe"]
-    assert "secret" not in files[f"hosts.d/{N1}"] + files[f"opts.d/{N1}"]
+    assert "secret" not in files[f"hosts.d/{N1}"] + files[f"boots.d/{N1}.conf"]
 
 
 def test_each_value_of_the_document_changes_its_digest() -> None:

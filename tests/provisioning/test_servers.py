@@ -102,7 +102,7 @@ def test_machines_get_the_address_and_the_file_that_the_records_say(admin: Admin
     assert list(publications.due(admin.world, f"{boot.DHCP}@{FQDN}")) == [N1]
     assert admin.publish() == 0, admin.output
     after = admin.files()
-    assert set(before) - set(after) == {SCRIPT1, f"opts.d/{N1}"}
+    assert set(before) - set(after) == {SCRIPT1, f"boots.d/{N1}.conf"}
     assert {path for path in after if after[path] != before[path]} == {f"hosts.d/{N1}"}
     assert offer(client, MAC1, IPXE)["file"] == ""
 
@@ -196,7 +196,7 @@ def test_the_files_of_2000_nodes_are_written_in_seconds_and_a_change_rewrites_on
     before = admin.files()
     assert admin.publish() == 0, admin.output
     after = admin.files()
-    own = {"hosts.d/n7.example.com", "opts.d/n7.example.com", "http/boot/52-54-01-00-00-07.ipxe"}
+    own = {"hosts.d/n7.example.com", "boots.d/n7.example.com.conf", "http/boot/52-54-01-00-00-07.ipxe"}
     assert {path for path in after if after[path] != before[path]} <= own, "the files of this node alone"
     assert "10.2.0.7" not in admin.read("hosts.d/n7.example.com")
 

@@ -13,10 +13,10 @@ from typing import Final
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.boot import Bootenv
 from nodepool_ocb.model.networks import Network, RelaySegment
-from nodepool_ocb.provisioning import bootenvs, places, slices
+from nodepool_ocb.provisioning import boot, bootenvs, places, slices
 from nodepool_ocb.provisioning.servers import listening
 
-SERVER: Final = "@SERVER@"
+SERVER, ADDRESS = boot.SERVER, boot.ADDRESS
 LEASE: Final = "1h"
 
 #: Firmware by the architecture that it names, and the program that each gets; iPXE itself gets a script.
@@ -27,7 +27,7 @@ dhcp-match=set:bios,option:client-arch,0
 dhcp-match=set:efi,option:client-arch,7
 dhcp-match=set:efi,option:client-arch,9
 dhcp-match=set:efihttp,option:client-arch,16
-dhcp-boot=tag:ipxe,tag:!local,tag:!own,{SERVER}/boot/default.ipxe
+dhcp-boot=tag:ipxe,tag:!local,tag:!own,{SERVER}/boot/default.ipxe,,{ADDRESS}
 dhcp-boot=tag:bios,tag:!ipxe,tag:!local,undionly.kpxe
 dhcp-boot=tag:efi,tag:!ipxe,tag:!local,ipxe.efi
 dhcp-boot=tag:efihttp,tag:!ipxe,tag:!local,{SERVER}/ipxe.efi
@@ -37,6 +37,7 @@ dhcp-option-force=tag:efihttp,tag:!local,60,HTTPClient
 DATABASES: Final = """\
 dhcp-hostsfile=@ROOT@/hosts.d
 dhcp-optsfile=@ROOT@/opts.d
+conf-dir=@ROOT@/boots.d,*.conf
 dhcp-leasefile=@ROOT@/run/leases
 log-dhcp
 """
@@ -79,7 +80,7 @@ def _network(name: str, network: Network, server: str) -> Iterator[str]:
         yield f"dhcp-range=set:{tag},{part},{subnet.prefixlen},{LEASE}"
         yield "enable-ra"
     if network.proxy:
-        yield f'pxe-service=tag:{tag},tag:!ipxe,tag:!local,x86PC,"network boot",undionly'
+        yield f'pxe-service=tag:{tag},tag:!ipxe,tag:!local,x86PC,"network boot",undionly.kpxe'
         yield f'pxe-service=tag:{tag},tag:!ipxe,tag:!local,X86-64_EFI,"network boot",ipxe.efi'
 
 

@@ -31,7 +31,7 @@ for tool in dnsmasq nginx cpio; do
   fi
 done
 
-for part in "" /http /http/images /tftp /hosts.d /opts.d /names.d /conf.d /run /log; do put_directory "$top$part" 755; done
+for part in "" /http /http/images /tftp /hosts.d /opts.d /boots.d /names.d /conf.d /run /log; do put_directory "$top$part" 755; done
 put_directory "$top/http/boot" 711
 put_directory "$top/state" 755
 for program in undionly.kpxe ipxe.efi snponly.efi; do
@@ -101,9 +101,11 @@ publish() { # DOCUMENTS FOLDER: makes their files active, and gives back the dig
   manifest=$top/state/$OCB_ROLE.manifest
   [ -e "$manifest" ] || : >"$manifest"
   read -r server <"$top/state/address"
+  host=${server#*://}
+  host=${host%:*}
 
   # N NAME DIGEST begins a document, F PATH a file, |TEXT is a line of it.
-  printf "%s\n" "$1" | awk -v stage="$stage" -v server="$server" -v top="$top" '
+  printf "%s\n" "$1" | awk -v stage="$stage" -v server="$server" -v host="$host" -v top="$top" '
     function finish() { if (out != "") close(out); out = "" }
     /^N / { finish(); node = $2; print $2, $3 >(stage "/digests"); next }
     /^F / {
@@ -118,7 +120,7 @@ publish() { # DOCUMENTS FOLDER: makes their files active, and gives back the dig
       print node, name >(stage "/manifest")
       next
     }
-    /^\|/ { line = substr($0, 2); gsub("@SERVER@", server, line); gsub("@ROOT@", top, line); print line >out }
+    /^\|/ { line = substr($0, 2); gsub("@SERVER@", server, line); gsub("@ADDRESS@", host, line); gsub("@ROOT@", top, line); print line >out }
   ' || { echo "the documents cannot be read" >&2; return 1; }
   touch "$stage/digests" "$stage/manifest" "$stage/folders"
 
@@ -138,6 +140,7 @@ publish() { # DOCUMENTS FOLDER: makes their files active, and gives back the dig
   fi
 
   sort -u "$stage/folders" | while read -r folder; do
+    mkdir -p "$top/$folder"
     find "$stage/files/$folder" -maxdepth 1 -type f -exec mv -f -t "$top/$folder" {} +
   done
   # The paths that these documents had, and have no more; then the new list of all paths.
