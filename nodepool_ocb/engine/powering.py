@@ -32,7 +32,11 @@ TABLE: Final[Mapping[tuple[PowerAction, PowerStep], PowerStep | None]] = {
     (PowerAction.CYCLE, PowerStep.ON): None,
     (PowerAction.LOOK, PowerStep.WAITING): PowerStep.LOOK,
     (PowerAction.LOOK, PowerStep.LOOK): None,
+    (PowerAction.ROTATE, PowerStep.WAITING): PowerStep.ROTATE,
+    (PowerAction.ROTATE, PowerStep.ROTATE): None,
 }
+#: The actions that load a chassis and a rack.
+SWITCHING: Final = frozenset({PowerAction.ON, PowerAction.OFF, PowerAction.CYCLE})
 
 
 class PowerLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +119,7 @@ def group(world: World, fqdn: str, record: MachinePower) -> str:
 def at_work(record: MachinePower) -> bool:
     """Whether an annealer switches the machine, so that others of its chassis and its rack may have to wait."""
     request = record.request
-    return request is not None and request.annealer is not None and request.action is not PowerAction.LOOK
+    return request is not None and request.annealer is not None and request.action in SWITCHING
 
 
 def decide(world: World, fqdn: str, situation: PowerSituation, now: float) -> PowerDecision:
@@ -143,9 +147,9 @@ def decide(world: World, fqdn: str, situation: PowerSituation, now: float) -> Po
 def _limited(
     world: World, fqdn: str, record: MachinePower, situation: PowerSituation, now: float
 ) -> WaitForOthers | None:
-    """The reason to wait for other machines of the chassis or the rack; a state is asked for without a wait."""
+    """The reason to wait for other machines of the chassis or the rack; other actions do not wait."""
     request, limits = record.request, situation.limits
-    if request is None or request.action is PowerAction.LOOK or request.annealer is not None:
+    if request is None or request.action not in SWITCHING or request.annealer is not None:
         return None
     others = {name: each for name, each in situation.at_work.items() if name != fqdn}
     if record.chassis is not None:
@@ -172,6 +176,11 @@ def after(record: MachinePower, state: Powered, now: float) -> MachinePower:
         return replace(seen, request=replace(request, step=step, began=now))
     result = PowerResult(id=request.id, action=request.action, done=True, annealer=request.annealer, at=now)
     return replace(seen, request=None, result=result)
+
+
+def confirmed(record: MachinePower) -> MachinePower:
+    """The record after the BMC took the fresh password: it is the password now."""
+    return record if record.fresh is None else replace(record, password=record.fresh, fresh=None)
 
 
 def failed(record: MachinePower, reason: str, state: Powered | None, now: float) -> MachinePower:

@@ -31,6 +31,7 @@ class PowerAction(StrEnum):
     OFF = "off"
     CYCLE = "cycle"  # off, then on
     LOOK = "look"  # ask for the state
+    ROTATE = "rotate"  # give the BMC the fresh password
 
 
 class PowerStep(StrEnum):
@@ -40,6 +41,7 @@ class PowerStep(StrEnum):
     OFF = "off"  # it is being switched off
     ON = "on"  # it is being switched on
     LOOK = "look"  # its state is being asked for
+    ROTATE = "rotate"  # its BMC is given the fresh password
 
 
 class PowerRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,6 +76,7 @@ class MachinePower(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1)
     address: Line = ""
     username: Line = ""
     password: Json | None = None  # a secret: {"$secret": TEXT}
+    fresh: Json | None = None  # a password that is stored before the BMC is given it; the BMC has this one or the other
     options: Mapping[str, Line] = {}  # of the driver
     chassis: Name | None = None  # machines with shared power: few are switched at the same time
     powered: Powered = Powered.UNKNOWN

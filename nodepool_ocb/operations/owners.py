@@ -8,6 +8,7 @@ from typing import Final
 from nodepool_ocb.engine import powering, unreadable
 from nodepool_ocb.engine.inputs.layers import BLOBS
 from nodepool_ocb.engine.world import World
+from nodepool_ocb.model.power import MachinePower
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations.operation import Steps
 from nodepool_ocb.operations.reads.noderoles import OwnedBlob, ReadOwnedBlobs
@@ -33,9 +34,18 @@ def of(world: World, roles: Collection[str] | None = None) -> Steps[list[Owned]]
 
 def passwords(world: World) -> dict[str, Json]:
     """The passwords of BMCs, each as attributes with the place for which it is encrypted, by owner."""
-    stored = sorted(powering.powers(world).items())
-    known = ((name, each.record.password) for name, each in stored)
-    return {f"power of {name}": {"power": {"password": value}} for name, value in known if value is not None}
+    found: dict[str, Json] = {}
+    for name, stored in sorted(powering.powers(world).items()):
+        for field, value in passwords_of(stored.record):
+            owner = f"power of {name}" if field == "password" else f"power of {name} ({field})"
+            found[owner] = {"power": {"password": value}}
+    return found
+
+
+def passwords_of(record: MachinePower) -> list[tuple[str, Json]]:
+    """The passwords of a record, by its fields."""
+    fields = (("password", record.password), ("fresh", record.fresh))
+    return [(field, value) for field, value in fields if value is not None]
 
 
 def blobs(world: World, roles: Collection[str] | None = None) -> Steps[list[OwnedBlob]]:

@@ -10,6 +10,18 @@ from nodepool_ocb.power.driver import (
     has_console,
     names,
     opened,
+    rotates,
 )
 
-__all__ = ["Endpoint", "FaultKind", "Power", "PowerFault", "checked", "console", "has_console", "names", "opened"]
+__all__ = [
+    "Endpoint",
+    "FaultKind",
+    "Power",
+    "PowerFault",
+    "checked",
+    "console",
+    "has_console",
+    "names",
+    "opened",
+    "rotates",
+]

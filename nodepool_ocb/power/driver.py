@@ -70,6 +70,9 @@ class Power(Protocol):
     def network_once(self) -> None:
         """Make the next boot, and no later one, a boot from the network."""
 
+    def set_password(self, password: str) -> None:
+        """Give the BMC another password for the user of this access. It counts for the next access, or already for this one."""
+
     def close(self) -> None:
         """Give back connections; never raises."""
 
@@ -182,6 +185,11 @@ def opened(endpoint: Endpoint) -> Power:
     module = import_module(f"nodepool_ocb.power.{DRIVERS[endpoint.driver].module}")
     power: Power = module.DRIVER(endpoint)
     return power
+
+
+def rotates(driver: str) -> bool:
+    """Whether the password of such a machine can be changed."""
+    return driver in ("redfish", "ipmi")
 
 
 def has_console(driver: str, options: Mapping[str, str]) -> bool:

@@ -17,6 +17,7 @@ PROGRAM: Final = "ipmitool"
 PORT: Final = 623
 INTERFACES: Final = ("lanplus", "lan")
 SUITE: Final = "3"  # of ciphers, which each BMC with IPMI 2.0 has: RAKP-HMAC-SHA1, AES
+CHANNEL: Final = "1"  # of the LAN
 TRIES: Final = ("-R", "2", "-N", "3")  # requests, and seconds for each
 #: Parts of the errors that ``ipmitool -v`` prints: they distinguish a wrong login from silence.
 LOGIN: Final = (
@@ -69,17 +70,31 @@ class IpmiPower:
         efi = ("options=efiboot",) if self._endpoint.options.get("mode") == "uefi" else ()
         self._run("chassis", "bootdev", "pxe", *efi)
 
+    def set_password(self, password: str) -> None:
+        """Change the user of this access. The program reads the command, so no list of processes shows the password."""
+        name = self._endpoint.username
+        for line in self._run("user", "list", CHANNEL).splitlines():
+            words = line.split()
+            if len(words) > 1 and words[0].isdigit() and words[1] == name:
+                self._run(
+                    "exec",
+                    "/dev/stdin",
+                    said=f"user set password {words[0]} {password} {16 if len(password) <= 16 else 20}\n",
+                )
+                return
+        raise PowerFault(FaultKind.REFUSED, f"{self._endpoint.address} has no user {name}")
+
     def close(self) -> None:
         """It keeps no connection."""
 
-    def _run(self, *words: str) -> str:
+    def _run(self, *words: str, said: str = "") -> str:
         endpoint = self._endpoint
         command, environment = _command(endpoint), _environment(endpoint)
         try:
             done = subprocess.run(
                 [*command, *words],
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                input=said.encode(),
                 capture_output=True,
                 timeout=CALL_SECONDS,
                 check=False,

@@ -36,6 +36,10 @@ class ManualPower:
         """Ask a person."""
         raise PowerFault(FaultKind.MANUAL, "choose the boot from the network in its boot menu")
 
+    def set_password(self, password: str) -> None:  # noqa: ARG002
+        """It has none."""
+        raise PowerFault(FaultKind.REFUSED, f"driver {self._endpoint.driver} has no password")
+
     def close(self) -> None:
         """It keeps no connection."""
 

@@ -64,6 +64,10 @@ class QemuPower:
             if qmp.ask("qom-get", path=device, property="bootindex") != 0:
                 qmp.ask("qom-set", path=device, property="bootindex", value=0)
 
+    def set_password(self, password: str) -> None:  # noqa: ARG002
+        """It has none."""
+        raise PowerFault(FaultKind.REFUSED, f"driver {self._endpoint.driver} has no password")
+
     def close(self) -> None:
         """It keeps no connection."""
 

@@ -15,6 +15,8 @@ from nodepool_ocb.power import ipmi
 from nodepool_ocb.power.driver import CALL_SECONDS, CONNECT_SECONDS, Endpoint, FaultKind, PowerFault, SerialConsole
 
 T = TypeVar("T")
+ACCOUNTS: Final = "/redfish/v1/AccountService/Accounts"
+MOST_ACCOUNTS: Final = 32  # that are looked at
 MODES: Final = {"uefi": "UEFI", "bios": "Legacy"}
 
 
@@ -70,6 +72,22 @@ class RedfishPower:
             system.set_system_boot_options(target=names.BootSource.PXE, enabled=once, mode=mode)
 
         self._call(override)
+
+    def set_password(self, password: str) -> None:
+        """Change the account of the user. sushy knows no accounts: these are Redfish's own requests."""
+
+        def change(system: Any) -> None:
+            connection, name = system._conn, self._endpoint.username
+            listed = connection.get(ACCOUNTS).json().get("Members", [])[:MOST_ACCOUNTS]
+            for path in (each["@odata.id"] for each in listed):
+                found = connection.get(path)
+                if found.json().get("UserName") == name:
+                    etag = found.headers.get("ETag")
+                    connection.patch(path, data={"Password": password}, headers={"If-Match": etag} if etag else None)
+                    return
+            raise PowerFault(FaultKind.REFUSED, f"{self._endpoint.address} has no account {name}")
+
+        self._call(change)
 
     def close(self) -> None:
         """The connections of a session that is not kept at the BMC."""
@@ -129,7 +147,7 @@ class RedfishPower:
         except exceptions.ConnectionError as error:
             self._system = None
             raise PowerFault(FaultKind.UNREACHABLE, f"{address} does not answer: {_line(error)}") from error
-        except (exceptions.SushyError, ValueError) as error:
+        except (exceptions.SushyError, ValueError, KeyError) as error:
             raise PowerFault(FaultKind.REFUSED, f"{address} answers, and does not do it: {_line(error)}") from error
 
 

@@ -64,6 +64,10 @@ class SshPower:
         """Make the next boot one from the network."""
         self._run("network_once")
 
+    def set_password(self, password: str) -> None:  # noqa: ARG002
+        """It has none."""
+        raise PowerFault(FaultKind.REFUSED, f"driver {self._endpoint.driver} has no password")
+
     def close(self) -> None:
         """End the connection."""
         self._pool.close()

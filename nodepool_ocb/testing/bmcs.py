@@ -152,6 +152,13 @@ class RedfishBmc(_Bmc):
         mark = self.folder / "ignores"
         mark.touch() if ignores else mark.unlink(missing_ok=True)
 
+    def set_password(self, password: str) -> None:
+        """Give its user another password, as by its own page."""
+        import bcrypt
+
+        hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+        (self.folder / "users").write_text(f"{USER}:{hashed}\n")
+
     def accepts(self, password: str) -> bool:
         """Whether this is the password of its user now."""
         import bcrypt
@@ -165,10 +172,8 @@ class RedfishBmc(_Bmc):
         return f"http://127.0.0.1:{self.port}"
 
     def _command(self) -> list[str]:
-        import bcrypt
-
         users, config = self.folder / "users", self.folder / "emulator.conf"
-        users.write_text(f"{USER}:{bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()}\n")
+        self.set_password(PASSWORD)
         settings = {"SUSHY_EMULATOR_STATE_DIR": str(self.folder), "SUSHY_EMULATOR_AUTH_FILE": str(users)}
         settings |= {"OCB_FOLDER": str(self.folder)} | ({"OCB_QMP": str(self._qmp)} if self._qmp is not None else {})
         config.write_text("".join(f"{name}={value!r}\n" for name, value in settings.items()))
@@ -184,9 +189,10 @@ class RedfishBmc(_Bmc):
 class IpmiBmc(_Bmc):
     """One chassis. ``ignore``: it accepts commands from then on, and they have no effect. ``serial``: the line of its SOL."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, password: str = PASSWORD) -> None:
+        """``password``: ipmi_sim keeps the letters behind the 16th when it changes a password."""
         super().__init__(folder)
-        self.serial = SerialLine()
+        self.serial, self._password = SerialLine(), password
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -223,7 +229,7 @@ class IpmiBmc(_Bmc):
         chassis.chmod(0o755)
         lan, controller = self.folder / "lan.conf", self.folder / "bmc.emu"
         lan.write_text(
-            _LAN.format(port=self.port, chassis=chassis, user=USER, password=PASSWORD, serial=self.serial.port)
+            _LAN.format(port=self.port, chassis=chassis, user=USER, password=self._password, serial=self.serial.port)
         )
         controller.write_text(_CONTROLLER)
         return ["ipmi_sim", "-c", str(lan), "-f", str(controller), "-s", str(kept), "-n"]

@@ -54,7 +54,7 @@ adoption set web name=w-{n}.example.com; adoption list; adoption show web; adopt
 node adopt 52:54:00:00:00:91 j1.example.com; node machine j1.example.com
 node inventory j1.example.com FOLDER/facts.json; node going-down j1.example.com; node hint 52:54:00:00:00:92 j2.example.com
 registration delete 52:54:00:00:00:91; node delete j1.example.com j2.example.com --yes
-node create p{}.example.com --count 5; power set -l name:p* driver=manual; power list
+node create p{}.example.com --count 5; power set -l name:p* driver=manual; power list; power discover
 power on p1.example.com; power off p2.example.com
 power cycle p3.example.com; power check p4.example.com; power show p4.example.com; power unset p5.example.com
 noderole retry --failed; noderole propose top@n2.example.com
@@ -88,7 +88,7 @@ JOURNEY_LINES = [line.strip() for line in JOURNEY.replace("\n", ";").split(";") 
 WITHOUT_US = {
     "noderole cancel", "noderole check", "noderole log", "noderole refresh", "noderole wait", "deployment wait", "rollout accept",
     "rollout promote", "rollout resume", "rollout retry", "rollout select", "rollout wait", "barclamp delete", "image delete",
-    "image erase", "upload leaks", "secret keygen", "secret rotate",
+    "image erase", "upload leaks", "secret keygen", "secret rotate", "power rotate",
     "image import", "image log", "node import", "registration poll",
     "installation identity", "installation report", "installation show", "node reinstall",
     "lease leaks", "lease run", "upload delete", "record list", "record show", "record delete", "tasks wait",

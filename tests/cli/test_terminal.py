@@ -132,6 +132,9 @@ power set n1.example.com driver=POISON
 power set n1.example.com driver=ipmi address=POISON
 power unset POISON
 power list
+power discover POISON
+power discover --within POISON
+power rotate POISON
 power show n1.example.com
 power on POISON
 power off POISON

@@ -8,8 +8,12 @@ import msgspec
 import pytest
 
 from nodepool_ocb.config import SecretsSettings, Settings, ZooKeeperSettings
+from nodepool_ocb.engine import powering
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
-from nodepool_ocb.model import paths
+from nodepool_ocb.model import paths, secrecy
+from nodepool_ocb.model.joining import Inventory, MachineFacts
+from nodepool_ocb.model.power import MachinePower, PowerAction
+from nodepool_ocb.model.records import Create, Set
 from nodepool_ocb.operations.keys.listing import SecretList
 from nodepool_ocb.operations.keys.rotating import SecretRotate
 from nodepool_ocb.operations.nodes.creating import NewNode, NodeCreate
@@ -17,10 +21,14 @@ from nodepool_ocb.operations.nodes.deleting import NodeDelete
 from nodepool_ocb.operations.nodes.renaming import NodeRename
 from nodepool_ocb.operations.operation import Call, Right
 from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.operations.power.discovering import PowerDiscover
 from nodepool_ocb.operations.power.reading import PowerList, PowerShow
 from nodepool_ocb.operations.power.requesting import PowerCheck, PowerCycle, PowerOff, PowerOn
+from nodepool_ocb.operations.power.rotating import PowerRotate
 from nodepool_ocb.operations.power.setting import PowerSet, PowerUnset
 from nodepool_ocb.secrecy import keyring
+from nodepool_ocb.secrecy.opening import Secrets
+from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from tests.operations.performing import ListeningCaller
 
@@ -104,6 +112,95 @@ def test_a_node_has_one_request_at_a_time(performer: Performer) -> None:
         performer.perform(PowerOff(nodes=(N1,)))
     with pytest.raises(Conflict, match="power cycle of n1"):
         performer.perform(PowerUnset(nodes=(N1,)))
+
+
+def reports(session: Session, fqdn: str, bmc: str) -> None:
+    """The facts that a machine sent."""
+    facts = MachineFacts(bmc_address=bmc)
+    session.commit([Create(paths.inventory(fqdn), Inventory(facts=facts))])
+
+
+def test_a_new_password_is_stored_before_it_is_asked_for_and_used_by_the_next_try(
+    performer: Performer, tmp_path: Path, zk_session: Session
+) -> None:
+    given(performer, "driver=ipmi", "address=bmc", f"password={PASSWORD}")
+    asked = performer.perform(PowerRotate(nodes=(N1,))).answer
+    record = _power(zk_session)
+    assert record.request is not None
+    assert (record.request.id, record.request.action) == (asked.request, PowerAction.ROTATE)
+    assert performer.perform(PowerShow(node=N1)).answer.unconfirmed
+    text = secrecy.text_of(record.fresh)
+    assert text is not None
+    plain = Secrets(SecretsSettings(key_file=str(tmp_path / "key"))).keys().decrypt("power/password", text)
+    assert len(str(plain)) == 16
+    assert plain != PASSWORD
+    failed = powering.failed(record, "the BMC does not answer", None, 1.0)
+    znode = zk_session.get(paths.power(N1))
+    assert znode is not None
+    zk_session.commit([Set(paths.power(N1), failed, znode.version)])
+    performer.perform(PowerRotate(nodes=(N1,)))
+    assert _power(zk_session).fresh == record.fresh, "the BMC may have it"
+    assert [row.attribute for row in performer.perform(SecretList()).answer] == ["power/password"] * 2
+    key, newer = tmp_path / "key", tmp_path / "newer"
+    keyring.generate(newer)
+    key.write_text(newer.read_text() + key.read_text())
+    performer.perform(SecretRotate())
+    after = _power(zk_session)
+    assert after.fresh != record.fresh
+    assert after.password != record.password
+    done = powering.confirmed(after)
+    assert (done.password, done.fresh) == (after.fresh, None)
+    given(performer, f"password={PASSWORD}-of-a-person")
+    assert _power(zk_session).fresh is None, "a person knows better"
+
+
+def _power(session: Session) -> MachinePower:
+    znode = session.get(paths.power(N1))
+    assert znode is not None
+    return codec.decode(MachinePower, znode)
+
+
+def test_only_a_password_that_is_kept_here_can_be_changed(performer: Performer) -> None:
+    given(performer, "driver=ipmi", "address=bmc", nodes=(N1,))
+    given(performer, "driver=manual", nodes=(N2,))
+    with pytest.raises(Invalid) as raised:
+        performer.perform(PowerRotate(nodes=(N1, N2)))
+    assert [problem.partition(":")[0] for problem in raised.value.problems] == [N1, N2]
+    assert "it has no password yet" in str(raised.value)
+    assert "driver manual has no password" in str(raised.value)
+    given(performer, 'password={"$secret": "vault:bmc#password"}')
+    with pytest.raises(Invalid, match="its password is the reference vault:bmc#password"):
+        performer.perform(PowerRotate(nodes=(N1,)))
+    assert PowerRotate.right is Right.ADMIN
+
+
+def test_bmcs_that_machines_reported_are_found_and_set(performer: Performer, zk_session: Session) -> None:
+    with pytest.raises(Invalid, match=f"{N1}: its machine reported no BMC"):
+        given(performer, "driver=ipmi", "address={bmc}")
+    reports(zk_session, N1, "10.9.0.1")
+    reports(zk_session, N2, "10.8.0.2")
+    rows = performer.perform(PowerDiscover(within=("10.9.0.0/24",))).answer
+    assert [(row.node, row.bmc, row.driver) for row in rows] == [(N1, "10.9.0.1", None), (N2, "10.8.0.2", None)]
+    assert [row.trouble for row in rows] == [None, "10.8.0.2 is in none of the networks 10.9.0.0/24"]
+    given(performer, "driver=redfish", "address=https://{bmc}", "username=root", f"password={PASSWORD}")
+    assert performer.perform(PowerShow(node=N1)).answer.row.address == "https://10.9.0.1"
+    assert [row.node for row in performer.perform(PowerDiscover()).answer] == [N2, N1], (
+        "those without settings come first"
+    )
+    with pytest.raises(Invalid, match="is no network"):
+        performer.perform(PowerDiscover(within=("10.9.0.1/24",)))
+
+
+def test_a_bmc_of_another_machine_is_never_taken_from_a_report(performer: Performer, zk_session: Session) -> None:
+    """Else a machine could have the site's password sent to any address, or be switched by the BMC of another."""
+    given(performer, "driver=ipmi", "address=10.9.0.1:623", nodes=(N2,))
+    reports(zk_session, N1, "10.9.0.1")
+    with pytest.raises(Invalid, match=f"{N2} has the BMC 10.9.0.1, too"):
+        given(performer, "driver=ipmi", "address={bmc}")
+    performer.perform(PowerUnset(nodes=(N2,)))
+    reports(zk_session, N2, "10.9.0.1")
+    with pytest.raises(Invalid, match=f"{N2} has the BMC 10.9.0.1, too"):
+        given(performer, "driver=ipmi", "address={bmc}")
 
 
 def test_power_goes_and_is_renamed_with_its_node(performer: Performer, zk_session: Session) -> None:

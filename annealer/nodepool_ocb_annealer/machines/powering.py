@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb import power
 from nodepool_ocb.config import SshSettings
@@ -31,10 +32,11 @@ from nodepool_ocb.engine.powering import (
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Invalid, OcbError
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.power import MachinePower, Powered, PowerRequest
+from nodepool_ocb.model.power import MachinePower, Powered, PowerRequest, PowerStep
 from nodepool_ocb.model.records import Daemon, Set
-from nodepool_ocb.power import Endpoint, PowerFault
+from nodepool_ocb.power import Endpoint, Power, PowerFault
 from nodepool_ocb.power.commands import carried_out
+from nodepool_ocb.power.rotating import either, rotated
 from nodepool_ocb.secrecy.errors import Sealed
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store.world.changeset import ChangeSet
@@ -59,6 +61,7 @@ class StepEnded(msgspec.Struct, frozen=True):
 
     state: Powered | None
     reason: str | None = None
+    fresh: bool = False  # the BMC has the fresh password
 
 
 class Powering:
@@ -227,6 +230,7 @@ class Powering:
         else:
             assert ended.state is not None, "a step ends with a state or a reason"
             record = powering.after(stored.record, ended.state, now)
+        record = powering.confirmed(record) if ended.fresh else record
         change = Set(paths.power(fqdn), record, stored.version)
         context.send([change], partial(self._written, fqdn, request.id), f"power of {fqdn}")
 
@@ -236,8 +240,21 @@ def _step(record: MachinePower, access: PowerAccess, ours: Callable[[], bool], s
     request = record.request
     assert request is not None, "a step belongs to a request"
     try:
-        with contextlib.closing(power.opened(endpoint(record, access.secrets, access.ssh))) as opened:
-            return StepEnded(carried_out(opened, request.step, request.network, ours, stop, access.effect_seconds))
+        given = endpoint(record, access.secrets, access.ssh)
+        fresh = None if record.fresh is None else _password(access.secrets, record.fresh)
+
+        def opened(password: str) -> Power:
+            return power.opened(replace(given, password=password))
+
+        if request.step is PowerStep.ROTATE:
+            if fresh is None:
+                return StepEnded(None, "there is no fresh password; ask for it again: nodepool-ocb power rotate")
+            state = rotated(opened, given.password, fresh, ours)
+            return StepEnded(state or record.powered, fresh=state is not None)
+        found, by_fresh = either(opened, given.password, fresh)
+        with contextlib.closing(found):
+            done = carried_out(found, request.step, request.network, ours, stop, access.effect_seconds)
+            return StepEnded(done, fresh=by_fresh)
     except PowerFault as fault:
         return StepEnded(None, str(fault))
     except (Sealed, Invalid) as wrong:

@@ -15,8 +15,10 @@ from nodepool_ocb.cli.kit.selecting import node_selector_option, nodes_argument,
 from nodepool_ocb.cli.pictures import waits
 from nodepool_ocb.errors import InError
 from nodepool_ocb.operations.polling import polled
+from nodepool_ocb.operations.power.discovering import PowerDiscover
 from nodepool_ocb.operations.power.reading import PowerList, PowerShow
 from nodepool_ocb.operations.power.requesting import PowerChange, PowerCheck, PowerCycle, PowerOff, PowerOn
+from nodepool_ocb.operations.power.rotating import PowerRotate
 from nodepool_ocb.operations.power.setting import PowerSet, PowerUnset
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 COLUMNS = ("node", "power", "seen", "driver", "address", "chassis", "request", "trouble")
+DISCOVERED = ("node", "bmc", "driver", "address", "trouble")
 
 network_option = click.option("--network", is_flag=True, help="The boot is one from the network, this one time.")
 force_option = click.option("--force", is_flag=True, help="Also a machine on which a noderole runs.")
@@ -76,6 +79,16 @@ def list_(fqdns: Sequence[str], selector: str | None) -> None:
     output.things(perform(PowerList(nodes=tuple(fqdns), selector=selector)).answer, COLUMNS, key="node")
 
 
+@command.command("discover", operation=PowerDiscover)
+@click.argument("fqdns", nargs=-1, metavar="[FQDN...]", shell_complete=completion.nodes)
+@node_selector_option
+@click.option("--within", multiple=True, metavar="SUBNET", help="A network of BMCs; another address is a trouble.")
+def discover(fqdns: Sequence[str], selector: str | None, within: Sequence[str]) -> None:
+    """The BMCs that machines reported; `power set ... address={bmc}` uses them."""
+    operation = PowerDiscover(nodes=tuple(fqdns), selector=selector, within=tuple(within))
+    output.things(perform(operation).answer, DISCOVERED, key="node")
+
+
 @command.command(operation=PowerShow)
 @click.argument("fqdn", shell_complete=completion.nodes)
 def show(fqdn: str) -> None:
@@ -116,7 +129,14 @@ def check(fqdns: Sequence[str], selector: str | None, **rest: Any) -> None:
     _request(PowerCheck(nodes=nodes_given(fqdns, selector), selector=selector), **rest)
 
 
-def _request(operation: PowerChange, *, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
+@command.command("rotate", operation=PowerRotate)
+@_requesting
+def rotate(fqdns: Sequence[str], selector: str | None, **rest: Any) -> None:
+    """Give the BMCs new passwords; a password is stored before its BMC is given it."""
+    _request(PowerRotate(nodes=nodes_given(fqdns, selector), selector=selector), **rest)
+
+
+def _request(operation: PowerChange | PowerRotate, *, wait: bool, timeout_seconds: float | None, dry_run: bool) -> None:
     performed = perform(operation, dry_run=dry_run)
     reporting.performed(performed)
     if wait and performed.answer.request is not None:

@@ -76,7 +76,9 @@ def _changes(world: World, blobs: list[OwnedBlob], rotated: RotatedValues) -> It
         if (after := next(values)) != each.value:
             yield Set(each.path, after, each.version)
     for fqdn, power in sorted(powering.powers(world).items()):
-        if power.record.password is not None:
-            password = next(values)["power"]["password"]
-            if password != power.record.password:
-                yield Set(paths.power(fqdn), replace(power.record, password=password), power.version)
+        record = power.record
+        changed = {name: next(values)["power"]["password"] for name, _ in owners.passwords_of(record)}
+        password, fresh = (changed.get("password", record.password), changed.get("fresh", record.fresh))
+        after = replace(record, password=password, fresh=fresh)
+        if after != record:
+            yield Set(paths.power(fqdn), after, power.version)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import powering
 from nodepool_ocb.engine.selection import together
-from nodepool_ocb.engine.world import NodeView, Stored
+from nodepool_ocb.engine.world import NodeView, Stored, World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths, secrecy
 from nodepool_ocb.model.power import MachinePower
@@ -18,12 +18,14 @@ from nodepool_ocb.model.records import Change, Create, Delete, Json, Set
 from nodepool_ocb.operations import assignments as assigning
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.power import discovering
 from nodepool_ocb.operations.reads.power import CheckDriver
 from nodepool_ocb.operations.reads.secrets import SealValue
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.values import strict_json
 
 PLACE: Final = "power/password"  # for which a password is encrypted
+BMC: Final = "{bmc}"
 FIELDS: Final = ("driver", "address", "username", "password", "chassis")
 
 
@@ -32,7 +34,7 @@ class PowerSet(Operation[Explained], frozen=True, kw_only=True):
 
     It takes the right of an admin, and with another address the password is given again. Else a secret would go to any address
     that a person names. ``{node}`` and ``{host}`` in an address stand for the name of the
-    node and its first label.
+    node and its first label, and ``{bmc}`` for the address of the BMC that the machine itself reported.
     """
 
     noun = "power"
@@ -56,7 +58,9 @@ class PowerSet(Operation[Explained], frozen=True, kw_only=True):
             value = _password(text)
             password = value if secrecy.is_secret(value) else (yield from SealValue(PLACE, value, None))
         present = powering.powers(world)
-        after = {view.name: _merged(view.name, present.get(view.name), given, password) for view in chosen}
+        taken = discovering.addresses(world) if BMC in given.get("address", "") else {}
+        given_to = {view.name: _addressed(world, view.name, given, taken) for view in chosen}
+        after = {name: _merged(name, present.get(name), keys, password) for name, keys in given_to.items()}
         for name, record in after.items():
             yield from CheckDriver(record.driver, record.address, dict(record.options), name)
 
@@ -99,6 +103,16 @@ class PowerUnset(Operation[Explained], frozen=True, kw_only=True):
         return Explained()
 
 
+def _addressed(world: World, fqdn: str, given: Mapping[str, str], taken: dict[str, set[str]]) -> Mapping[str, str]:
+    """The keys with the BMC's address of this node. Raises Invalid where the machine reported none, or one of another node."""
+    if BMC not in given.get("address", ""):
+        return given
+    found = discovering.reported(world, fqdn, taken)
+    if found.trouble is not None:
+        raise Invalid(f"{fqdn}: {found.trouble}; write its address instead of {BMC}")
+    return {**given, "address": given["address"].replace(BMC, found.address)}
+
+
 def _merged(
     fqdn: str, stored: Stored[MachinePower] | None, given: Mapping[str, str], password: Json | None
 ) -> MachinePower:
@@ -129,7 +143,15 @@ def _merged(
         raise Invalid(
             f"{fqdn}: the password was given for {before.address or before.driver}; give it again: password=-"
         )
-    return replace(made, request=before.request, result=before.result, powered=before.powered, seen=before.seen)
+    kept_fresh = before.fresh if "password" not in given and not moved else None
+    return replace(
+        made,
+        fresh=kept_fresh,
+        request=before.request,
+        result=before.result,
+        powered=before.powered,
+        seen=before.seen,
+    )
 
 
 def _written(fqdn: str, stored: Stored[MachinePower] | None, after: MachinePower) -> list[Change]:

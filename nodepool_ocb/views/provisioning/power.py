@@ -25,12 +25,23 @@ class PowerRow(View, frozen=True, kw_only=True):
     outcome: str | None  # of the newest request: waiting, done or failed
 
 
+class DiscoveredBmc(View, frozen=True, kw_only=True):
+    """A BMC that a machine reported."""
+
+    node: str
+    bmc: str  # its address; empty where that is none
+    driver: str | None  # of the power settings of the node; None: it has none
+    address: str | None
+    trouble: str | None  # why the address must not be used
+
+
 class PowerDocument(View, frozen=True, kw_only=True):
     """One machine in full."""
 
     row: PowerRow
     username: str
     password: str | None  # hidden; a reference is shown
+    unconfirmed: bool  # a new password is stored, and no login has confirmed that the BMC has it
     options: Mapping[str, str]
     result: str | None  # of the newest request, in a sentence
 
@@ -70,6 +81,7 @@ def document(fqdn: str, record: MachinePower, now: float) -> PowerDocument:
         row=row(fqdn, record, now),
         username=record.username,
         password=None if text is None else secrecy.HIDDEN if secrecy.encrypted(text) else text,
+        unconfirmed=record.fresh is not None,
         options=record.options,
         result=sentence,
     )

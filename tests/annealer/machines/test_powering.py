@@ -55,6 +55,11 @@ class Switch:
         self.fleet.session.commit([Set(paths.power(self.node), after, stored.version)])
         return id
 
+    def write(self, **fields: Any) -> None:
+        """Change fields of the record."""
+        stored = powering.record_of(load_world(self.fleet.session), self.node)
+        self.fleet.session.commit([Set(paths.power(self.node), replace(stored.record, **fields), stored.version)])
+
     @property
     def record(self) -> MachinePower:
         return powering.record_of(load_world(self.fleet.session), self.node).record
@@ -110,3 +115,29 @@ def test_a_cycle_whose_annealer_died_goes_on_with_the_half_that_is_left(fleet: F
     begin(fleet)
     assert switch.end(id).done
     assert bmc.commands("power") == ["1"]
+
+
+@pytest.mark.long
+def test_a_bmc_gets_a_new_password_also_if_the_annealer_died_after_it_was_set(fleet: Fleet, tmp_path: Path) -> None:
+    first, fresh = "First-1.password", "Fresh-2.password"
+    (fleet.folder / "fresh").write_text(fresh)
+    secret = {"$secret": f"file:{fleet.folder / 'fresh'}"}
+    with IpmiBmc(tmp_path / "own", first) as bmc:
+        switch = Switch(fleet, bmc, fresh=secret)
+        (fleet.folder / "password").write_text(first)
+        begin(fleet)
+        assert switch.end(switch.ask(PowerAction.ROTATE)).done
+        assert (switch.record.password, switch.record.fresh) == (secret, None)
+        assert switch.end(switch.ask(PowerAction.LOOK)).done, "by the new password"
+        former = {"$secret": f"file:{fleet.folder / 'password'}"}
+        switch.write(password=former, fresh=secret)
+        assert switch.end(switch.ask(PowerAction.ROTATE, annealer="gone", step=PowerStep.ROTATE)).done
+        assert (switch.record.password, switch.record.fresh) == (secret, None)
+        switch.write(password=former, fresh=secret)
+        assert switch.end(switch.ask(PowerAction.ON)).done, "any command tries both"
+        assert (switch.record.password, switch.record.fresh) == (secret, None)
+        (fleet.folder / "fresh").write_text("Wrong-3.password")
+        switch.write(password=former, fresh=secret)
+        result = switch.end(switch.ask(PowerAction.ROTATE))
+        assert "refuses user admin" in (result.reason or "")
+        assert (switch.record.password, switch.record.fresh) == (former, secret), "a failure forgets neither"

@@ -44,6 +44,7 @@ ELSEWHERE: Final = {
     "lease run": "it waits for a launcher, beside a command that runs: test_lost_answers_of_leases.py",
     "registration create": "after a lost answer it is a stranger: tests/api/test_joining_machines.py",
     "registration poll": "it needs a secret, and each poll gives a new token: tests/api/test_joining_machines.py",
+    "power rotate": "it needs key files, and writes as `power on` does: tests/operations/test_power_operations.py",
     "secret rotate": "it needs key files, and writes as `noderole set` does: tests/cli/test_secret.py",
 }
 
