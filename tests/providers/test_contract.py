@@ -6,7 +6,6 @@ import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 from msgspec.structs import replace
 
 from tests.providers.sites import Context, Trickle, refused, sent, stamped
@@ -108,22 +107,24 @@ def test_what_was_made_of_another_file_is_not_verified(site: Context) -> None:
 PARTS = ("cluster", "provider", "image", "build", "upload", "key")
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_what_differs_in_one_part_of_the_stamp_is_neither_deleted_nor_verified(site: Context, part: str) -> None:
+def test_what_differs_in_one_part_of_the_stamp_is_neither_deleted_nor_verified(site: Context) -> None:
     item = site.item()
     external_id = sent(site.ledger.upload(item))
-    other = stamped(item, **{part: "other"})
-    assert refused(site.ledger.uploader.delete(external_id, other.stamp)).lasting
-    assert refused(site.ledger.verify(external_id, other)).lasting
-    assert site.ledger.verify(external_id, item) is None
+    for part in PARTS:
+        other = stamped(item, **{part: "other"})
+        assert refused(site.ledger.uploader.delete(external_id, other.stamp)).lasting, part
+        assert refused(site.ledger.verify(external_id, other)).lasting, part
+        assert site.ledger.verify(external_id, item) is None, part
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part != "cluster"])
-def test_what_is_undone_is_this_attempts_own(site: Context, part: str) -> None:
+def test_what_is_undone_is_this_attempts_own(site: Context) -> None:
     """The other is refused as its file is spoiled; what it began is taken away, and nothing else."""
     item = site.item()
     external_id = sent(site.ledger.upload(item))
-    other = replace(stamped(item, **{part: "other"}), sha256="0" * 64)
-    assert "sha256" in refused(site.ledger.upload(other)).reason
-    assert site.ledger.verify(external_id, item) is None
-    assert [kept.stamp for kept in site.list()] == [item.stamp]
+    for part in PARTS:
+        if part == "cluster":
+            continue
+        other = replace(stamped(item, **{part: "other"}), sha256="0" * 64)
+        assert "sha256" in refused(site.ledger.upload(other)).reason, part
+        assert site.ledger.verify(external_id, item) is None, part
+        assert [kept.stamp for kept in site.list()] == [item.stamp], part
