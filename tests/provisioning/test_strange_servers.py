@@ -63,7 +63,9 @@ def test_a_strange_server_is_heard_and_our_second_one_is_not(admin: AdminNode) -
         .replace("@SERVER@", "http://10.1.0.3")
     )
     kept = [
-        line for line in ours.splitlines() if not line.startswith(("dhcp-hostsfile", "dhcp-optsfile", "dhcp-leasefile"))
+        line
+        for line in ours.splitlines()
+        if not line.startswith(("dhcp-hostsfile", "dhcp-optsfile", "dhcp-leasefile", "conf-dir"))
     ]
     router = served(admin, "router", "192.168.1.1/24", "dhcp-range=192.168.1.50,192.168.1.60")
     with served(admin, "second", "10.1.0.3/24", *kept), router:
