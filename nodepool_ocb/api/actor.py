@@ -32,6 +32,7 @@ OF_WAITING: Final = frozenset({"RegistrationCreate", "RegistrationPoll"})
 #: The operations of a machine's token, by class.
 OF_MACHINES: Final[Mapping[TokenRole, frozenset[str]]] = {
     TokenRole.JOIN: frozenset({"NodeCreate", *OF_WAITING}),
+    TokenRole.REGISTER: OF_WAITING,
     TokenRole.NODE: frozenset(
         {
             *("InstallationReport", "InstallationShow", "NodeAlive", "NodeGoingDown", "NodeInventory", "NodeMachine"),

@@ -43,6 +43,8 @@ from nodepool_ocb.operations.wire.lines import Question
 from nodepool_ocb.views.noderoles import NoderoleRow
 
 LONGEST_CONNECT_SECONDS: Final = 5.0
+#: The deployments of these tokens are judged by their operations: the node does not exist yet.
+JOINING: Final = (TokenRole.JOIN, TokenRole.REGISTER)
 REPEATED: Final = "this call was carried out before; this is its outcome"
 
 
@@ -269,7 +271,7 @@ def _read(records: ServedRecords, actor: Actor, order: OperationOrder, performer
 def _within_limits(performer: ServedPerformer, actor: Actor, operation: Operation[Any], opened: Any) -> Performed[Any]:
     """Perform it within the limits of the token. A node that joins does not exist yet: its deployment was judged before."""
     wanted = actor.limits
-    if wanted is None or actor.token.role is TokenRole.JOIN or shows_own_token(actor, operation):
+    if wanted is None or actor.token.role in JOINING or shows_own_token(actor, operation):
         return performer.perform(operation, opened)
     with _unhinted():
         performer.limit(wanted)

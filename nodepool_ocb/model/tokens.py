@@ -40,6 +40,7 @@ class TokenRole(StrEnum):
     OPERATOR = "operator"  # moves work
     ADMIN = "admin"  # deletes records, changes secrets, tokens and the cluster itself
     JOIN = "join"  # a machine registers, or creates its node
+    REGISTER = "register"  # a machine registers and waits; for a token that each machine on a network can read
     NODE = "node"  # a machine reports about the nodes within its limits
     BOOT = "boot"  # the installer of one boot asks for its identity; no person makes such a token
 

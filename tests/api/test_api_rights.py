@@ -86,6 +86,7 @@ def test_what_another_token_has_read_opens_nothing(
             ["POST /v1/tokens", "POST /v1/secrets/rotate"],
         ),
         ("join", ["POST /v1/nodes"], ["GET /v1/nodes", "PUT /v1/deployments/of-join", "GET /v1/tokens"]),
+        ("register", [], ["POST /v1/nodes", "GET /v1/nodes", "GET /v1/registrations"]),
     ],
 )
 def test_a_role_opens_its_operations_and_no_other(

@@ -117,6 +117,7 @@ def test_a_revoked_token_is_gone_also_if_its_use_is_noted_meanwhile(
         ({"role": TokenRole.BOOT, "selector": "tag:web"}, "made by an installation alone"),
         ({"role": TokenRole.JOIN, "selector": "tag:web"}, "give --deployment instead"),
         ({"role": TokenRole.JOIN, "reveal": True}, "reveals no secrets"),
+        ({"role": TokenRole.REGISTER, "selector": "tag:web"}, "give --deployment instead"),
     ],
 )
 def test_a_token_that_could_open_nothing_is_refused(
@@ -131,5 +132,5 @@ def test_a_token_that_could_open_nothing_is_refused(
 
 def test_each_role_of_people_is_a_right_of_the_table_of_operations() -> None:
 
-    assert {str(each) for each in TokenRole} == {*map(str, Right), "join", "node", "boot"}
+    assert {str(each) for each in TokenRole} == {*map(str, Right), "join", "register", "node", "boot"}
     assert Token(name="a", role=TokenRole.VIEWER, digest="0" * 64).limited is False

@@ -124,10 +124,8 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
 def _order(world: World, record: Installation) -> dict[str, Json]:
     """The order for this boot. The image comes from the server of the boot, and from each other one if that fails."""
     key = f"{record.noderole.partition('@')[0]}@{record.generation}"
-    path = record.order["image"]
-    places = (
-        [*path, *(f"{address}/{each}" for address in publications.addresses(world) for each in path)]
-        if isinstance(path, list)
-        else path
-    )
-    return {**record.order, "image": places, "epoch": record.epoch, "epoch_key": key}
+    order = {**record.order, "epoch": record.epoch, "epoch_key": key}
+    path = order.get("image")
+    if isinstance(path, list):
+        order["image"] = [*path, *(f"{address}/{each}" for address in publications.addresses(world) for each in path)]
+    return order

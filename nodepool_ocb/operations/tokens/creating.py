@@ -94,7 +94,9 @@ class TokenCreate(Operation[TokenCreated], frozen=True, kw_only=True):
             raise Invalid("a token of role boot is made by an installation alone; take another role")
         if self.role is TokenRole.NODE and not (self.selector or self.deployments):
             raise Invalid("a token of role node needs limits; give -l with the name of the node")
-        if self.role is TokenRole.JOIN and self.selector is not None:
-            raise Invalid("a token of role join creates nodes that no selector can mean yet; give --deployment instead")
-        if self.reveal and self.role in (TokenRole.JOIN, TokenRole.NODE):
+        if self.role in (TokenRole.JOIN, TokenRole.REGISTER) and self.selector is not None:
+            raise Invalid(
+                f"a token of role {self.role} creates nodes that no selector can mean yet; give --deployment instead"
+            )
+        if self.reveal and self.role in (TokenRole.JOIN, TokenRole.REGISTER, TokenRole.NODE):
             raise Invalid(f"a token of role {self.role} reveals no secrets; leave out --reveal")
