@@ -139,6 +139,12 @@ def use(view: NodeView) -> Stored[MachineUse] | None:
     return view.world.of(MachineUse).get(view.name)
 
 
+def in_use(view: NodeView) -> bool:
+    """Whether a launched node of a pool has the machine now."""
+    stored = use(view)
+    return stored is not None and stored.record.returned is None
+
+
 def use_sentence(view: NodeView) -> str | None:
     """The pool that has the machine, or had it last; None if none ever had."""
     stored = use(view)

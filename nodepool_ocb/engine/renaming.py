@@ -16,7 +16,6 @@ from nodepool_ocb.engine.hooks.node import with_hook
 from nodepool_ocb.engine.world import NodeView, World, node_of
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
-from nodepool_ocb.model.installation import MachineUse
 from nodepool_ocb.model.records import Change, Create, Delete, Fence, Json, Node, NodeRole
 
 
@@ -68,10 +67,9 @@ def _free_to_go(world: World, view: NodeView, name: str) -> Node:
         raise Conflict(
             f"an annealer is still taking {view.name} away, or setting back its noderoles; try again in a moment"
         )
-    used = world.of(MachineUse).get(view.name)
-    if used is not None and used.record.returned is None:
+    if installing.in_use(view):
         raise Conflict(
-            f"{view.name} is node {used.record.pool_node} of a pool, which knows it by this name; wait until it is returned"
+            f"{view.name} is {installing.use_sentence(view)}; the pool knows it by this name: wait until it is returned"
         )
     busy = view.claim.noderole if view.claim is not None else view.busy and view.busy.name
     if busy:

@@ -28,7 +28,8 @@ def sentence(view: NodeView, wish: Wish) -> str:
     how = f" ({wish.wipe_method})" if wish.wipe else ""
     last = installing.stored(view)
     before = f"; the last installation used {last.record.disk}" if last is not None and last.record.disk else ""
+    user = f"; it is {installing.use_sentence(view)}" if installing.in_use(view) else ""
     return (
         f"{view.name}: {disks.named(wish.disk, known)} loses its data{wiped}{how};"
-        f" it receives the newest build of image {wish.image}{before}"
+        f" it receives the newest build of image {wish.image}{before}{user}"
     )

@@ -17,7 +17,7 @@ from nodepool_ocb.model.power import MachinePower
 from nodepool_ocb.model.records import InstallRequest, State
 from nodepool_ocb.pool.launches.ready_images import ready_images
 from nodepool_ocb.pool.views import NO_PROVIDER
-from nodepool_ocb.provisioning import orders
+from nodepool_ocb.provisioning import losses, orders
 from nodepool_ocb.views import nodes
 from tests.metal.test_choosing_machines import M0, NOW, OS, bind, used, world
 
@@ -60,8 +60,15 @@ def test_a_node_shows_the_pool_that_has_its_machine_or_had_it_last() -> None:
 
 def test_a_machine_in_use_is_not_renamed() -> None:
     made = after_a_use()
-    with pytest.raises(Conflict, match=r"m0\.example\.com is node 1 of a pool"):
+    with pytest.raises(Conflict, match=r"m0\.example\.com is node 1 of pool rack/main since"):
         renaming.rename(made, M0, "m9.example.com", [], {}, admin_domain=None)
+
+
+def test_a_person_who_erases_a_machine_in_use_reads_that_a_pool_has_it() -> None:
+    wish = orders.Wish(image="debian")
+    said = losses.sentence(after_a_use().nodes[M0], wish)
+    assert said.endswith("image debian; it is node 1 of pool rack/main since 1970-01-01T00:00:01Z, with label small")
+    assert losses.sentence(after_a_use(returned=2.0).nodes[M0], wish).endswith("image debian")
 
 
 def test_the_request_for_an_installation_names_the_build_and_adds_keys() -> None:
