@@ -6,19 +6,23 @@ noderole over continues at the step in the record. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
-from nodepool_ocb.model.installation import BootToken, Installation, InstallStep, MachineUse
+from nodepool_ocb.model.installation import ENDS, BootToken, Installation, InstallPurpose, InstallStep, MachineUse
 from nodepool_ocb.model.power import MachinePower
-from nodepool_ocb.model.records import State
+from nodepool_ocb.model.records import State, WipeMethod
 from nodepool_ocb.model.tokens import Token, TokenRole
 
-#: The jig of a role that installs its machine.
+#: The jigs of roles that install, decommission and rescue their machines: these boot one of our environments for it.
 JIG: Final = "install"
 #: The power driver of a machine that a person switches.
 BY_HAND: Final = "manual"
+DECOMMISSION: Final = "decommission"
+RESCUE: Final = "rescue"
+ERASING: Final = frozenset({JIG, DECOMMISSION})
 
 
 def stored(view: NodeView) -> Stored[Installation] | None:
@@ -38,7 +42,7 @@ def of_vertex(vertex: Vertex) -> Stored[Installation] | None:
         return None
     record = found.record
     same = record.noderole == vertex.name and record.generation == vertex.record.generation
-    over = record.reason is not None or record.step is InstallStep.ALIVE
+    over = record.reason is not None or record.step in ENDS
     return found if same and not over else None
 
 
@@ -59,18 +63,34 @@ def failed(vertex: Vertex) -> bool:
     return same and record.reason is not None
 
 
+def jig_of(vertex: Vertex) -> str | None:
+    """The jig of its role; None without a role."""
+    stored_role = vertex.node.world.roles.get(vertex.role)
+    return stored_role.record.jig if stored_role is not None else None
+
+
 def installs(vertex: Vertex) -> bool:
     """Whether its role installs the machine."""
-    stored_role = vertex.node.world.roles.get(vertex.role)
-    return stored_role is not None and stored_role.record.jig == JIG
+    return jig_of(vertex) == JIG
+
+
+def erases(vertex: Vertex) -> bool:
+    """Whether a run of it erases disks of the machine, by the role and the wish of the node."""
+    node = vertex.node.record
+    kept = node is not None and node.install is not None and node.install.wipe is WipeMethod.NONE
+    jig = jig_of(vertex)
+    return jig in ERASING and not (jig == DECOMMISSION and kept)
 
 
 def needs_no_system(vertex: Vertex) -> bool:
     """Whether it may run on a machine that is not alive.
 
-    An installation that goes on may. So may one after an attempt that failed when the installer had begun: the former system
-    may be gone. So may one for a pool, if the power of the machine can be switched: its last user's system was switched off.
+    An installation that goes on may. So may one after an attempt that failed when the installer had begun, and after a
+    decommissioning: the former system may be gone. A dead machine may be decommissioned and rescued. So may one for a pool, if
+    the power of the machine can be switched: its last user's system was switched off.
     """
+    if jig_of(vertex) in (DECOMMISSION, RESCUE):
+        return True
     world, found = vertex.node.world, stored(vertex.node)
     if not installs(vertex):
         return False
@@ -79,7 +99,8 @@ def needs_no_system(vertex: Vertex) -> bool:
     if found is None:
         return False
     record = found.record
-    return of_vertex(vertex) is not None or (record.reason is not None and record.token_used is not None)
+    retired = record.step is InstallStep.RETIRED
+    return of_vertex(vertex) is not None or retired or (record.reason is not None and record.token_used is not None)
 
 
 def switchable(world: World, fqdn: str) -> bool:
@@ -116,6 +137,14 @@ def observations(installation: Installation) -> list[str]:
     return [f"the console shows that {installation.console}"] if installation.console else []
 
 
+_DOES: Final[Mapping[InstallPurpose, str]] = {
+    InstallPurpose.INSTALL: "it installs the machine",
+    InstallPurpose.WIPE: "it erases the disks of the machine",
+    InstallPurpose.RETIRE: "it takes the machine out of service",
+    InstallPurpose.RESCUE: "it rescues the machine",
+}
+
+
 def sentence(installation: Installation, now: float) -> str:
     """The step, the obstacle and the time that is left.
 
@@ -126,7 +155,7 @@ def sentence(installation: Installation, now: float) -> str:
     """
     percent = f"{installation.percent} % are on the disk" if installation.percent else None
     left = f"{max(0.0, installation.deadline - now):.0f} s are left"
-    parts = [f"it installs the machine; step {installation.step} is done", installation.waits]
+    parts = [f"{_DOES[installation.purpose]}; step {installation.step} is done", installation.waits]
     parts += [*observations(installation), percent, left]
     return "; ".join(part for part in parts if part)
 

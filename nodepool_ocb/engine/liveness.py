@@ -157,6 +157,21 @@ def installed(view: NodeView, host_key: str, addresses: tuple[str, ...], now: fl
     return noticed(view.world, node, replace(node, host_keys=(host_key,), addresses=addresses, **fields))
 
 
+def retired(view: NodeView, now: float, *, erased: bool) -> Node:
+    """The node when its machine is out of service; ``erased``: the disk with its host key has lost its data."""
+    node = _present(view)
+    fields: dict[str, Any] = {"alive": False, "reason": "it was decommissioned", "mark": None, "suspicion": None}
+    keys = () if erased else node.host_keys
+    return noticed(view.world, node, replace(node, decommissioned=now, host_keys=keys, since=now, **fields))
+
+
+def rescued(view: NodeView, now: float) -> Node:
+    """The node when its machine is back from a rescue, with the system and the key that it had."""
+    node = _present(view)
+    since = node.since if node.alive else now
+    return noticed(view.world, node, replace(node, alive=True, reason=None, mark=None, suspicion=None, since=since))
+
+
 def revived(view: NodeView, now: float, host_keys: Iterable[str] = ()) -> list[Change]:
     """The machine answers; its noderoles are as its death left them, so annealers go on by themselves.
 
@@ -195,6 +210,7 @@ def changed(
     - the node would move to a deployment that does not exist or is being deleted, or out of one that is being deleted;
     - it would move to another deployment while a run of tasks that is not over has noderoles on it;
     - it would be alive while it is still ``dying``, or while a mark holds that this marker may not lift;
+    - it would be alive while it is decommissioned;
     - it would have another node's address.
 
     While the machine is installed, a word of the machine or of a hook about its aliveness is ignored.
@@ -224,6 +240,8 @@ def changed(
         return []
     if fields.get("alive"):
         _not_dying(view)
+        if node.decommissioned is not None:
+            raise Conflict(f"node {view.name} was decommissioned; first: nodepool-ocb node recommission {view.name}")
     if fields.keys() & {"alive", "available"}:
         fields["since"] = now
     if fields.keys() & {"alive", "available", "hold", "addresses", "user"}:

@@ -79,7 +79,7 @@ def blockers(
     yield from _of_node(vertex, record, planned, now)
     if vertex.node.failed and record.task_run is not None and record.cancel_reason is None:
         yield from _of_failed(vertex, record)
-    if guarded := _of_guard(world, vertex, record):
+    if guarded := _of_guard(vertex, record):
         yield guarded
     if lacking := _of_role(world, vertex, jigs):
         yield lacking
@@ -245,7 +245,10 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Ite
     node, view = vertex.node.record, vertex.node
     unknown = node is None and paths.node(view.name) in vertex.node.world.unreadable
     away = node is not None and not node.dying and not marks.holds(node, now) and installing.needs_no_system(vertex)
-    if not (unknown or away) and (node is None or node.dying or not (node.alive or node.virtual)):
+    if node is not None and node.decommissioned is not None:
+        text, advice = f"node {view.name} was decommissioned", f"nodepool-ocb node recommission {view.name}"
+        yield Reason(Code.NODE_DECOMMISSIONED, view.name, node.decommissioned, text, advice)
+    elif not (unknown or away) and (node is None or node.dying or not (node.alive or node.virtual)):
         why = marks.why(node) if node else None
         text = f"node {view.name} is not alive" + (f": {why}" if why else "")
         advice = _of_dead(view.name, node, now)
@@ -264,12 +267,10 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Ite
         yield Reason(Code.NODE_BUSY, busy.name, busy.record.since, text, f"nodepool-ocb noderole log -f {busy.name}")
 
 
-def _of_guard(world: World, vertex: Vertex, record: NodeRole) -> Reason | None:
+def _of_guard(vertex: Vertex, record: NodeRole) -> Reason | None:
     """An installation on a node that does not allow it; one that has begun goes on."""
-    node, stored, fqdn = vertex.node.record, world.roles.get(vertex.role), vertex.node.name
-    if stored is None or stored.record.jig != installing.JIG or record.state is State.TRANSITION:
-        return None
-    if node is None or node.allow_install:
+    node, fqdn = vertex.node.record, vertex.node.name
+    if record.state is State.TRANSITION or node is None or node.allow_install or not installing.erases(vertex):
         return None
     text = f"it would erase a disk of node {fqdn}, and allow_install of the node is not set"
     return Reason(Code.INSTALL_NOT_ALLOWED, fqdn, 0.0, text, f"nodepool-ocb node set {fqdn} allow_install=true")

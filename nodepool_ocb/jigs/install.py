@@ -1,6 +1,6 @@
-"""Jig install: the machine receives an image of ours, by a boot from the network.
+"""Jigs install, decommission and rescue: the machine boots an environment of ours from the network.
 
-The jig itself changes nothing. It reads the attributes, and says that the machine must boot. The annealer then takes the steps of
+A jig itself changes nothing. It reads the attributes, and says that the machine must boot. The annealer then takes the steps of
 provisioning.installation, without a slot. After a take-over it continues at the step in the record.
 """
 
@@ -49,3 +49,15 @@ class InstallJig:
 
     def close(self) -> None:
         self._pool.close()
+
+
+class DecommissionJig(InstallJig):
+    """The machine boots our environment, which erases its disks; then the node is out of service."""
+
+    name = "decommission"
+
+
+class RescueJig(InstallJig):
+    """The machine boots our environment, in which a person works."""
+
+    name = "rescue"

@@ -8,20 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
+import msgspec
 from msgspec import Meta
 
 from nodepool_ocb.model.ranges import Count, Moment, Name, Noderole, Percent, RunName, Timeout
-from nodepool_ocb.model.records import Json, Record
+from nodepool_ocb.model.records import Json, Record, WipeMethod
 from nodepool_ocb.model.tokens import Digest
 
 Word = Annotated[str, Meta(max_length=256)]
+Text = Annotated[str, Meta(max_length=500)]
 Nonce = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 
 
+class InstallPurpose(StrEnum):
+    """The reason why a machine boots one of our environments."""
+
+    INSTALL = "install"  # it receives an image
+    WIPE = "wipe"  # its disks lose their data, and the node is decommissioned
+    RETIRE = "retire"  # the node is decommissioned, and the disks keep their data: it boots nothing
+    RESCUE = "rescue"  # a person works on it
+
+
+class DiskWipe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The end of the erasure of one disk."""
+
+    disk: Text  # as the machine names it
+    method: WipeMethod
+    done: bool
+    reason: Text | None = None  # of a failure
+    at: Moment
+
+
 class InstallStep(StrEnum):
-    """The newest step of an installation that is done."""
+    """The newest step of an installation that is done. A purpose takes some of them (``provisioning.installation.PATHS``)."""
 
     CHECKED = "checked"  # image and disk are chosen, and the node's boot environment is `install`
     PUBLISHED_INSTALL = "published_install"  # every living server has published that boot environment
@@ -29,8 +50,15 @@ class InstallStep(StrEnum):
     IDENTIFIED = "identified"  # the installer has shown the token of its boot, and has its order
     WRITTEN = "written"  # the image is on the disk
     VERIFIED = "verified"  # the disk has the checksum of the image, and the node's boot environment is `local`
+    WIPED = "wiped"  # all disks have lost their data, and the node's boot environment is `local`
+    LEAVING = "leaving"  # a person has ended the rescue, and the node's boot environment is `local`
     PUBLISHED_LOCAL = "published_local"  # every living server has published that, so the machine may boot its disk
     ALIVE = "alive"  # the machine is back: another boot, and the pinned host key
+    RETIRED = "retired"  # the node is decommissioned
+
+
+#: The last step of each purpose.
+ENDS: Final = frozenset({InstallStep.ALIVE, InstallStep.RETIRED})
 
 
 class Installation(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
@@ -40,6 +68,7 @@ class Installation(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1)
     generation: Count  # of the noderole: an installation of another generation is over
     run: RunName  # that continues it
     epoch: Count  # of that run's claim; the installer writes it to the new disk
+    purpose: InstallPurpose = InstallPurpose.INSTALL
     step: InstallStep = InstallStep.CHECKED
     since: Moment  # when the step was written
     started: Moment
@@ -62,6 +91,7 @@ class Installation(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1)
     token: str = ""  # the id of the token of the boot
     token_digest: Digest
     token_used: Moment | None = None
+    wiped: tuple[DiskWipe, ...] = ()
     percent: Percent = 0  # of the image that is on the disk
     waits: str | None = None  # the obstacle that it waits for, in one sentence
     evidence: str | None = None  # the newest observation of the machine

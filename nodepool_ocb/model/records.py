@@ -71,6 +71,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
 class WipeMethod(StrEnum):
     """The ways in which a disk loses its data."""
 
+    NONE = "none"  # it keeps them
     SIGNATURES = "signatures"  # its tables and file systems are not found any more; the data can be recovered
     DISCARD = "discard"  # blkdiscard: the disk forgets all blocks
     OVERWRITE = "overwrite"  # zeros over the whole disk
@@ -82,7 +83,7 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     image: Name | None = None  # of a disk image
     build: str = ""  # of that image; empty, or not READY any more: the newest one
-    wipe: WipeMethod | None = None  # of all fixed disks of the machine, before the image is written
+    wipe: WipeMethod | None = None  # of all fixed disks of the machine; None: as the role says
     authorized_keys: tuple[str, ...] = ()  # of root on the new disk, beside those of the role
 
 
@@ -107,7 +108,8 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     rack: str | None = None
     bootenv: str = "local"
     allow_install: bool = False  # the data of its disks may be erased by an installation
-    install: InstallRequest | None = None  # the wish of the newest `node reinstall`
+    install: InstallRequest | None = None  # the wish of the newest `node reinstall` or `node decommission`
+    decommissioned: Moment | None = None  # since when nothing runs on it: its machine was taken out of service
     hints: Mapping[str, Json] = {}
     macs: tuple[Mac, ...] = ()  # of its boot NICs, that of the hint admin-mac first; each has a MacOwner
     networks: Mapping[str, tuple[str, ...]] = {}  # network → its addresses there; each has a NetworkAddress

@@ -130,7 +130,7 @@ def named(hints: DiskHints, known: Sequence[Disk] | None, every: str = "its only
     ('/dev/sda (serial S1, 1.0 GiB)', 'serial=S1')
     """
     words = hints.words if hints != DiskHints() else every
-    if known is None:
+    if known is None or (hints.path or "").startswith("/dev/disk/"):  # no inventory has these links
         return words
     found = [disk for disk in known if _matches(hints, disk)]
     return _listed(found) if found else f"{words} (its inventory has no such disk)"

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -27,10 +26,14 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import installing
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model.installation import Installation, InstallStep
+from nodepool_ocb.model.installation import DiskWipe, Installation, InstallPurpose, InstallStep
+from nodepool_ocb.model.records import WipeMethod
 
 INSTALL: Final = "install"  # the boot environments that an installation sets
+RESCUE: Final = "rescue"
 LOCAL: Final = "local"
+OURS: Final = frozenset({INSTALL, RESCUE})
+LONGEST_NAME: Final = 500  # of a disk
 LONGEST_TEXT: Final = 1000  # of a reason or an observation, in characters
 
 _FIRST, _LAST = InstallStep.CHECKED, InstallStep.PUBLISHED_LOCAL
@@ -44,8 +47,31 @@ LIMITS: Final[Mapping[str, float]] = {
     InstallStep.VERIFIED: 900.0,
     InstallStep.PUBLISHED_LOCAL: 1200.0,
 }
-ORDER: Final = tuple(InstallStep)
-NEXT: Final[Mapping[InstallStep, InstallStep]] = dict(pairwise(ORDER))
+_BOOT: Final = (InstallStep.CHECKED, InstallStep.PUBLISHED_INSTALL, InstallStep.REBOOTING, InstallStep.IDENTIFIED)
+#: The steps of each purpose, in their order.
+PATHS: Final[Mapping[InstallPurpose, tuple[InstallStep, ...]]] = {
+    InstallPurpose.INSTALL: (
+        *_BOOT, InstallStep.WRITTEN, InstallStep.VERIFIED, InstallStep.PUBLISHED_LOCAL, InstallStep.ALIVE,
+    ),
+    InstallPurpose.WIPE: (*_BOOT, InstallStep.WIPED, InstallStep.PUBLISHED_LOCAL, InstallStep.RETIRED),
+    InstallPurpose.RETIRE: (InstallStep.CHECKED, InstallStep.PUBLISHED_LOCAL, InstallStep.RETIRED),
+    InstallPurpose.RESCUE: (*_BOOT, InstallStep.LEAVING, InstallStep.PUBLISHED_LOCAL, InstallStep.ALIVE),
+}  # fmt: skip
+#: The boot environment that a purpose needs; None: it boots nothing.
+BOOTENVS: Final[Mapping[InstallPurpose, str | None]] = {
+    InstallPurpose.INSTALL: INSTALL,
+    InstallPurpose.WIPE: INSTALL,
+    InstallPurpose.RETIRE: None,
+    InstallPurpose.RESCUE: RESCUE,
+}
+#: The steps with which the boot environment becomes ``local`` again.
+LEAVES: Final = frozenset({InstallStep.VERIFIED, InstallStep.WIPED, InstallStep.LEAVING})
+#: Seconds from ``identified`` to the next step, where a purpose needs more than an installation.
+_LONGER: Final[Mapping[InstallPurpose, float]] = {
+    InstallPurpose.WIPE: 48 * 3600.0,  # a large disk is overwritten in a day
+    InstallPurpose.RESCUE: 7 * 24 * 3600.0,
+}
+WIPES_KEPT: Final = 256
 #: The steps at which the installer may show the token of its boot.
 AWAITS_INSTALLER: Final = frozenset({InstallStep.PUBLISHED_INSTALL, InstallStep.REBOOTING})
 
@@ -92,11 +118,12 @@ class StepDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide(installation: Installation, facts: StepFacts) -> StepDecision:
     """The next action. At the deadline everything but an advance or a success is a failure."""
-    found = _RULES[installation.step](installation, facts)
+    rule = _OTHERS.get((installation.purpose, installation.step), _RULES[installation.step])
+    found = rule(installation, facts)
     if found.do in (StepAction.ADVANCE, StepAction.SUCCEED, StepAction.FAIL) or facts.now < installation.deadline:
         return found
     limit = installation.deadline - installation.since
-    awaited = NEXT[installation.step]
+    awaited = following(installation)
     observed = "; ".join([found.text, *installing.observations(installation)])
     return StepDecision(do=StepAction.FAIL, text=f"step {awaited} was not reached within {limit:.0f} s: {observed}")
 
@@ -182,6 +209,25 @@ def _returns(installation: Installation, facts: StepFacts) -> StepDecision:
     return StepDecision(do=StepAction.SUCCEED)
 
 
+def _wipes(_: Installation, __: StepFacts) -> StepDecision:
+    return StepDecision(do=StepAction.WAIT, text="the installer erases the disks")
+
+
+def _rescues(installation: Installation, _: StepFacts) -> StepDecision:
+    name = installation.noderole.partition("@")[2]
+    return StepDecision(
+        do=StepAction.WAIT, text=f"a person works on it; to end that: nodepool-ocb node rescue {name} --end"
+    )
+
+
+def _retires(installation: Installation, facts: StepFacts) -> StepDecision:
+    if installation.power and not (facts.switched or facts.power_fault):
+        return StepDecision(do=StepAction.WAIT, text="the machine is being switched off")
+    return StepDecision(
+        do=StepAction.SUCCEED, text=f"not switched off: {facts.power_fault}" if facts.power_fault else ""
+    )
+
+
 def _fenced(epoch: int) -> str:
     return f"the machine obeys an annealer of epoch {epoch}, and this one has an older claim"
 
@@ -194,11 +240,29 @@ _RULES: Final[Mapping[InstallStep, Callable[[Installation, StepFacts], StepDecis
     InstallStep.WRITTEN: _verifies,
     InstallStep.VERIFIED: _publishes(LOCAL),
     InstallStep.PUBLISHED_LOCAL: _returns,
+    InstallStep.WIPED: _publishes(LOCAL),
+    InstallStep.LEAVING: _publishes(LOCAL),
     InstallStep.ALIVE: lambda _, __: StepDecision(do=StepAction.SUCCEED),
+    InstallStep.RETIRED: lambda _, __: StepDecision(do=StepAction.SUCCEED),
+}
+#: The rules that hold for one purpose alone.
+_OTHERS: Final[Mapping[tuple[InstallPurpose, InstallStep], Callable[[Installation, StepFacts], StepDecision]]] = {
+    (InstallPurpose.WIPE, InstallStep.IDENTIFIED): _wipes,
+    (InstallPurpose.WIPE, InstallStep.PUBLISHED_LOCAL): _retires,
+    (InstallPurpose.RETIRE, InstallStep.CHECKED): _publishes(LOCAL),
+    (InstallPurpose.RETIRE, InstallStep.PUBLISHED_LOCAL): _retires,
+    (InstallPurpose.RESCUE, InstallStep.CHECKED): _publishes(RESCUE),
+    (InstallPurpose.RESCUE, InstallStep.IDENTIFIED): _rescues,
 }
 
 
 # -- the next record --
+
+
+def following(installation: Installation) -> InstallStep:
+    """The step after the present one."""
+    path = PATHS[installation.purpose]
+    return path[min(path.index(installation.step) + 1, len(path) - 1)]
 
 
 def advanced(installation: Installation, step: InstallStep, now: float, **fields: Any) -> Installation:
@@ -210,7 +274,10 @@ def advanced(installation: Installation, step: InstallStep, now: float, **fields
 
 def limit(installation: Installation, step: InstallStep) -> float:
     """The seconds from this step to the next one."""
-    return installation.limits.get(step, LIMITS.get(step, LIMITS[_LAST]))
+    usual = LIMITS.get(step, LIMITS[_LAST])
+    if step is InstallStep.IDENTIFIED:
+        usual = _LONGER.get(installation.purpose, usual)
+    return installation.limits.get(step, usual)
 
 
 def adopted(installation: Installation, run: str, epoch: int, now: float) -> Installation:
@@ -231,6 +298,8 @@ class ReportKind(StrEnum):
     FETCHED = "fetched"  # it has this much of the image on the disk
     WRITTEN = "written"
     VERIFIED = "verified"  # the disk has the checksum of the order
+    WIPED = "wiped"  # one disk has lost its data, or with a reason: it has not
+    ERASED = "erased"  # all disks have
     FAILED = "failed"
 
 
@@ -241,13 +310,25 @@ class InstallerReport(msgspec.Struct, frozen=True, kw_only=True):
     percent: int = 0
     reason: str = ""
     checksum: str = ""
+    disk: str = ""
 
 
 #: The step at which a report makes the next step, and that step.
 _REPORTED: Final[Mapping[ReportKind, tuple[InstallStep, InstallStep]]] = {
     ReportKind.WRITTEN: (InstallStep.IDENTIFIED, InstallStep.WRITTEN),
     ReportKind.VERIFIED: (InstallStep.WRITTEN, InstallStep.VERIFIED),
+    ReportKind.ERASED: (InstallStep.IDENTIFIED, InstallStep.WIPED),
 }
+
+
+def _wiped(installation: Installation, report: InstallerReport, now: float) -> Installation:
+    """The record with the end of the erasure of a disk; a repetition changes nothing."""
+    if any(each.disk == report.disk and each.done is not bool(report.reason) for each in installation.wiped):
+        return installation
+    method = WipeMethod(installation.order.get("wipe_method", WipeMethod.SIGNATURES))
+    reason = report.reason[:LONGEST_NAME] or None
+    made = DiskWipe(disk=report.disk[:LONGEST_NAME], method=method, done=reason is None, reason=reason, at=now)
+    return replace(installation, wiped=(*installation.wiped, made)[-WIPES_KEPT:])
 
 
 def reported(installation: Installation, report: InstallerReport, now: float) -> Installation:
@@ -255,20 +336,28 @@ def reported(installation: Installation, report: InstallerReport, now: float) ->
 
     Raises Conflict for a report that cannot follow the present step, and for an installer without its order.
     """
-    at = ORDER.index(installation.step)
-    if at < ORDER.index(InstallStep.IDENTIFIED):
+    path = PATHS[installation.purpose]
+    at = path.index(installation.step)
+    if InstallStep.IDENTIFIED not in path[: at + 1]:
         raise Conflict(f"the installation is at step {installation.step}; the installer must show its token first")
     if report.word is ReportKind.FAILED:
         said = report.reason or "the installer gave no reason"
-        return failed(installation, f"step {NEXT.get(installation.step, _LAST)}: the installer reports: {said}")
+        return failed(installation, f"step {following(installation)}: the installer reports: {said}")
     if report.word is ReportKind.FETCHED:
         percent = max(installation.percent, min(report.percent, 100))
         return replace(installation, percent=percent) if installation.step is InstallStep.IDENTIFIED else installation
+    if report.word is ReportKind.WIPED:
+        return _wiped(installation, report, now)
     before, after = _REPORTED[report.word]
-    if at >= ORDER.index(after):
+    if after not in path:
+        raise Conflict(f"the machine was booted to {installation.purpose}, and `{report.word}` is no word of that")
+    if at >= path.index(after):
         return installation
     if installation.step is not before:
         raise Conflict(f"the installation is at step {installation.step}; `{report.word}` follows step {before}")
+    if report.word is ReportKind.ERASED and (left := [each for each in installation.wiped if not each.done]):
+        named = "; ".join(f"{each.disk}: {each.reason}" for each in left)
+        return failed(installation, f"step {after}: not all disks were erased: {named}")
     if report.word is ReportKind.VERIFIED and report.checksum != installation.checksum:
         return failed(
             installation,

@@ -33,3 +33,12 @@ def sentence(view: NodeView, wish: Wish) -> str:
         f"{view.name}: {disks.named(wish.disk, known)} loses its data{wiped}{how};"
         f" it receives the newest build of image {wish.image}{before}{user}"
     )
+
+
+def of_decommissioning(view: NodeView, wish: Wish) -> str:
+    """The disks that lose their data when the node is decommissioned, in one sentence."""
+    if not wish.wipe:
+        return f"{view.name}: its disks keep their data; the node is decommissioned"
+    known = inventory(view)
+    named = ", ".join(disks.named(each, known, EVERY) for each in wish.wipe)
+    return f"{view.name}: {named} loses its data ({wish.wipe_method}); then the node is decommissioned"

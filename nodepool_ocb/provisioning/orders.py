@@ -32,6 +32,15 @@ EVERY_DISK: Final = DiskHints()  # in a list of disks to wipe
 USER_DATA: Final = "#cloud-config\nssh_deletekeys: false\n"  # the host key was pinned before the first boot
 
 
+class DecommissionWish(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="kebab"
+):
+    """The attributes below ``provisioner/decommission/``."""
+
+    method: WipeMethod = WipeMethod.OVERWRITE
+    disks: tuple[DiskHints, ...] = ()  # none: all fixed disks
+
+
 class Wish(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """The attributes below ``provisioner/`` that an installation reads."""
 
@@ -46,6 +55,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     authorized_keys: tuple[str, ...] = ()  # of root, beside those of the annealers
     reboot: str = REBOOT  # the command that boots the machine, from the network where it can say so
     boot_id: str = BOOT_ID  # the file that changes with each boot
+    decommission: DecommissionWish = DecommissionWish()
     step_seconds: Mapping[str, float] = {}  # step → seconds until the next one
 
 
@@ -85,11 +95,20 @@ def requested(wish: Wish, request: InstallRequest | None) -> Wish:
         wish = replace(wish, image=request.image, build=request.build)
     if request is not None and request.authorized_keys:
         wish = replace(wish, authorized_keys=(*wish.authorized_keys, *request.authorized_keys))
-    if request is not None and request.wipe is not None:
+    if request is not None and request.wipe is WipeMethod.NONE:
+        wish = replace(wish, wipe=())
+    elif request is not None and request.wipe is not None:
         wish = replace(wish, wipe=(EVERY_DISK,), wipe_method=request.wipe)
     if not wish.image:
         raise Invalid(f"attribute {PLACE}/image is not set; set it to the name of a disk image")
     return wish
+
+
+def retiring(wish: Wish, request: InstallRequest | None) -> Wish:
+    """The wish whose ``wipe`` and ``wipe_method`` are those of a decommissioning; none of both if the disks keep their data."""
+    method = wish.decommission.method if request is None or request.wipe is None else request.wipe
+    disks = () if method is WipeMethod.NONE else wish.decommission.disks or (EVERY_DISK,)
+    return replace(wish, wipe=disks, wipe_method=method)
 
 
 def newest(image: str, builds: Mapping[str, Build], wanted: str = "") -> ChosenImage:
@@ -152,6 +171,17 @@ def order(wish: Wish, image: ChosenImage, fqdn: str, instance: str, state_dir: s
             f"the order for the installer has {size} bytes; at most {ORDER_BYTES} are allowed: shorten user-data"
         )
     return made
+
+
+def wipe_order(wish: Wish, fqdn: str) -> dict[str, Json]:
+    """The order to erase disks."""
+    wiped = {"wipe": msgspec.to_builtins(wish.wipe), "wipe_method": str(wish.wipe_method)}
+    return {"action": "wipe", "hostname": fqdn, **wiped}
+
+
+def rescue_order(wish: Wish, fqdn: str) -> dict[str, Json]:
+    """The order to wait for a person."""
+    return {"action": "rescue", "hostname": fqdn, "authorized_keys": list(wish.authorized_keys)}
 
 
 def limits(wish: Wish) -> dict[str, float]:

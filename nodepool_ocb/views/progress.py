@@ -38,6 +38,7 @@ LASTING: Final = frozenset(
         Code.PAUSED,
         Code.NODE_NOT_ALIVE,
         Code.NODE_NOT_AVAILABLE,
+        Code.NODE_DECOMMISSIONED,
         Code.INSTALL_NOT_ALLOWED,
         Code.JIG_INACTIVE,
         Code.NO_ANNEALER,

@@ -91,6 +91,7 @@ WITHOUT_US = {
     "image erase", "upload leaks", "secret keygen", "secret rotate", "power rotate",
     "image import", "image log", "node import", "registration poll",
     "installation identity", "installation report", "installation show", "node reinstall",
+    "node decommission", "node recommission", "node rescue",
     "lease leaks", "lease run", "upload delete", "record list", "record show", "record delete", "tasks wait",
 }  # fmt: skip
 

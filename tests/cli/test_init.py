@@ -35,6 +35,7 @@ VERBS = [
     "token list", "token create ann", "token revoke 0123456789ab", "network list", "network create x subnet=10.1.0.0/24",
     "bootenv list", "bootenv show install", "bootenv create fw kind=local", "bootenv set install image=x", "bootenv delete fw",
     "installation show x", "installation report x written", "node reinstall x --yes",
+    "node decommission x --yes", "node recommission x", "node rescue x",
     "power list", "power on n1.example.com", "registration list", "registration create 52:54:00:00:00:91", "adoption list",
     "adoption set web name=w.example.com", "node adopt 52:54:00:00:00:91 n1.example.com",
     "node hint 52:54:00:00:00:91 n1.example.com", "node machine n1.example.com", "node going-down n1.example.com",

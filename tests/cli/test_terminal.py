@@ -156,6 +156,11 @@ installation identity n1.example.com POISON POISON POISON
 installation report n1.example.com failed --detail POISON
 node reinstall n1.example.com
 node reinstall POISON
+node decommission n1.example.com
+node decommission POISON
+node recommission POISON
+node rescue POISON
+node rescue n1.example.com --end
 login POISON
 logout POISON
 deployment checks lab --schedule POISON

@@ -127,3 +127,28 @@ def test_a_method_that_is_not_known_wipes_nothing(site: Provisioner, tmp_path: P
     assert machine.does("prepare").returncode == 1
     assert 'is "magic"' in site.reports("failed")[0]["reason"]
     assert output("blkid", "-p", "-o", "value", "-s", "TYPE", disk) == "ext4\n"
+
+
+ERASES = "began=0; permitted() { :; }; switch_off() { echo OFF; exit 0; }; wipe_machine"
+
+
+def test_a_decommissioned_machine_reports_each_disk_names_the_failed_one_and_stays_on(
+    site: Provisioner, tmp_path: Path, disk: str
+) -> None:
+    output("mkfs.ext4", "-q", disk)
+    site.order = {"action": "wipe", "wipe": [{}], "wipe_method": "signatures"}
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install")
+    machine.has_order(site)
+    machine.disks({"path": "/dev/absent", "size": 4096}, {"path": disk, "size": DISK_BYTES, "serial": "one"})
+    failed = machine.does(ERASES)
+    assert (failed.returncode, "OFF" in failed.stdout) == (1, False)
+    first, second = site.reports("wiped")
+    assert first["disk"].startswith("/dev/absent (")
+    assert "wipefs failed" in first["reason"]
+    assert (f"{disk} (" in second["disk"], "serial one" in second["disk"], second.get("reason")) == (True, True, None)
+    assert "not all disks were erased: /dev/absent (wipefs failed" in site.reports("failed")[0]["reason"]
+    assert (output("wipefs", "--noheadings", disk), site.reports("erased")) == ("", [])
+    machine.disks({"path": disk, "size": DISK_BYTES, "serial": "one"})
+    assert "OFF" in machine.does(ERASES).stdout
+    assert len(site.reports("erased")) == 1

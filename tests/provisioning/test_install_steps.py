@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model.installation import Installation, InstallStep
+from nodepool_ocb.model.installation import Installation, InstallPurpose, InstallStep
 from nodepool_ocb.provisioning.installation import (
     LIMITS,
-    NEXT,
+    PATHS,
     BootLook,
     InstallerReport,
     ReportKind,
@@ -21,6 +21,8 @@ from nodepool_ocb.provisioning.installation import (
     advanced,
     decide,
     failed,
+    following,
+    limit,
     reported,
 )
 
@@ -99,13 +101,54 @@ def test_each_observation_leads_to_one_action(step: Step, seen: dict[str, Any], 
     assert (found.do, text in found.text) == (do, True)
 
 
-@pytest.mark.parametrize("step", [step for step in Step if step is not Step.ALIVE])
-def test_a_step_without_an_end_fails_at_its_deadline_and_names_the_next_step_and_the_obstacle(step: Step) -> None:
+PLACES = [(purpose, step) for purpose, path in PATHS.items() for step in path[:-1]]
+
+
+@pytest.mark.parametrize(("purpose", "step"), PLACES, ids=[f"{purpose}-{step}" for purpose, step in PLACES])
+def test_a_step_without_an_end_fails_at_its_deadline_and_names_the_next_step_and_the_obstacle(
+    purpose: InstallPurpose, step: Step
+) -> None:
     stuck: dict[str, Any] = {"unpublished": ("a1",), "sight": GONE}
-    before, over = (decide(made(step), outlook(LIMITS[step] + late, **stuck)) for late in (-1.0, 0.0))
+    record = made(step, purpose=purpose, power="0" * 16)
+    record = advanced(record, step, 0.0)
+    seconds = limit(record, step)
+    before, over = (decide(record, outlook(seconds + late, **stuck)) for late in (-1.0, 0.0))
     assert before.do in (StepAction.WAIT, StepAction.LOOK)
     assert over.do is StepAction.FAIL
-    assert over.text == f"step {NEXT[step]} was not reached within {LIMITS[step]:.0f} s: {before.text}"
+    assert over.text == f"step {following(record)} was not reached within {seconds:.0f} s: {before.text}"
+
+
+def test_a_machine_that_is_decommissioned_is_switched_off_as_far_as_it_can_be() -> None:
+    record = made(Step.PUBLISHED_LOCAL, purpose=InstallPurpose.WIPE)
+    assert decide(record, outlook()).do is StepAction.SUCCEED, "it has no power record"
+    switched = replace(record, power="0" * 16)
+    assert decide(switched, outlook(power=True)).text == "the machine is being switched off"
+    assert decide(switched, outlook(power=True, switched=True)).do is StepAction.SUCCEED
+    refused = decide(switched, outlook(power=True, power_fault="wrong password"))
+    assert (refused.do, refused.text) == (StepAction.SUCCEED, "not switched off: wrong password")
+
+
+def test_each_disk_that_lost_its_data_is_a_fact_and_a_failure_is_named_by_its_disk() -> None:
+    record = made(Step.IDENTIFIED, purpose=InstallPurpose.WIPE, order={"wipe_method": "discard"})
+    for word in (ReportKind.WRITTEN, ReportKind.VERIFIED):
+        with pytest.raises(Conflict, match="booted to wipe"):
+            reported(record, InstallerReport(word=word), 1.0)
+    for report in (
+        InstallerReport(word=ReportKind.WIPED, disk="/dev/sda (serial S1)"),
+        InstallerReport(word=ReportKind.WIPED, disk="/dev/sdb", reason="blkdiscard failed"),
+        InstallerReport(word=ReportKind.WIPED, disk="/dev/sda (serial S1)"),  # its answer was lost
+    ):
+        record = reported(record, report, 1.0)
+    assert [(each.disk, each.method, each.done, each.reason) for each in record.wiped] == [
+        ("/dev/sda (serial S1)", "discard", True, None),
+        ("/dev/sdb", "discard", False, "blkdiscard failed"),
+    ]
+    over = reported(record, InstallerReport(word=ReportKind.ERASED), 2.0)
+    assert over.reason == "step wiped: not all disks were erased: /dev/sdb: blkdiscard failed"
+    clean = replace(record, wiped=record.wiped[:1])
+    erased = reported(clean, InstallerReport(word=ReportKind.ERASED), 2.0)
+    assert erased.step is Step.WIPED
+    assert reported(erased, InstallerReport(word=ReportKind.ERASED), 3.0) is erased
 
 
 def test_a_machine_that_is_switched_is_not_told_to_boot_too() -> None:

@@ -155,5 +155,7 @@ def probed(view: NodeView, now: float) -> bool:
     if node is None or paths.node(view.name) in view.world.unreadable:
         return False  # its present state is not known, and it cannot be written
     set_aside = not node.available or maintenance.held(node, now) or marks.holds(node, now)
-    set_aside = set_aside or installing.under_way(view) is not None  # it may be away, and that says nothing
+    set_aside = (
+        set_aside or node.decommissioned is not None or installing.under_way(view) is not None
+    )  # it may be away, and that says nothing
     return bool(node.addresses) and not node.virtual and not set_aside

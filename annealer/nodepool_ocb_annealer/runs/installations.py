@@ -14,7 +14,7 @@ from nodepool_ocb.engine import claim, installing, liveness, powering
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Stored, Vertex
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.installation import BootToken, Installation, InstallStep
+from nodepool_ocb.model.installation import ENDS, BootToken, Installation, InstallPurpose, InstallStep
 from nodepool_ocb.model.power import PowerAction, PowerRequest
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Node, NodeRole, Record, Run, Set
 from nodepool_ocb.provisioning import installation as steps
@@ -24,20 +24,19 @@ DYING: Final = "the noderoles are being set back after the installation"
 
 
 def begun(grant: claim.Grant, record: Installation, token: BootToken, now: float) -> list[Change]:
-    """The first record, the token of the boot, and the boot environment ``install``."""
-    view = grant.vertex.node
-    return [
-        _fenced(grant),
-        _put(paths.installation(view.name), installing.stored(view), record),
-        _put(paths.boot_token(view.name), installing.boot_token(view), token),
-        *liveness.changed(view.world, view, now, grant.annealer, bootenv=steps.INSTALL),
-    ]
+    """The first record, and where the machine must boot: the token of the boot, and the boot environment."""
+    view, bootenv = grant.vertex.node, steps.BOOTENVS[record.purpose]
+    changes: list[Change] = [_fenced(grant), _put(paths.installation(view.name), installing.stored(view), record)]
+    if bootenv is None:
+        return changes
+    changes.append(_put(paths.boot_token(view.name), installing.boot_token(view), token))
+    return [*changes, *liveness.changed(view.world, view, now, grant.annealer, bootenv=bootenv)]
 
 
 def cleared(grant: claim.Grant, now: float) -> list[Change]:
-    """The boot environment ``local``, where an older installation left ``install``: so that its next change is noticed."""
+    """The boot environment ``local``, where an older installation left another: so that its next change is noticed."""
     view = grant.vertex.node
-    if view.record is None or view.record.bootenv != steps.INSTALL:
+    if view.record is None or view.record.bootenv not in steps.OURS:
         return []
     return [_fenced(grant), *liveness.changed(view.world, view, now, grant.annealer, bootenv=steps.LOCAL)]
 
@@ -65,15 +64,18 @@ def power(grant: claim.Grant, record: Installation) -> dict[str, Any]:
 def advancing(grant: claim.Grant, before: Stored[Installation], after: Installation, now: float) -> list[Change]:
     """The next step. With it a machine that has a power record is switched off and on, once, to boot from the network.
 
+    At the end of a decommissioning it is switched off.
+
     Raises Conflict while another request for its power is under way.
     """
-    found = powering.powers(grant.vertex.node.world).get(grant.fqdn)
-    if after.step is not InstallStep.REBOOTING or found is None or found.record.driver == installing.BY_HAND:
+    found, action = powering.powers(grant.vertex.node.world).get(grant.fqdn), _switched(after)
+    if action is None or found is None or found.record.driver == installing.BY_HAND:
         return written(grant, before, after)
+    cycle = action is PowerAction.CYCLE
     request = PowerRequest(
-        id=after.nonce[:16],
-        action=PowerAction.CYCLE,
-        network=True,
+        id=after.nonce[:16] if cycle else after.nonce[16:],
+        action=action,
+        network=cycle,
         by=grant.annealer,
         since=now,
         until=now + powering.REQUEST_SECONDS,
@@ -82,11 +84,19 @@ def advancing(grant: claim.Grant, before: Stored[Installation], after: Installat
     return [*written(grant, before, replace(after, power=request.id)), asked]
 
 
+def _switched(after: Installation) -> PowerAction | None:
+    """The request that belongs to a step."""
+    if after.step is InstallStep.REBOOTING:
+        return PowerAction.CYCLE
+    retires = after.purpose in (InstallPurpose.WIPE, InstallPurpose.RETIRE)
+    return PowerAction.OFF if retires and after.step is InstallStep.PUBLISHED_LOCAL else None
+
+
 def given_up(grant: claim.Grant, reason: str, now: float) -> list[Change]:
     """The changes beside the end of a run without success, if it was an installation: the machine boots its disk again."""
     view, found = grant.vertex.node, installing.stored(grant.vertex.node)
     record = found.record if found is not None else None
-    if found is None or record is None or record.noderole != grant.vertex.name or record.step is InstallStep.ALIVE:
+    if found is None or record is None or record.noderole != grant.vertex.name or record.step in ENDS:
         return []
     if record.generation != grant.record.generation:
         return []
@@ -97,13 +107,25 @@ def given_up(grant: claim.Grant, reason: str, now: float) -> list[Change]:
 
 
 def succeeded(grant: claim.Grant, now: float) -> tuple[dict[Vertex, NodeRole], Node]:
-    """The noderoles that move, and the node: alive, with the host key of its new disk."""
+    """The noderoles that move, and the node: alive, with the host key of its new disk; or decommissioned; or rescued."""
     view, found = grant.vertex.node, installing.stored(grant.vertex.node)
     assert found is not None, "it was found to be under way"
-    others = [each for each in liveness.to_set_back(view) if each is not grant.vertex]
+    others = _set_back(grant, found.record)
     moved = apply({grant.vertex: Event.SUCCEED, **dict.fromkeys(others, Event.NODE_DIED)}, now, by=grant.annealer)
+    match found.record.purpose:
+        case InstallPurpose.RESCUE:
+            return moved, liveness.rescued(view, now)
+        case InstallPurpose.WIPE | InstallPurpose.RETIRE as purpose:
+            return moved, liveness.retired(view, now, erased=purpose is InstallPurpose.WIPE)
     addresses = leases.lasting(view.world, view.record) if view.record is not None else ()
     return moved, liveness.installed(view, found.record.host_key, addresses, now)
+
+
+def _set_back(grant: claim.Grant, record: Installation) -> list[Vertex]:
+    """The other noderoles of the node, unless the machine has the system that it had."""
+    if record.purpose is InstallPurpose.RESCUE:
+        return []
+    return [each for each in liveness.to_set_back(grant.vertex.node) if each is not grant.vertex]
 
 
 def finishing(grant: claim.Grant, moved: Mapping[Vertex, NodeRole], run: Run, node: Node, now: float) -> list[Change]:
@@ -113,7 +135,7 @@ def finishing(grant: claim.Grant, moved: Mapping[Vertex, NodeRole], run: Run, no
     """
     view, found = grant.vertex.node, installing.stored(grant.vertex.node)
     assert found is not None, "it was found to be under way"
-    record = steps.advanced(found.record, InstallStep.ALIVE, now)
+    record = steps.advanced(found.record, steps.PATHS[found.record.purpose][-1], now)
 
     def made(after: Node) -> list[Change]:
         together = [
@@ -128,8 +150,21 @@ def finishing(grant: claim.Grant, moved: Mapping[Vertex, NodeRole], run: Run, no
 
     changes = made(node)
     there = claim.written(moved, changes)
-    left = [each for each in liveness.to_set_back(view) if each is not grant.vertex and each not in there]
+    left = [each for each in _set_back(grant, found.record) if each not in there]
     return made(replace(node, alive=False, dying=True, reason=DYING)) if left else changes
+
+
+def subject(record: Installation) -> str:
+    """The object of the work, for the log."""
+    return f"image {record.image}-{record.build} on {record.disk}" if record.image else record.disk or record.noderole
+
+
+def tail(record: Installation, text: str) -> str:
+    """The last words of the log of a run that succeeded."""
+    if record.purpose is InstallPurpose.INSTALL:
+        return f"image {record.image}-{record.build} is on {record.disk}"
+    lines = [f"{each.disk}: {'erased' if each.done else each.reason} ({each.method})" for each in record.wiped]
+    return "\n".join([*lines, *([text] if text else [])]) or f"step {record.step} is done"
 
 
 def _fenced(grant: claim.Grant) -> Check:
@@ -146,6 +181,6 @@ def _token_gone(view: NodeView) -> list[Change]:
 
 
 def _local(view: NodeView, grant: claim.Grant, now: float) -> list[Change]:
-    if view.record is None or view.record.bootenv != steps.INSTALL:
+    if view.record is None or view.record.bootenv not in steps.OURS:
         return []
     return liveness.changed(view.world, view, now, grant.annealer, bootenv=steps.LOCAL)

@@ -8,7 +8,6 @@ from a machine before the record that allows it is written.
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable
 from functools import partial
@@ -26,13 +25,10 @@ from nodepool_ocb.jigs.jig import Failed, Succeeded, Unknown
 from nodepool_ocb.jigs.ssh.boots import BootQuestion
 from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.jigs.ssh.keys import NoKey
-from nodepool_ocb.model import tokens
-from nodepool_ocb.model.installation import BootToken, Installation, InstallStep
-from nodepool_ocb.model.joining import Inventory
+from nodepool_ocb.model.installation import Installation, InstallPurpose, InstallStep
 from nodepool_ocb.model.records import Change, Node
 from nodepool_ocb.provisioning import orders, publications
 from nodepool_ocb.provisioning.installation import (
-    NEXT,
     BootLook,
     StepAction,
     StepDecision,
@@ -40,13 +36,15 @@ from nodepool_ocb.provisioning.installation import (
     adopted,
     advanced,
     decide,
+    following,
 )
 from nodepool_ocb.provisioning.orders import ChosenImage, Wish
 from nodepool_ocb.store import images
 from nodepool_ocb_annealer.consoles.reading import Consoles
 from nodepool_ocb_annealer.context import AnnealerContext
-from nodepool_ocb_annealer.runs import captured, installations
+from nodepool_ocb_annealer.runs import beginnings, captured, installations
 from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer
+from nodepool_ocb_annealer.runs.beginnings import Beginning
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
@@ -156,7 +154,7 @@ class Installer:
         record, now = found.record, self._context.session.now()
         match decision.do:
             case StepAction.ADVANCE:
-                after = advanced(record, NEXT[record.step], now, boot_id=decision.boot_id or record.boot_id)
+                after = advanced(record, following(record), now, boot_id=decision.boot_id or record.boot_id)
                 try:
                     changes = installations.advancing(attempt.grant, found, after, now)
                 except Conflict as switched:  # by another request, which ends
@@ -169,7 +167,7 @@ class Installer:
             case StepAction.FAIL:
                 self._end(attempt, Failed(decision.text))
             case StepAction.SUCCEED:
-                self._end(attempt, Succeeded({}, tail=f"image {record.image}-{record.build} is on {record.disk}"))
+                self._end(attempt, Succeeded({}, tail=installations.tail(record, decision.text)))
             case _ if (news := self._news(attempt.fqdn, progress, record, decision)) != record:
                 progress.busy, progress.noted = True, time.monotonic()
                 self._write(attempt, found, news)
@@ -191,14 +189,16 @@ class Installer:
             return
         try:
             node = attempt.grant.vertex.node.record
-            wish = orders.requested(wish, node.install if node is not None else None)
+            begun = beginnings.beginning(attempt.jig, wish, node.install if node is not None else None)
         except Invalid as wrong:
             self._end(attempt, Failed(f"step {InstallStep.CHECKED}: {wrong}"))
             return
         progress.busy = True
         if cleared := installations.cleared(attempt.grant, self._context.session.now()):
             self._send(attempt, cleared)
-        elif not self._workers.ask(partial(self._choose, wish), partial(self._chosen, attempt, wish)):
+        elif begun.purpose is not InstallPurpose.INSTALL:
+            self._chosen(attempt, begun, None)
+        elif not self._workers.ask(partial(self._choose, begun.wish), partial(self._chosen, attempt, begun)):
             self._fault(attempt, OwnTrouble("no thread could be started"))
 
     def _choose(self, wish: Wish) -> ChosenImage | Invalid | OwnTrouble:
@@ -213,7 +213,7 @@ class Installer:
         except OcbError as error:
             return OwnTrouble(reason_of(error))
 
-    def _chosen(self, attempt: Attempt, wish: Wish, image: ChosenImage | Invalid | OwnTrouble) -> None:
+    def _chosen(self, attempt: Attempt, begun: Beginning, image: ChosenImage | Invalid | OwnTrouble | None) -> None:
         if attempt.state.phase is not RunPhase.BOOTING:
             return
         if isinstance(image, OwnTrouble):
@@ -222,44 +222,14 @@ class Installer:
         try:
             if isinstance(image, Invalid):
                 raise image
-            record, token = self._first(attempt, wish, image)
+            state_dir, now = self._jig(attempt).state_dir, self._context.session.now()
+            record, token = beginnings.first(attempt.grant, begun, image, state_dir, now)
         except Invalid as wrong:
             self._end(attempt, Failed(f"step {InstallStep.CHECKED}: {wrong}"))
             return
         changes = installations.begun(attempt.grant, record, token, record.since)
-        log.info("%s: installs image %s-%s on %s", attempt.name, record.image, record.build, record.disk)
+        log.info("%s: begins to %s: %s", attempt.name, record.purpose, installations.subject(record))
         self._send(attempt, changes)
-
-    def _first(self, attempt: Attempt, wish: Wish, image: ChosenImage) -> tuple[Installation, BootToken]:
-        """The first record and the token of its boot; raises Invalid for a wrong disk."""
-        grant, now, jig = attempt.grant, self._context.session.now(), self._jig(attempt)
-        former = installing.stored(grant.vertex.node)
-        known = self._context.world.of(Inventory).get(grant.fqdn)
-        text = tokens.text(secrets.token_hex(tokens.ID_BYTES), secrets.token_bytes(tokens.SECRET_BYTES))
-        id, secret = tokens.split(text) or ("", "")
-        instance = f"{grant.fqdn}-{grant.record.generation}-{grant.epoch}"
-        made = Installation(
-            noderole=grant.vertex.name,
-            generation=grant.record.generation,
-            run=grant.run,
-            epoch=grant.epoch,
-            since=now,
-            started=now,
-            deadline=now,
-            limits=orders.limits(wish),
-            image=image.image,
-            build=image.build,
-            checksum=image.checksum,
-            disk=orders.disk_of(wish, image, known.record if known is not None else None),
-            order=orders.order(wish, image, grant.fqdn, instance, jig.state_dir),
-            reboot=wish.reboot,
-            boot_file=wish.boot_id,
-            former_key=former.record.host_key if former is not None and former.record.reason else "",
-            nonce=secrets.token_hex(16),
-            token=id,
-            token_digest=tokens.digest(secret),
-        )
-        return advanced(made, InstallStep.CHECKED, now), BootToken(text=text)
 
     # -- looks --
 
@@ -271,7 +241,7 @@ class Installer:
             self._later(attempt)
             return
         question = BootQuestion(epoch=attempt.grant.epoch, file=record.boot_file)
-        if record.step is InstallStep.PUBLISHED_LOCAL:
+        if record.step is InstallStep.PUBLISHED_LOCAL and record.purpose is InstallPurpose.INSTALL:
             question = replace(question, former=node.host_keys)
             node = replace(node, host_keys=(record.host_key,))
         elif record.former_key and node.host_keys:

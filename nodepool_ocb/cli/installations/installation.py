@@ -49,8 +49,11 @@ def identity(fqdn: str, mac: str, boot_id: str, host_key: str, dry_run: bool) ->
 @click.option("--percent", type=click.IntRange(0, 100), default=0, help="The part of the image that is on the disk.")
 @click.option("--detail", default="", help="The reason of a failure.")
 @click.option("--checksum", default="", help="Of the disk: sha256:HEX.")
+@click.option("--disk", default="", help="The disk that lost its data; with --detail: that did not.")
 @dry_run_option
-def report(fqdn: str, step: str, percent: int, detail: str, checksum: str, dry_run: bool) -> None:
+def report(fqdn: str, step: str, percent: int, detail: str, checksum: str, disk: str, dry_run: bool) -> None:
     """Record a word of the installer of a machine. Installers call this with the token of their machine."""
-    operation = InstallationReport(node=fqdn, step=ReportKind(step), percent=percent, reason=detail, checksum=checksum)
+    operation = InstallationReport(
+        node=fqdn, step=ReportKind(step), percent=percent, reason=detail, checksum=checksum, disk=disk
+    )
     reporting.performed(perform(operation, dry_run=dry_run))

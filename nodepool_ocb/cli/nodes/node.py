@@ -34,7 +34,8 @@ command.add_command(marking.alive)
 command.add_command(marking.dead)
 command.add_command(maintenance.hold)
 command.add_command(maintenance.release)
-command.add_command(reinstalling.reinstall)
+for verb in (reinstalling.reinstall, reinstalling.decommission, reinstalling.recommission, reinstalling.rescue):
+    command.add_command(verb)
 command.add_command(renaming.rename)
 command.add_command(importing.import_)
 for verb in machines.VERBS:

@@ -26,6 +26,7 @@ class Code(StrEnum):
     NODE_NOT_ALIVE = "NODE_NOT_ALIVE"
     NODE_SUSPECTED = "NODE_SUSPECTED"  # an annealer does not reach its node, and cannot tell if the machine is at fault
     NODE_NOT_AVAILABLE = "NODE_NOT_AVAILABLE"
+    NODE_DECOMMISSIONED = "NODE_DECOMMISSIONED"  # the machine was taken out of service
     INSTALL_NOT_ALLOWED = "INSTALL_NOT_ALLOWED"  # it erases disks, and its node does not allow that
     NODE_DELETING = "NODE_DELETING"
     NODE_FAILED = "NODE_FAILED"  # another task of the same run failed on its node

@@ -6,7 +6,7 @@ from nodepool_ocb.engine import installing, liveness
 from nodepool_ocb.engine.world import NodeView, Stored
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.installation import Installation, InstallStep
+from nodepool_ocb.model.installation import Installation
 from nodepool_ocb.model.ranges import Percent
 from nodepool_ocb.model.records import Change, Set
 from nodepool_ocb.operations.names import node_of
@@ -63,17 +63,20 @@ class InstallationReport(Operation[Explained], frozen=True, kw_only=True):
     percent: Percent = 0
     reason: str = ""
     checksum: str = ""  # of the disk: sha256:...
+    disk: str = ""  # that lost its data, or with a reason: did not
 
     def decide(self, situation: Situation) -> Steps[Explained]:
         world = yield from ReadWorld()
         view = node_of(world, self.node)
         found = under_way(view)
-        report = InstallerReport(word=self.step, percent=self.percent, reason=self.reason, checksum=self.checksum)
+        report = InstallerReport(
+            word=self.step, percent=self.percent, reason=self.reason, checksum=self.checksum, disk=self.disk
+        )
         after = steps.reported(found.record, report, situation.now)
         if after == found.record:
             return Explained()
         changes: list[Change] = [Set(paths.installation(view.name), after, found.version)]
-        if after.step is InstallStep.VERIFIED and found.record.step is not InstallStep.VERIFIED:
+        if after.step in steps.LEAVES and found.record.step is not after.step:
             changes += liveness.changed(world, view, situation.now, situation.by, bootenv=steps.LOCAL)
         yield changes
         return Explained()

@@ -60,7 +60,8 @@ def parsed(texts: Iterable[str]) -> list[Selector]:
 
 
 def inventory(world: World, deployment: str, selector: str | None) -> Steps[Mapping[str, Node]]:
-    """The machines of a deployment that a rollout may have: all, or those that a selector means."""
+    """The machines of a deployment that a rollout may have: all in service, or those that a selector means."""
     meant = yield from MatchNodes(selector)
     every = selecting.inventory(world, deployment)
-    return {name: node for name, node in every.items() if meant is None or name in meant}
+    served = {name: node for name, node in every.items() if node.decommissioned is None}
+    return {name: node for name, node in served.items() if meant is None or name in meant}

@@ -36,7 +36,7 @@ def fitting(world: World, selectors: Iterable[str], now: float) -> dict[str, Nod
 def belongs(view: NodeView) -> bool:
     """Whether a node is a machine that pools may have at all."""
     node = view.record
-    if node is None or node.virtual or node.admin or node.deleting:
+    if node is None or node.virtual or node.admin or node.deleting or node.decommissioned is not None:
         return False
     return node.allow_install and bool(node.macs) and view.name in powering.powers(view.world)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nodepool_ocb.model.installation import Installation, InstallStep
+from nodepool_ocb.model.installation import DiskWipe, Installation, InstallStep
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.views.view import View
 
@@ -14,9 +14,10 @@ class InstallationDocument(View, frozen=True, kw_only=True):
 
     node: str
     noderole: str
+    purpose: str
     step: str
     under_way: bool
-    reboot: bool  # the machine may boot from its disk now
+    reboot: bool  # the machine may boot from its disk now; one that is decommissioned may switch itself off
     epoch: int  # of the claim: the runner on the new disk refuses lower ones
     since: float
     deadline: float
@@ -25,6 +26,7 @@ class InstallationDocument(View, frozen=True, kw_only=True):
     build: str
     checksum: str
     disk: str
+    wiped: tuple[str, ...]  # a sentence for each disk that lost its data, or did not
     host_key: str
     waits: str | None
     reason: str | None
@@ -42,9 +44,10 @@ def document(node: str, record: Installation, *, under_way: bool) -> Installatio
     return InstallationDocument(
         node=node,
         noderole=record.noderole,
+        purpose=str(record.purpose),
         step=str(record.step),
         under_way=under_way,
-        reboot=under_way and record.step is InstallStep.PUBLISHED_LOCAL,
+        reboot=(under_way and record.step is InstallStep.PUBLISHED_LOCAL) or record.step is InstallStep.RETIRED,
         epoch=record.epoch,
         since=record.since,
         deadline=record.deadline,
@@ -53,7 +56,16 @@ def document(node: str, record: Installation, *, under_way: bool) -> Installatio
         build=record.build,
         checksum=record.checksum,
         disk=record.disk,
+        wiped=tuple(_wiped(each) for each in record.wiped),
         host_key=record.host_key,
         waits=record.waits,
         reason=record.reason,
+    )
+
+
+def _wiped(wipe: DiskWipe) -> str:
+    return (
+        f"{wipe.disk}: erased ({wipe.method})"
+        if wipe.done
+        else f"{wipe.disk}: NOT erased ({wipe.method}): {wipe.reason}"
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from nodepool_ocb.engine import installing
 from nodepool_ocb.engine.world import NodeView, Stored
-from nodepool_ocb.model.installation import InstallStep
+from nodepool_ocb.model.installation import ENDS
 from nodepool_ocb.model.joining import Inventory, MachineRegistration
 from nodepool_ocb.views.times import age
 
@@ -18,7 +18,7 @@ from nodepool_ocb.views.times import age
 def wanted(view: NodeView) -> bool:
     """Whether sightings explain something: an installation of the machine has not succeeded."""
     found = installing.stored(view)
-    return found is not None and found.record.step is not InstallStep.ALIVE
+    return found is not None and found.record.step not in ENDS
 
 
 def sentences(view: NodeView, registrations: Mapping[str, Stored[MachineRegistration]], now: float) -> Iterator[str]:

@@ -50,12 +50,21 @@ evidence() { # evidence WORD REASON: a request that the log of the HTTP server k
 
 own_header() { echo "Authorization: Bearer $(cat "$OCB_OWN/token")"; }
 
+report_disk() { # report_disk DISK REASON: a disk has lost its data, or with a reason: it has not
+  reported_disk=$1
+  report wiped 0 "$2"
+  code=$?
+  reported_disk=
+  return $code
+}
+
 # report STEP PERCENT [REASON [CHECKSUM]]: of an installation; some tries. A refusal ends the agent's work in this boot: the
 # installation is over, and this machine must write no more.
 report() {
   body=$(jq --null-input --compact-output --arg step "$1" --argjson percent "$2" --arg reason "${3:-}" --arg sum "${4:-}" \
+    --arg disk "${reported_disk:-}" \
     '{step: $step, percent: $percent} + (if $reason != "" then {reason: $reason} else {} end)
-     + (if $sum != "" then {checksum: $sum} else {} end)')
+     + (if $sum != "" then {checksum: $sum} else {} end) + (if $disk != "" then {disk: $disk} else {} end)')
   tries=${REPORT_TRIES:-5}
   while [ "$tries" -gt 0 ]; do
     if call POST "/v1/nodes/$node/installation/report" "$(own_header)" "$body"; then
@@ -78,6 +87,7 @@ progress() { # progress STEP PERCENT: one try, at most one report in 15 seconds
 }
 
 report_failure() { # only an installing machine with its own token can report
-  [ "${mode:-}" = install ] && [ -s "$OCB_OWN/token" ] || return 0
+  case ${mode:-} in install | rescue) ;; *) return 0 ;; esac
+  [ -s "$OCB_OWN/token" ] || return 0
   report failed 0 "$1" || evidence failed "$1"
 }

@@ -7,6 +7,7 @@
 : "${OCB_SYS:=/sys}"                    # facts of the kernel
 : "${OCB_PROC:=/proc}"
 : "${OCB_HOST_KEY:=/etc/ssh/ssh_host_ed25519_key}"
+: "${OCB_ROOT_SSH:=/root/.ssh}"
 : "${OCB_TARGET:=/run/nodepool-ocb/target}" # where the new root file system is mounted
 
 say() { echo "ocb: $(uptime_seconds) s: $*"; } # seconds since the kernel began

@@ -15,6 +15,11 @@ install_machine() {
   set_clock
   identify
   began=$(uptime_seconds)
+  case $(order '.action // "install"') in
+  install) ;;
+  wipe) wipe_machine ;;
+  *) die "the order's action is unknown to this environment: $(order .action)" ;;
+  esac
   prepare
   case $format in
   tar) install_tar ;;
@@ -115,10 +120,14 @@ install_raw() {
   sync
 }
 
+permitted() { # whether this machine may leave the environment
+  call GET "/v1/nodes/$node/installation" "$(own_header)" && [ "$(answered .reboot)" = true ]
+}
+
 await_permission() { # "local" must be published before the machine starts again
   waited=$(uptime_seconds)
   while [ $(($(uptime_seconds) - waited)) -lt $RESTART_SECONDS ]; do
-    if call GET "/v1/nodes/$node/installation" "$(own_header)" && [ "$(answered .reboot)" = true ]; then
+    if permitted; then
       epoch=$(answered .epoch) # another annealer may have taken the installation over
       settle_epoch "${epoch:-$(order .epoch)}"
       release_target

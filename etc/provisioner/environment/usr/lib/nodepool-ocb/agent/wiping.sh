@@ -20,6 +20,33 @@ read_wipes() { # sets $method, and $wipes to the paths of the disks that the ord
   wipes=$(printf '%s\n' "$wipes" | tr ' ' '\n' | awk 'NF && !seen[$0]++')
 }
 
+wipe_machine() { # the machine is decommissioned: each disk's end is reported; then it switches itself off
+  read_wipes
+  left=
+  for each in $wipes; do
+    say "wipe $each: $method"
+    name=$(shown "$(disks | jq --compact-output --arg path "$each" '[.[] | select(.path == $path)]')")
+    if wipe_disk "$each" "$method" </dev/null; then
+      report_disk "$name" "" || die "the end of the erasure of $each was not accepted"
+    else
+      left="$left $each ($fault)" # before the report, which has a fault of its own
+      report_disk "$name" "$fault" || :
+    fi
+  done
+  [ -z "$left" ] || die "not all disks were erased:$left"
+  report erased 100 || die "the end of the erasure was not accepted"
+  say "erased in $(($(uptime_seconds) - began)) s; waiting for the permission to switch off"
+  waited=$(uptime_seconds)
+  until permitted; do
+    [ $(($(uptime_seconds) - waited)) -lt $RESTART_SECONDS ] || die "no permission to switch off came in $RESTART_SECONDS seconds"
+    sleep 2
+  done
+  say "switching off"
+  switch_off
+}
+
+switch_off() { busybox poweroff -f; }
+
 wipe_disk() { # wipe_disk DISK METHOD: fails with $fault
   let_go "$1"
   erase wipefs --all --force "$1" || return 1
