@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from nodepool_ocb.testing.looks import rest
-from nodepool_ocb.testing.virtual.namespaces import Namespace
+from nodepool_ocb.testing.virtual.namespaces import START_SECONDS, InnerProgram, Namespace
 from nodepool_ocb.testing.virtual.network import VirtualNetwork
 
 TOP: Final = "/var/lib/nodepool-ocb/tftp"
@@ -58,6 +58,7 @@ class AdminHost(Namespace):
         self.network, self.fqdn, self.address = network, fqdn, address
         self._authorized = authorized
         self.host_key = ""
+        self._sshd: InnerProgram | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -67,6 +68,12 @@ class AdminHost(Namespace):
             self.close()
             raise
         return self
+
+    def close(self) -> None:
+        """End all its programs, as by a loss of power."""
+        super().close()
+        if self._sshd is not None:
+            self._sshd.wait(START_SECONDS)
 
     def read(self, path: str) -> str:
         """A file below the directory of the boot server; empty if there is none."""
@@ -87,10 +94,10 @@ class AdminHost(Namespace):
         sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
         if sshd is None:
             raise FileNotFoundError("there is no sshd: install openssh-server")
-        program = self.start(sshd, "-D", "-e", "-f", str(config), log="sshd.log", deadline_seconds=DAY_SECONDS)
+        self._sshd = self.start(sshd, "-D", "-e", "-f", str(config), log="sshd.log", deadline_seconds=DAY_SECONDS)
         looked = time.monotonic()
         deadline = looked + 20.0
         while not self.run("sh", "-c", "grep -i ':0016 00000000:0000 0A' /proc/net/tcp || :"):
-            if not program.running() or looked > deadline:
-                raise RuntimeError(f"sshd does not listen: {program.said}")
+            if not self._sshd.running() or looked > deadline:
+                raise RuntimeError(f"sshd does not listen: {self._sshd.said}")
             looked = rest(looked)
