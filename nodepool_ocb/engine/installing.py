@@ -22,7 +22,9 @@ JIG: Final = "install"
 BY_HAND: Final = "manual"
 DECOMMISSION: Final = "decommission"
 RESCUE: Final = "rescue"
-ERASING: Final = frozenset({JIG, DECOMMISSION})
+ERASE_TASK: Final = "task-erase"  # as decommission, of a task list
+RETIRING: Final = frozenset({DECOMMISSION, ERASE_TASK})
+ERASING: Final = frozenset({JIG, *RETIRING})
 
 
 def stored(view: NodeView) -> Stored[Installation] | None:
@@ -89,7 +91,7 @@ def needs_no_system(vertex: Vertex) -> bool:
     decommissioning: the former system may be gone. A dead machine may be decommissioned and rescued. So may one for a pool, if
     the power of the machine can be switched: its last user's system was switched off.
     """
-    if jig_of(vertex) in (DECOMMISSION, RESCUE):
+    if jig_of(vertex) in (*RETIRING, RESCUE):
         return True
     world, found = vertex.node.world, stored(vertex.node)
     if not installs(vertex):

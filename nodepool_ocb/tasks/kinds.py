@@ -19,5 +19,6 @@ JIGS: Final[Mapping[TaskKind, str]] = MappingProxyType(
         TaskKind.COPY_FILES: "task-copy",
         TaskKind.SYNC: "task-sync",
         TaskKind.REBOOT: "task-reboot",
+        TaskKind.ERASE_NODE: "task-erase",
     }
 )

@@ -10,6 +10,8 @@ import pytest
 from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.tasks import patterns, reading
 from nodepool_ocb.tasks.documents import circles
+from nodepool_ocb.tasks.kinds import JIGS
+from nodepool_ocb.tasks.parameters import completed
 from nodepool_ocb.tasks.tasklist import (
     Expression,
     Language,
@@ -45,6 +47,21 @@ def warnings(text: str, lenient: bool = False) -> list[str]:
 
 
 # -- what a task becomes --
+
+
+def test_the_graph_of_a_deletion_is_read_and_its_preparations_of_a_boot_have_nothing_to_run() -> None:
+    text = """\
+- {id: t, type: move_to_bootstrap, role: ['/.*/'], parameters: {slave_name: {yaql_exp: $.a.b}, timeout: 180}}
+- {id: node_erase, type: erase_node, role: ['/.*/'], requires: [t], parameters: {timeout: 180}}
+"""
+    prepares, erases = tasks(text).tasks
+    assert (prepares.kind, dict(prepares.parameters)) == (TaskKind.SKIPPED, {})
+    assert (erases.kind, JIGS[erases.kind], completed(erases)["method"]) == (
+        TaskKind.ERASE_NODE,
+        "task-erase",
+        "overwrite",
+    )
+    assert [each for each in warnings(text) if "nothing to run here" in each]
 
 
 def test_every_field_of_a_task_is_read() -> None:
@@ -254,9 +271,10 @@ def test_kind_readings_have_their_effect() -> None:
             "t.type: must be one of group, stage, skipped, shell, master_shell, puppet, upload_file,",
         ),
         ("- {id: t, type: shel}", "did you mean `shell`?"),
-        ("- {id: t, type: erase_node}", "t.type: erase_node belongs to the provisioner, which does not exist yet"),
-        ("- {id: t, type: move_to_bootstrap}", "t.type: move_to_bootstrap belongs to the provisioner"),
-        ("- {id: t, type: cobbler_sync}", "t.type: cobbler_sync belongs to the provisioner"),
+        (
+            "- {id: t, type: erase_node, parameters: {method: none}}",
+            "t.parameters.method: must be one of signatures, discard,",
+        ),
         (f"- {{id: T.x, {SHELL}}}", "T.x.id: must be a name of at most 63 small letters"),
         (f"- {{id: facts, {SHELL}}}", "facts.id: must not be facts, which is the task that every run begins with"),
         (
@@ -461,9 +479,7 @@ def test_a_lenient_reading_lets_conditions_miss_settings_as_fuel_did() -> None:
 
 
 def test_what_fuel_refused_is_refused_also_by_a_lenient_reading() -> None:
-    text = (
-        f"- {{id: t, {SHELL}, requires: [u]}}\n- {{id: v, {SHELL}, required_for: [w]}}\n- {{id: d, type: erase_node}}"
-    )
+    text = f"- {{id: t, {SHELL}, requires: [u]}}\n- {{id: v, {SHELL}, required_for: [w]}}\n- {{id: d, type: erase}}"
     assert len(problems(text, lenient=True)) == len(problems(text)) == 3
 
 

@@ -28,8 +28,8 @@ def beginning(jig: str, wish: Wish, request: InstallRequest | None) -> Beginning
     """By the jig of the role. Raises Invalid for an installation without an image."""
     if jig == installing.RESCUE:
         return Beginning(InstallPurpose.RESCUE, wish)
-    if jig == installing.DECOMMISSION:
-        retiring = orders.retiring(wish, request)
+    if jig in installing.RETIRING:
+        retiring = orders.retiring(wish, request if jig == installing.DECOMMISSION else None)
         return Beginning(InstallPurpose.WIPE if retiring.wipe else InstallPurpose.RETIRE, retiring)
     return Beginning(InstallPurpose.INSTALL, orders.requested(wish, request))
 

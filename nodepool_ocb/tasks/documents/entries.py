@@ -35,6 +35,9 @@ _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _MODEL: Final = re.compile(r"\b[A-Za-z_]\w*:")
 _API: Final = re.compile(r"\bapi\s*\.")
 
+#: Fuel's types that prepare a boot from the network. Here the task that needs the boot causes it.
+OF_BOOTS: Final = frozenset({"move_to_bootstrap", "cobbler_sync"})
+
 
 class TaskEntry(msgspec.Struct, frozen=True):
     """One entry: a mapping, with any faults."""
@@ -66,13 +69,13 @@ class TaskEntry(msgspec.Struct, frozen=True):
     def kind(self) -> TaskKind | None:
         """The kind that its type names; None if no such kind is known."""
         said = self.raw.get("type")
-        said = "sync" if said == "rsync" else said
+        said = "sync" if said == "rsync" else "skipped" if said in OF_BOOTS else said
         return TaskKind(said) if isinstance(said, str) and said in set(TaskKind) else None
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         said = self.raw.get("parameters")
-        return said if isinstance(said, dict) else {}
+        return said if isinstance(said, dict) and self.raw.get("type") not in OF_BOOTS else {}
 
     def where(self) -> str | None:
         """The field that determines its nodes; None if there is none."""

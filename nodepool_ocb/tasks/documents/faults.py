@@ -23,7 +23,6 @@ from nodepool_ocb.tasks.documents.notes import Notes, fault_at
 from nodepool_ocb.tasks.tasklist import Expression, TaskKind
 
 SCHEMA: Final = "tasks.json"
-PROVISIONER: Final = frozenset({"erase_node", "move_to_bootstrap", "cobbler_sync"})
 FACTS: Final = "facts"  # the task that every run begins with
 
 #: Fields that mean something in entries of one kind alone.
@@ -61,8 +60,6 @@ def _by_schema(entry: TaskEntry, notes: Notes) -> Iterator[Key]:
         found += _of_parameters(entry, entry.kind)
     for fault in found:
         key = fault.key[len(entry.key) :]
-        if key == ("type",) and entry.raw.get("type") in PROVISIONER:
-            continue
         yield key
         if fault.unknown is not None and notes.lenient:
             notes.warnings.append(
@@ -73,6 +70,8 @@ def _by_schema(entry: TaskEntry, notes: Notes) -> Iterator[Key]:
 
 
 def _of_parameters(entry: TaskEntry, kind: TaskKind) -> list[Fault]:
+    if entry.raw.get("type") in entries.OF_BOOTS:
+        return []
     if entry.raw.get("parameters") is not None:
         return schema.faults(entry.document, f"{SCHEMA}#{kind}", (*entry.key, "parameters"))
     needed = schema.schema_file(SCHEMA)["$defs"][kind].get("required", [])
@@ -81,10 +80,8 @@ def _of_parameters(entry: TaskEntry, kind: TaskKind) -> list[Fault]:
 
 def _kind(entry: TaskEntry, notes: Notes) -> None:
     said, kind, parameters = entry.raw.get("type"), entry.kind, entry.parameters
-    if said in PROVISIONER:
-        notes.fault(
-            entry, ("type",), f"{said} belongs to the provisioner, which does not exist yet; leave the task out"
-        )
+    if said in entries.OF_BOOTS:
+        notes.warning(entry, ("type",), f"{said} has nothing to run here: erase_node boots its machine itself")
     if said == "rsync":
         notes.warning(entry, ("type",), "rsync is called sync")
     for field, only in _OF_ONE_KIND.items():
