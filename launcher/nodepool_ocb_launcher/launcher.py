@@ -216,6 +216,7 @@ class Launcher:
         self.works.release_idle()
         if seconds >= self.context.settings.launcher.drain_seconds:
             self.context.halt.set()
+            self.context.roster.questions.drop("this launcher ends")
 
     def close(self) -> None:
         """End all that is being done, as well as it can be in a few seconds."""

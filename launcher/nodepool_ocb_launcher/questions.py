@@ -69,10 +69,10 @@ class FleetQuestions:
             raise asked.error
         return asked.answer
 
-    def drop(self) -> None:
-        """A new session: what was read before it is void."""
+    def drop(self, reason: str) -> None:
+        """End all questions: what was read before a new session is void, and a launcher that ends waits for no answer."""
         for asked in self._taken():
-            asked.end(MachineRefused("the session with ZooKeeper has ended", LaunchParty.HOST))
+            asked.end(MachineRefused(reason, LaunchParty.HOST))
 
     def answer(self, cache: Cache) -> bool:
         """Decide and write; whether a question must be decided again soon. Raises Unavailable or Denied."""

@@ -76,7 +76,7 @@ class Roster:
             self._sights.clear()
             self._leaving.clear()
             self._causes.clear()
-        self.questions.drop()
+        self.questions.drop("the session with ZooKeeper has ended")
         if self._cache is not None:
             self._cache.load()
 

@@ -106,6 +106,6 @@ def test_a_defect_ends_the_question_and_not_the_turn(turn: OneTurn, until: Calla
 def test_a_new_session_ends_all_questions_as_a_fault_of_this_host(turn: OneTurn, until: Callable[..., None]) -> None:
     worker = turn.ask(lambda *_: MetalPlan())
     until(lambda: turn.questions.waiting)
-    turn.questions.drop()
+    turn.questions.drop("the session with ZooKeeper has ended")
     worker.join(10.0)
     assert turn.answers == [MachineRefused("the session with ZooKeeper has ended", LaunchParty.HOST)]

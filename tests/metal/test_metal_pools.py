@@ -233,3 +233,18 @@ def test_an_idle_machine_that_died_is_not_handed_out_and_is_installed_anew(
     site.installs(fqdn)
     launchers.fulfilled(request)
     assert site.generations() == before + 1
+
+
+@pytest.mark.long
+def test_a_launcher_ends_in_time_while_the_return_of_a_machine_waits_for_an_annealer(
+    launchers: LauncherFleet, site: MetalSite
+) -> None:
+    (fqdn,) = site.names
+    launcher = serve(launchers, provider() | {"launch-timeout": 2})
+    launchers.request("small")
+    launchers.until(site.waiting, "it is to be installed")
+    site.claims(fqdn)
+    launchers.until(lambda: site.world.nodes[fqdn].noderoles[OS].record.cancel_reason, "its run is to be ended")
+    launcher.terminate()
+    assert launcher.wait(8.0) == 0, "drain_seconds is 2; a call may wait for 50"
+    assert site.used().keys() == {fqdn}, "another launcher continues"
