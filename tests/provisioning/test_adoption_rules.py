@@ -109,7 +109,14 @@ def test_a_wrong_criterion_of_facts_is_named_with_the_next_step(selector: str, s
 def test_each_criterion_that_completion_offers_is_the_beginning_of_one(beginning: str) -> None:
     offered = selectors.offers(selectors.typed(beginning.rstrip(":>=")), {})
     assert beginning in offered
-    values = {"admin": "yes", "virtual": "yes", "alive": "yes", "available": "yes", "state": "ACTIVE", "drift": "clean"}
+    values = {
+        "admin": "yes",
+        "virtual": "yes",
+        "alive": "yes",
+        "available": "yes",
+        "state": "ACTIVE",
+        "drift": "drifted",
+    }
     value = (
         "2" if beginning.endswith(">=") else values.get(beginning.rstrip(":"), "a=b" if beginning == "label:" else "x")
     )
