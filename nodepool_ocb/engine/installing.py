@@ -189,8 +189,10 @@ def use_sentence(view: NodeView) -> str | None:
 
 
 def resting(view: NodeView) -> bool:
-    """Whether it is no cause for alarm that the machine is not alive: it was returned to its pool, which switched it off."""
+    """Whether it is no cause for alarm that the machine is not alive: it is decommissioned, or was switched off by its pool."""
     stored = use(view)
+    if view.record is not None and view.record.decommissioned is not None:
+        return True
     return stored is not None and stored.record.returned is not None and switchable(view.world, view.name)
 
 

@@ -27,18 +27,23 @@ def sentence(view: NodeView, wish: Wish) -> str:
     wiped = "".join(f", and so does {disks.named(each, known, EVERY)}" for each in wish.wipe)
     how = f" ({wish.wipe_method})" if wish.wipe else ""
     last = installing.stored(view)
-    before = f"; the last installation used {last.record.disk}" if last is not None and last.record.disk else ""
-    user = f"; it is {installing.use_sentence(view)}" if installing.in_use(view) else ""
+    installed = last is not None and last.record.image and last.record.disk
+    before = f"; the last installation used {last.record.disk}" if last is not None and installed else ""
     return (
         f"{view.name}: {disks.named(wish.disk, known)} loses its data{wiped}{how};"
-        f" it receives the newest build of image {wish.image}{before}{user}"
+        f" it receives the newest build of image {wish.image}{before}{_user(view)}"
     )
 
 
 def of_decommissioning(view: NodeView, wish: Wish) -> str:
     """The disks that lose their data when the node is decommissioned, in one sentence."""
     if not wish.wipe:
-        return f"{view.name}: its disks keep their data; the node is decommissioned"
+        return f"{view.name}: its disks keep their data; the node is decommissioned{_user(view)}"
     known = inventory(view)
     named = ", ".join(disks.named(each, known, EVERY) for each in wish.wipe)
-    return f"{view.name}: {named} loses its data ({wish.wipe_method}); then the node is decommissioned"
+    return f"{view.name}: {named} loses its data ({wish.wipe_method}); then the node is decommissioned{_user(view)}"
+
+
+def _user(view: NodeView) -> str:
+    """The pool that has lent the machine."""
+    return f"; it is {installing.use_sentence(view)}" if installing.in_use(view) else ""

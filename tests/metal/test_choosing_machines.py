@@ -86,6 +86,7 @@ def test_a_machine_is_free_with_the_noderoles_that_each_machine_has() -> None:
         {"admin": True},
         {"virtual": True},
         {"deleting": True},
+        {"decommissioned": 7.0},
     ],
     ids=str,
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import liveness, readiness
+from nodepool_ocb.engine import installing, liveness, readiness
 from nodepool_ocb.engine.acting.reasons import Code
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict
@@ -109,6 +109,7 @@ def test_nothing_runs_on_a_decommissioned_node_until_it_is_recommissioned() -> N
     made.put_noderole(N, "app", replace(app.record, state=State.TODO), 8)
     reasons = readiness.why_not(made, made.nodes[N].noderoles["app"], 9.0)
     assert (reasons[0].code, reasons[0].advice) == (Code.NODE_DECOMMISSIONED, "nodepool-ocb node recommission n")
+    assert installing.resting(made.nodes[N]), "it is no cause for alarm"
     with pytest.raises(Conflict, match="was decommissioned"):
         liveness.changed(made, made.nodes[N], 9.0, "ann", alive=True)
     with pytest.raises(Conflict, match="was decommissioned"):
