@@ -36,6 +36,7 @@ FIELDS: Final = (
     "user",
     "rack",
     "bootenv",
+    "allow_install",
     "tags",
     "labels",
     "hints",

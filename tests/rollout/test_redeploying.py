@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from nodepool_ocb.engine.commands import apply_all
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import NodeRole, Role, State
+from nodepool_ocb.rollout import reading
 from nodepool_ocb.rollout.commands import cancel
 from nodepool_ocb.rollout.observer import Observer, followers
 from nodepool_ocb.rollout.plan import Again, begin
@@ -133,3 +135,10 @@ def test_a_proposed_noderole_of_the_role_is_committed() -> None:
     made = there(os="PROPOSED")
     change(made, OS, once=None)
     assert moved(made, Directive.COMMIT, rollout(made)) == {Event.COMMIT: [OS]}
+
+
+def test_a_document_names_the_roles_that_it_redeploys() -> None:
+    text = "groups: [{name: all, critical: true, depends_on: [], selectors: []}]\nredeploy: [os]\n"
+    assert reading.load(text, called="f.yaml").redeploy == ("os",)
+    with pytest.raises(Invalid, match="redeploy"):
+        reading.load(text.replace("[os]", "os"), called="f.yaml")

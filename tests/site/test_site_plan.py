@@ -117,6 +117,17 @@ def test_omitted_fields_stay_unchanged() -> None:
     assert after == before
 
 
+def test_the_guard_of_disks_is_set_taken_away_and_written_down() -> None:
+    site = Scene(with_roles())
+    site.apply("site: 1\nnodes: {n1.example.com: {allow_install: true}, n2.example.com: {}}\n")
+    given = {name: each.get("allow_install", False) for name, each in site.export()["nodes"].items()}
+    assert given == {"n1.example.com": True, "n2.example.com": False}
+    site.apply("site: 1\nnodes: {n1.example.com: {allow_install: false}}\n")
+    node = site.world.nodes["n1.example.com"].record
+    assert node is not None
+    assert not node.allow_install
+
+
 def test_a_changed_attribute_opens_its_deployment_for_the_while_and_a_crash_in_between_is_mended() -> None:
     site = Scene(with_roles())
     site.apply(SITE)
