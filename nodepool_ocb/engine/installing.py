@@ -136,7 +136,8 @@ def boot_credential(world: World, id: str) -> Token | None:
 
 def observations(installation: Installation) -> list[str]:
     """The observations of the machine in the present step, each with the part that made it."""
-    return [f"the console shows that {installation.console}"] if installation.console else []
+    console = f"the console shows that {installation.console}" if installation.console else None
+    return [each for each in (installation.requests, console) if each]
 
 
 _DOES: Final[Mapping[InstallPurpose, str]] = {

@@ -11,7 +11,8 @@ import threading
 from nodepool_ocb.config import Settings
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.jigs.jig import Boots, Failed, Order, Outcome
-from nodepool_ocb.jigs.ssh import boots
+from nodepool_ocb.jigs.ssh import bootlogs, boots
+from nodepool_ocb.jigs.ssh.bootlogs import LogPiece, LogPlace
 from nodepool_ocb.jigs.ssh.boots import BootQuestion
 from nodepool_ocb.jigs.ssh.pool import pool
 from nodepool_ocb.model.records import Node
@@ -38,6 +39,10 @@ class InstallJig:
     def look(self, fqdn: str, node: Node, question: BootQuestion) -> BootLook:
         """The present boot of the machine, as ``boots.look``."""
         return boots.look(self._pool, fqdn, node, question)
+
+    def bootlog(self, fqdn: str, node: Node, place: LogPlace) -> LogPiece:
+        """A piece of the log of an admin node, as ``bootlogs.read``."""
+        return bootlogs.read(self._pool, fqdn, node, place)
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:  # noqa: ARG002
         try:

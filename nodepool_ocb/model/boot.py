@@ -53,6 +53,7 @@ class Publisher(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 
     directory: str = ""  # the id of the directory with the files; another one is empty
     address: str = ""  # of its HTTP server, such as http://10.1.0.2:8480
+    log: str = ""  # the file on the node with the requests to that server
     addresses: tuple[str, ...] = ()  # of the node, when it looked for servers of DHCP
     heard: tuple[HeardServer, ...] = ()  # that answered then; ours do not answer
     listened: Moment = 0.0  # when it looked

@@ -96,6 +96,7 @@ class Installation(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1)
     waits: str | None = None  # the obstacle that it waits for, in one sentence
     evidence: str | None = None  # the newest observation of the machine
     console: str | None = None  # the newest line of the serial console that shows a fault, in this step
+    requests: str | None = None  # the newest request that it made while it boots, in one sentence
     reason: str | None = None  # why it failed; it is over then
 
 

@@ -268,7 +268,7 @@ def following(installation: Installation) -> InstallStep:
 def advanced(installation: Installation, step: InstallStep, now: float, **fields: Any) -> Installation:
     """The record after a step."""
     deadline = now + limit(installation, step)
-    fresh = {"waits": None, "evidence": None, "console": None, "percent": 0} | fields
+    fresh = {"waits": None, "evidence": None, "console": None, "requests": None, "percent": 0} | fields
     return replace(installation, step=step, since=now, deadline=deadline, **fresh)
 
 

@@ -25,6 +25,7 @@ from nodepool_ocb.provisioning.servers import listening
 BATCH: Final = 200  # documents of one run: their records are one transaction
 _DIGEST_CHARACTERS: Final = 64
 _DIRECTORY_CHARACTERS: Final = 64
+_PATH: Final = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
 _ADDRESS: Final = re.compile(r"http://[A-Za-z0-9.:\[\]-]{1,100}")
 
 
@@ -54,7 +55,7 @@ def records(world: World, noderole: str, returned: Mapping[str, Json], now: floa
     if not isinstance(published, dict) or not isinstance(directory, str) or len(directory) > _DIRECTORY_CHARACTERS:
         return []
     assert isinstance(given, dict), "it has them"
-    noted = {"address": _address(given.get("http")), **listening.noted(given, now)}
+    noted = {"address": _address(given.get("http")), "log": _log(given.get("log")), **listening.noted(given, now)}
     changes: list[Change] = [*_publisher(world, noderole, directory, noted, now)]
     for name, digest in itertools.islice(published.items(), BATCH):
         if (
@@ -77,6 +78,11 @@ def _publisher(world: World, noderole: str, directory: str, noted: Mapping[str, 
 def _address(http: Json) -> str:
     """Of the HTTP server; empty if the value is no address."""
     return http if isinstance(http, str) and _ADDRESS.fullmatch(http) else ""
+
+
+def _log(path: Json) -> str:
+    """Of the requests; empty if the value is no path."""
+    return path if isinstance(path, str) and _PATH.fullmatch(path) else ""
 
 
 def _publication(world: World, noderole: str, name: str, record: Publication) -> Sequence[Change]:

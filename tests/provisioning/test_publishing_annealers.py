@@ -102,3 +102,18 @@ def test_the_address_of_a_server_is_recorded_if_it_is_one() -> None:
 
     assert recorded("http://10.1.0.2:8480") == "http://10.1.0.2:8480"
     assert [recorded(odd) for odd in ("file:///etc/shadow", "http://a/b c", "http://" + "a" * 101, 7, None)] == [""] * 5
+
+
+def test_the_path_of_a_log_is_kept_and_other_values_are_not() -> None:
+    for path, kept in (
+        ("/var/lib/log/access.log", True),
+        ("relative", False),
+        ("/a b", False),
+        ("/x" * 200, False),
+        (7, False),
+    ):
+        given = {"published": {}, "directory": "d1", "log": path}
+        (made,) = publishing.records(World(), f"{boot.DHCP}@a1.example.com", {"provisioner": given}, 1.0)
+        assert isinstance(made, Create)
+        assert isinstance(made.data, Publisher)
+        assert made.data.log == (path if kept else "")

@@ -160,6 +160,7 @@ def test_a_lost_directory_is_written_anew(admin: AdminNode) -> None:
     assert list(publications.due(admin.world, name)) == []
     assert f"hosts.d/{N1}" in admin.files()
     assert admin.world.of(Publisher)[name].record.directory == publications.directory(admin.world, name)
+    assert admin.world.of(Publisher)[name].record.log == f"{TOP}/log/access.log"
 
 
 def test_names_of_nodes_are_answered(admin: AdminNode, client: Namespace) -> None:

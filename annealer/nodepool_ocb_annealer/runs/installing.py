@@ -28,6 +28,7 @@ from nodepool_ocb.jigs.ssh.keys import NoKey
 from nodepool_ocb.model.installation import Installation, InstallPurpose, InstallStep
 from nodepool_ocb.model.records import Change, Node
 from nodepool_ocb.provisioning import orders, publications
+from nodepool_ocb.provisioning.evidence.requests import NO_REQUEST
 from nodepool_ocb.provisioning.installation import (
     BootLook,
     StepAction,
@@ -41,6 +42,7 @@ from nodepool_ocb.provisioning.installation import (
 from nodepool_ocb.provisioning.orders import ChosenImage, Wish
 from nodepool_ocb.store import images
 from nodepool_ocb_annealer.consoles.reading import Consoles
+from nodepool_ocb_annealer.consoles.requests import RequestWatch
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.runs import beginnings, captured, installations
 from nodepool_ocb_annealer.runs.attempts import Attempt, SlotAnswer
@@ -93,6 +95,7 @@ class Installer:
         self._workers = WorkerQueue("install", LOOKS_AT_ONCE, context.post)
         self._progress: dict[str, InstallProgress] = {}  # by node
         self._consoles = Consoles(lambda: context.settings.consoles, self._console_says)
+        self._requests = RequestWatch(context, self._look_soon)
 
     def begin(self, attempt: Attempt) -> None:
         """Begin, or continue at the step in the record."""
@@ -128,11 +131,13 @@ class Installer:
         """The node is not ours any more."""
         self._progress.pop(attempt.fqdn, None)
         self._consoles.end(attempt.fqdn)
+        self._requests.forget(attempt.fqdn)
 
     def close(self) -> None:
         """Begin no more looks, and give the consoles back."""
         self._workers.close()
         self._consoles.close()
+        self._requests.close()
 
     def _capture(self, attempt: Attempt, progress: InstallProgress, record: Installation) -> None:
         """Read the console of the machine, as the log of the run."""
@@ -146,7 +151,18 @@ class Installer:
 
     def _console_says(self, fqdn: str) -> None:
         """From the thread of the consoles."""
-        self._context.post(lambda: self._context.timers.at(time.monotonic(), Timer(TimerKind.INSTALL, fqdn)))
+        self._context.post(lambda: self._look_soon(fqdn))
+
+    def _look_soon(self, fqdn: str) -> None:
+        self._context.timers.at(time.monotonic(), Timer(TimerKind.INSTALL, fqdn))
+
+    def _requested(self, attempt: Attempt, record: Installation) -> str | None:
+        """A sentence about its requests, while it boots from the network; None at other steps."""
+        if record.step is not InstallStep.REBOOTING:
+            self._requests.forget(attempt.fqdn)
+            return None
+        macs = installing.macs(attempt.grant.vertex.node)
+        return self._requests.look(attempt.fqdn, record.nonce, macs, self._jig(attempt))
 
     def _carry_out(
         self, attempt: Attempt, progress: InstallProgress, found: Stored[Installation], decision: StepDecision
@@ -168,7 +184,7 @@ class Installer:
                 self._end(attempt, Failed(decision.text))
             case StepAction.SUCCEED:
                 self._end(attempt, Succeeded({}, tail=installations.tail(record, decision.text)))
-            case _ if (news := self._news(attempt.fqdn, progress, record, decision)) != record:
+            case _ if (news := self._news(attempt, progress, record, decision)) != record:
                 progress.busy, progress.noted = True, time.monotonic()
                 self._write(attempt, found, news)
             case StepAction.WAIT:
@@ -284,13 +300,19 @@ class Installer:
         progress.next_look = time.monotonic() + self._context.settings.dead_probe_seconds
         self.look(attempt)
 
-    def _news(self, fqdn: str, progress: InstallProgress, record: Installation, decision: StepDecision) -> Installation:
-        """The record with the obstacle, if it comes from an observation, and with the console's line; not too often."""
+    def _news(
+        self, attempt: Attempt, progress: InstallProgress, record: Installation, decision: StepDecision
+    ) -> Installation:
+        """The record with the obstacle, if it comes from an observation, and with other observations; not too often."""
+        requested = self._requested(attempt, record)
+        if requested is None or (record.requests and requested.startswith(NO_REQUEST)):
+            requested = record.requests  # of a former annealer, which read an older part of the log
         if time.monotonic() < progress.noted + NOTE_SECONDS:
             return record
         observed = decision.do is StepAction.WAIT or progress.sight is not None
         waits = decision.text if observed else record.waits
-        return replace(record, waits=waits, console=self._consoles.observed(fqdn) or record.console)
+        console = self._consoles.observed(attempt.fqdn) or record.console
+        return replace(record, waits=waits, console=console, requests=requested)
 
     # -- ends and waits --
 
@@ -305,6 +327,7 @@ class Installer:
 
     def _end(self, attempt: Attempt, outcome: Succeeded | Failed) -> None:
         self._progress.pop(attempt.fqdn, None)
+        self._requests.forget(attempt.fqdn)
         tail, file = self._consoles.end(attempt.fqdn)
         ended = replace(outcome, tail=outcome.tail or tail, log=file)
         self._answered(attempt, SlotAnswer(RunEvent.ENDED, ended, self._context.session.now()))

@@ -166,6 +166,7 @@ publish() { # DOCUMENTS FOLDER: makes their files active, and gives back the dig
   echo "$count documents are active"
   published=$(awk '{ printf "%s\"%s\": \"%s\"", comma, $1, $2; comma = ", " }' "$stage/digests")
   write_attribute --json provisioner/published "{$published}"
+  write_attribute provisioner/log "$top/log/access.log"
   write_attribute provisioner/directory "$(cat "$top/state/id")"
   write_attribute provisioner/http "$server"
   rm -rf "$stage"
