@@ -30,10 +30,10 @@ def carried_out(
     if step is PowerStep.LOOK:
         return state
     wanted = Powered.ON if step is PowerStep.ON else Powered.OFF
-    if wanted is Powered.ON and network and ours():
-        power.network_once()
     if state is wanted or stop.is_set() or not ours():
         return state
+    if wanted is Powered.ON and network:  # not where it is on: a repetition would order one more such boot
+        power.network_once()
     power.on() if wanted is Powered.ON else power.off()
     return _awaited(power, wanted, stop, seconds)
 
