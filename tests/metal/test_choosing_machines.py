@@ -13,7 +13,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.installation import Installation, InstallStep, MachineUse
 from nodepool_ocb.model.joining import Inventory, MachineDisk, MachineFacts
 from nodepool_ocb.model.maintenance import Maintenance
-from nodepool_ocb.model.power import MachinePower, PowerAction
+from nodepool_ocb.model.power import MachinePower, PowerAction, PowerRequest
 from nodepool_ocb.model.records import (
     Check,
     Claim,
@@ -274,6 +274,20 @@ def test_a_return_ends_the_run_then_unbinds_the_roles_of_the_use_and_switches_of
     assert request is not None
     assert request.action is PowerAction.OFF
     assert taking.give_back(after, M0, stamp(), NOW, "0" * 16) == MetalPlan(), "a second return does nothing"
+
+
+def test_a_return_waits_for_a_request_of_power_so_that_the_system_of_the_user_ends() -> None:
+    made = world()
+    made.put(Stored(used(), 0), M0)
+    cycle = PowerRequest(id="1" * 16, action=PowerAction.CYCLE, by="ann", since=0.0, until=900.0)
+    made.put(Stored(MachinePower(driver="ipmi", request=cycle), 0), M0)
+    plan = taking.give_back(made, M0, stamp(), NOW, "0" * 16)
+    assert (plan.changes, plan.waits) == ((), f"power cycle of {M0} is under way")
+    made.put(Stored(MachinePower(driver="ipmi"), 1), M0)
+    after = carried_out(made, taking.give_back(made, M0, stamp(), NOW, "0" * 16))
+    asked = after.of(MachinePower)[M0].record.request
+    assert asked is not None
+    assert asked.action is PowerAction.OFF
 
 
 def test_another_launch_gives_no_machine_back() -> None:

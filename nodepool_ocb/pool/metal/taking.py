@@ -205,6 +205,8 @@ def give_back(world: World, fqdn: str, stamp: MetalStamp, now: float, request: s
         )
     except Conflict as refused:
         return MetalPlan(waits=str(refused))
+    if (switched := _being_switched(view)) is not None:
+        return MetalPlan(waits=switched)
     over = Set(paths.machine_use(fqdn), replace(used.record, returned=now), used.version)
     changes: list[Change] = [over, *_withdrawn(vertex, now), *_switched_off(view, request, now)]
     return MetalPlan(changes=tuple(changes), unbound=tuple(each.name for each in going))
@@ -232,6 +234,14 @@ def _withdrawn(vertex: Vertex | None, now: float) -> list[Change]:
         return []
     moved = settle({vertex: after(vertex.record, Event.PROPOSE, now, BY)}, now)
     return claim.settling(moved, (vertex,))
+
+
+def _being_switched(view: NodeView) -> str | None:
+    """The request that must end before the machine is switched off; else the system of its former user would go on."""
+    stored = powering.powers(view.world).get(view.name)
+    if stored is None or (request := stored.record.request) is None or not installing.switchable(view.world, view.name):
+        return None
+    return f"power {request.action} of {view.name} is under way" if request.action is not PowerAction.OFF else None
 
 
 def _switched_off(view: NodeView, request: str, now: float) -> list[Change]:
