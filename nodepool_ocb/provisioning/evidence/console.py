@@ -39,6 +39,14 @@ KNOWN: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     )
 )
 
+#: Each known line has one of these, in small letters. A line without them is left at once, for a machine may send many.
+WORDS: Final = (
+    *("panic", "bug:", "oops:", "protection fault", "out of memory", "deadlocked", "emergency mode", "rescue mode"),
+    *("(initramfs)", "does not exist", "waiting for root", "no bootable", "not a bootable", "operating system"),
+    *("error: ", "grub rescue>", "security violation", "verification failed", "bad shim", "access denied"),
+    *("no configuration", "pxe-e", "no dhcp", "tftp ", "ipxe.org", "could not ", "exec format", "media test"),
+)
+
 _ESCAPE: Final = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[ -/]*[0-~])")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _STAMP: Final = re.compile(r"^\s*\[\s*\d+\.\d+\]\s*")  # of the kernel
@@ -62,6 +70,9 @@ def observed(line: str) -> str | None:
     >>> observed("---[ end Kernel panic - not syncing: VFS ]---"), observed("Booting from ROM..")
     (None, None)
     """
+    small = line.lower()
+    if "\x1b" not in small and not any(word in small for word in WORDS):
+        return None
     text = plain(line)
     for pattern, fault in KNOWN:
         if pattern.search(text):
