@@ -49,7 +49,7 @@ class Installers:
         record = NodeRole(state=State.TRANSITION, since=now, generation=1, run="r1", epoch=7, once="started")
         self.session.commit(
             [
-                Create(paths.node(fqdn), Node(alive=True, bootenv="install", macs=(MAC,))),
+                Create(paths.node(fqdn), Node(alive=True, allow_install=True, bootenv="install", macs=(MAC,))),
                 Create(paths.fence(fqdn), Fence()),
                 Create(paths.noderoles(fqdn)),
                 Create(paths.noderole("os", fqdn), record),
@@ -143,6 +143,17 @@ def test_a_second_use_of_the_token_fails_the_installation_by_name(
     assert "the token of the boot was used a second time" in reason
     assert words in reason
     assert problem(place.report(fqdn, own, step="written"))[0] == 409, "it is over"
+
+
+def test_leave_that_was_taken_back_before_the_order_fails_the_installation(place: Installers) -> None:
+    fqdn, boot = place.machine()
+    znode = place.session.get(paths.node(fqdn))
+    assert znode is not None
+    place.session.commit([Set(paths.node(fqdn), replace(place.node(fqdn), allow_install=False), znode.version)])
+    assert problem(place.identify(fqdn, boot))[0] == 409
+    record = place.record(fqdn)
+    assert (record.step, record.token_used) == (InstallStep.REBOOTING, None)
+    assert record.reason == "step identified: allow_install of the node was taken back before a disk was erased"
 
 
 def test_a_forged_mac_fails_the_installation_and_gets_no_order(place: Installers) -> None:

@@ -77,6 +77,8 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
         macs = installing.macs(view)
         if mac not in macs:
             return f"step {step}: the installer booted with MAC {mac}, and the node has {', '.join(macs) or 'none'}"
+        if record.token_used is None and not _erasable(view, record):
+            return f"step {step}: allow_install of the node was taken back before a disk was erased"
         if record.step not in steps.AWAITS_INSTALLER and not self._repeats(record):
             return f"step {step}: an installer spoke at step {record.step}"
         if self.boot_id == record.boot_id:
@@ -119,6 +121,13 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
         yield Set(paths.installation(view.name), after, found.version)
         if (boot := installing.boot_token(view)) is not None:
             yield Delete(paths.boot_token(view.name), boot.version)
+
+
+def _erasable(view: NodeView, record: Installation) -> bool:
+    """Whether the node still has leave for the work of this boot."""
+    vertex = view.world.vertex(record.noderole)
+    needed = vertex is None or installing.erases(vertex)
+    return not needed or (view.record is not None and view.record.allow_install)
 
 
 def _order(world: World, record: Installation) -> dict[str, Json]:
