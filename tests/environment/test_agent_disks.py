@@ -57,6 +57,18 @@ def test_two_disks_that_match_are_refused_by_name(tmp_path: Path) -> None:
     )
 
 
+def test_a_disk_of_a_storage_network_is_written_and_wiped_only_if_it_is_named(tmp_path: Path) -> None:
+    machine = FileMachine(tmp_path)
+    others = ("usb", "fc", "fcoe", "iscsi")
+    machine.disks(
+        {"path": "/dev/sda", "size": GIB, "tran": "sata"},
+        *({"path": f"/dev/sd{name}", "size": GIB, "serial": name, "tran": name} for name in others),
+    )
+    done = machine.does("matching '{}'; matching '{\"serial\": \"fc\"}'")
+    found = [[disk["path"] for disk in json.loads(line)] for line in done.stdout.splitlines()]
+    assert found == [["/dev/sda"], ["/dev/sdfc"]]
+
+
 def test_two_disks_serve_a_mirror(tmp_path: Path) -> None:
     assert chosen(FileMachine(tmp_path), {}, count=2) == "chosen: /dev/sda /dev/sdb"
 

@@ -1,12 +1,14 @@
 # shellcheck shell=sh
 # The disks of this machine, and the choice of the one to write. A choice that is not certain is refused.
 
-disks() { # a JSON list: path, serial, wwn, model, bytes, rotational, removable
-  lsblk --json --bytes --nodeps --output PATH,TYPE,SIZE,SERIAL,WWN,MODEL,ROTA,RO,RM 2>/dev/null |
+# A JSON list: path, serial, wwn, model, bytes, rotational, removable. A disk at a storage network may be that of other machines,
+# and one at USB is seldom a part of this one: both count as removable.
+disks() {
+  lsblk --json --bytes --nodeps --output PATH,TYPE,SIZE,SERIAL,WWN,MODEL,ROTA,RO,RM,TRAN 2>/dev/null |
     jq --compact-output '[.blockdevices[]? | select(.type == "disk" and .ro == false and .size > 0)
       | select(.path | test("^/dev/(zram|ram|fd|nbd|sr)") | not)
       | {path, serial: (.serial // "" | gsub("^ +| +$"; "")), wwn: (.wwn // ""), model: (.model // "" | gsub("^ +| +$"; "")),
-         bytes: .size, rotational: .rota, removable: .rm}]'
+         bytes: .size, rotational: .rota, removable: (.rm or (.tran | IN("usb", "fc", "fcoe", "iscsi")))}]'
 }
 
 # matching HINTS: the disks that match every hint, as a JSON list. A removable disk must be named by path, serial or WWN.
