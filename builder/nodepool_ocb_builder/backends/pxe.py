@@ -47,6 +47,8 @@ def from_tar(tar: Path, folder: Path) -> Iterator[str]:
 def packed(folder: Path, output: Path) -> Iterator[str]:
     """Lines for /bin/sh -eu: the tar from the three files in ``folder``, which are removed."""
     names = f"{KERNEL} {INITRD} {ROOT}"
+    # UEFI lays a second initrd right behind this one, and Linux looks for an archive at multiples of four bytes alone.
+    yield f"truncate -s %4 -- {shlex.quote(str(folder / INITRD))}"
     yield f"(cd {shlex.quote(str(folder))} && sha256sum {names} >{SUMS})"
     tar = shlex.join(["tar", "--create", "--file", str(output), "--directory", str(folder), "--format=ustar"])
     yield f"{tar} --owner=0 --group=0 --numeric-owner --mode=0644 --remove-files {SUMS} {names}"

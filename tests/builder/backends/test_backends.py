@@ -253,6 +253,8 @@ def test_a_boot_from_the_network_is_one_tar_with_its_sums(tmp_path: Path, monkey
         tar.extractall(tmp_path / "boot", filter="data")
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=tmp_path / "boot", check=True)
     assert (tmp_path / "boot/vmlinuz").read_text() == "boot/vmlinuz-6.1.0-10-amd64\n"  # the newest
+    initrd = b"boot/initrd.img-6.1.0-10-amd64\n\0"
+    assert (tmp_path / "boot/initrd").read_bytes() == initrd, "the archive behind it begins at a multiple of four bytes"
     root = subprocess.run(
         ["unsquashfs", "-lls", str(tmp_path / "boot/root.squashfs")], capture_output=True, text=True, check=True
     ).stdout
@@ -282,6 +284,7 @@ def test_dibs_kernel_initrd_and_squashfs_are_a_boot_from_the_network(tmp_path: P
     assert ended == isolation.Ended(0, None), log
     with tarfile.open(tmp_path / "new.pxe") as tar:
         assert tar.getnames() == ["SHA256SUMS", "vmlinuz", "initrd", "root.squashfs"]
+        assert tar.getmember("initrd").size == len("initrd\n") + 1
     assert (tmp_path / "new.squashfs").exists() == ("squashfs" in formats)
 
 
