@@ -20,6 +20,9 @@ from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.reads.agreement import Agreed, Agreement
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs
 from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.operations.rollouts import selecting
+from nodepool_ocb.operations.selection import MatchNodes
+from nodepool_ocb_annealer.machines.judging import probed
 from tests.engine.worlds import put, world
 from tests.operations.test_decisions import situation
 
@@ -117,6 +120,20 @@ def test_nothing_runs_on_a_decommissioned_node_until_it_is_recommissioned() -> N
     assert performed(made, NodeDecommission(nodes=(N,))) == [], "it is done"
     performed(made, NodeRecommission(nodes=(N,)))
     assert (node(made).decommissioned, node(made).alive) == (None, False)
+
+
+def test_a_decommissioned_node_is_not_probed_and_is_in_no_group_of_a_rollout() -> None:
+    def grouped(made: World) -> list[str]:
+        steps = selecting.inventory(made, "system", None)
+        assert isinstance(next(steps), MatchNodes)
+        with pytest.raises(StopIteration) as end:
+            steps.send(None)
+        return list(end.value.value)
+
+    made = there(addresses=("192.0.2.1",))
+    assert (probed(made.nodes[N], 9.0), grouped(made)) == (True, [N])
+    made.put_node(N, liveness.retired(made.nodes[N], 7.0, erased=False), 6)
+    assert (probed(made.nodes[N], 9.0), grouped(made)) == (False, [])
 
 
 def test_a_rescue_is_ended_by_a_person_once_the_machine_is_in_the_environment() -> None:
