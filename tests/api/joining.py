@@ -25,6 +25,7 @@ class JoiningMachine:
         JoiningMachine.made += 1
         self.mac = f"52:54:00:00:{JoiningMachine.made >> 8:02x}:{JoiningMachine.made & 255:02x}"
         self.macs = [self.mac]
+        self.host_keys = [KEY]
         self.facts = {**FACTS, **facts}
         self.secret = ""
         self.address = f"127.1.{JoiningMachine.made >> 8}.{JoiningMachine.made & 255}"
@@ -32,7 +33,7 @@ class JoiningMachine:
 
     def register(self) -> httpx.Response:
         """The whole answer."""
-        body = {"macs": self.macs, "inventory": self.facts, "host_keys": [KEY], "secret": self.secret}
+        body = {"macs": self.macs, "inventory": self.facts, "host_keys": self.host_keys, "secret": self.secret}
         answer = self._ask("/v1/registrations", body)
         if answer.status_code == 200:
             self.secret = answer.json()["answer"]["secret"] or self.secret

@@ -1,17 +1,22 @@
-"""Faults between a machine and its server: lost answers, deleted nodes, leases, floods; and the cause in the journal."""
+"""Faults and refusals between a machine and its server: lost answers, deleted nodes, leases, floods, guards, the journal."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
+import pytest
+
+from nodepool_ocb.api.memory.rates import MOST_SOURCES, REGISTRATIONS_OF_TOKEN, Registering, RequestRate
+from nodepool_ocb.errors import TooMany
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.joining import MachineRegistration
+from nodepool_ocb.model.joining import AdoptionRule, MachineRegistration
 from nodepool_ocb.model.networks import Network
-from nodepool_ocb.model.records import Create, Node
+from nodepool_ocb.model.records import Create, Delete, Node
 from nodepool_ocb.provisioning import registrations
 from nodepool_ocb.store.client.session import Session
-from tests.api.joining import JoiningMachine, record
+from tests.api.joining import KEY, JoiningMachine, record
 from tests.api.served import ServedApi, problem
 
 
@@ -19,7 +24,8 @@ def test_a_lost_first_answer_does_not_lock_the_machine_out(joinable: ServedApi, 
     machine = JoiningMachine(joinable, join_token)
     machine.secret = "5f" * 32  # that the machine has drawn
     assert machine.register().status_code == 200
-    machine.facts["memory"] = 7  # its answer was lost: the machine registers again
+    machine.secret = "5f" * 32  # its answer was lost: the machine registers again
+    machine.facts["memory"] = 7
     again = machine.register()
     assert (again.status_code, again.json()["answer"]["secret"]) == (200, None)
     kept = record(joinable, MachineRegistration, paths.registration(machine.mac))
@@ -122,3 +128,82 @@ def test_registrations_of_one_address_have_a_rate_and_others_go_on(joinable: Ser
     assert f"too many registrations from {machine.address}: 60 at once" in refused.json()["detail"]
     assert refused.headers["retry-after"]
     assert JoiningMachine(joinable, join_token).register().status_code == 200
+
+
+def said(answer: httpx.Response, status: int) -> str:
+    """The sentence of a refusal."""
+    assert answer.status_code == status, answer.text
+    return str(answer.json()["detail"])
+
+
+def test_a_registration_without_a_mac_or_with_many_host_keys_is_refused(joinable: ServedApi, join_token: str) -> None:
+    bare, keyed = JoiningMachine(joinable, join_token), JoiningMachine(joinable, join_token)
+    bare.macs, keyed.host_keys = [], [KEY] * 9
+    assert "macs: there is none" in said(bare.register(), 422)
+    assert "9 are more than a machine may have" in said(keyed.register(), 422)
+
+
+def test_a_machine_of_two_nodes_or_outside_its_token_waits_with_the_reason(
+    joinable: ServedApi, join_token: str
+) -> None:
+    two = JoiningMachine(joinable, join_token)
+    two.macs = [two.mac, two.mac.replace("52:54", "52:56")]
+    for number, mac in enumerate(two.macs):
+        joinable.ask("POST", "/v1/node-hints", {"mac": mac, "name": f"two{number}.example.com"})
+    assert two.register().json()["answer"]["node"] is None
+    assert "its MACs belong to several nodes (two0.example.com, two1.example.com)" in two.poll()["reason"]
+    outside = JoiningMachine(joinable, joinable.direct.token("lab-only", "register", deployments=("lab",)))
+    joinable.ask("POST", "/v1/node-hints", {"mac": outside.mac, "name": "outside.example.com"})
+    assert outside.register().json()["answer"]["node"] is None
+    assert "node outside.example.com is outside the deployments of the join token" in outside.poll()["reason"]
+
+
+def test_a_person_gives_no_machine_two_nodes_and_no_running_node_another_hint(
+    joinable: ServedApi, join_token: str, adoption_rule: Any
+) -> None:
+    adoption_rule("once", "name=once-{n}.example.com", "when=serial:ONCE")
+    machine = JoiningMachine(joinable, join_token, serial="ONCE")
+    fqdn = machine.register().json()["answer"]["node"]
+    second = joinable.ask("POST", f"/v1/registrations/{machine.mac}/adopt", {"name": "second.example.com"})
+    assert f"machine {machine.mac} is node {fqdn}" in said(second, 409)
+    hinted = joinable.ask("POST", "/v1/node-hints", {"mac": "52:57:00:00:00:01", "name": fqdn})
+    assert f"node {fqdn} runs on a known machine" in said(hinted, 422)
+
+
+def test_a_rule_without_a_name_of_unknown_things_or_above_the_most_is_refused(
+    joinable: ServedApi, adoption_rule: Any
+) -> None:
+    assert "needs a template of names" in said(adoption_rule("bare", "when=*"), 422)
+    assert "can be no name of a rule" in said(adoption_rule("A-b", "name=x.y"), 422)
+    assert "role wrok does not exist" in said(adoption_rule("typo", "name=x.y", "roles=wrok"), 404)
+    assert "deployment nowhere does not exist" in said(adoption_rule("typo", "name=x.y", "deployment=nowhere"), 404)
+    places = [paths.adoption_rule(f"many-{number}") for number in range(100)]
+    with Session(joinable.settings) as session:
+        session.commit([Create(place, AdoptionRule(name="x.y", when="memory>1P")) for place in places])
+        try:
+            assert "there are 100 rules, the most" in said(adoption_rule("more", "name=x.y"), 422)
+        finally:
+            session.commit([Delete(place, 0) for place in places])
+
+
+def test_the_news_of_a_machine_that_waits_fill_no_journal(joinable: ServedApi, join_token: str) -> None:
+    machine = JoiningMachine(joinable, join_token)
+    machine.register()
+    newest = joinable.ask("GET", "/v1/history?limit=1").json()["answer"]["rows"][0]["number"]
+    machine.facts["memory"] = 7
+    assert machine.register().status_code == 200
+    machine.poll()
+    assert joinable.ask("GET", "/v1/history?limit=1").json()["answer"]["rows"][0]["number"] == newest
+
+
+def test_the_rate_of_a_token_bounds_a_stranger_with_many_addresses() -> None:
+    rates, most = Registering(lambda: 0.0), REGISTRATIONS_OF_TOKEN[0]
+    for number in range(most):
+        rates.take("stranger", f"address {number}")
+    with pytest.raises(TooMany, match="too many registrations with token stranger"):
+        rates.take("stranger", "one more address")
+    rates.take("site", "one more address")
+    rate = RequestRate(1, 1.0, "registrations from", lambda: 0.0)
+    for number in range(MOST_SOURCES + 1):
+        rate.take(f"address {number}")
+    rate.take("address 0")  # forgotten, since so many came after it

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nodepool_ocb.engine import selection
 from nodepool_ocb.engine.selection import SelectionFacts
@@ -183,6 +184,8 @@ def test_too_many_machines_of_one_token_are_refused_and_those_that_wait_stay() -
     with pytest.raises(TooMany, match="256 machines wait that registered with token join"):
         registrations.admitted(many, [MAC], [""], "join", 2.0)
     assert registrations.admitted(many, [MAC], [""], "other", 2.0).replaced == ()
+    nodes = {name: Stored(replace(each.record, node="n1.example.com"), 0) for name, each in many.items()}
+    assert registrations.admitted(nodes, [MAC], [""], "join", 2.0).replaced == (), "an adopted one takes no place"
     full = {f"{number:04}": Stored(machine(macs=(), by=f"t{number % 3}", seen=1.0), 0) for number in range(512)}
     with pytest.raises(TooMany, match="512 machines are registered"):
         registrations.admitted(full, [MAC], [""], "fresh", 2.0)
@@ -200,6 +203,7 @@ def test_an_inventory_of_any_content_becomes_a_small_record() -> None:
     }
     facts = inventories.facts_of({**hostile, "nics": [{"mac": "52-54-00-AB-CD-EF"}] * 999})
     assert (facts.memory, facts.cpus, len(facts.serial), facts.disks) == (0, 0, 128, (MachineDisk(),))
+    assert "\x1b" not in facts.serial
     assert len(facts.nics) == 64
     assert facts.nics[0].mac == "52:54:00:ab:cd:ef"
     with pytest.raises(TooLarge, match="and may have 65536"):
