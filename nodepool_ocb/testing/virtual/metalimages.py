@@ -121,12 +121,15 @@ def kept(sections: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def keep(section: Mapping[str, Any], file: Path) -> None:
-    """Store the file that a builder made from this section."""
+    """Store the file that a builder made from this section, in place of older ones of its name."""
     place = _place(section)
     place.parent.mkdir(parents=True, exist_ok=True)
     part = place.with_name(f"{place.name}.{os.getpid()}")
     shutil.copy(file, part)
     part.rename(place)
+    for old in place.parent.glob(f"{section['name']}-*"):
+        if old != place:
+            old.unlink(missing_ok=True)
 
 
 def _kept(section: Mapping[str, Any]) -> Path:
