@@ -103,6 +103,17 @@ def test_machines_of_a_rack_are_switched_with_a_gap() -> None:
     )
 
 
+def test_a_request_that_a_dead_annealer_began_goes_on_without_a_wait() -> None:
+    busy = power(request(annealer="b", began=NOW), chassis="c1")
+    begun = power(request(annealer="gone", step=PowerStep.OFF, began=NOW - 9), chassis="c1")
+    assert isinstance(decided(world(begun, busy, busy)), TakeRequest), "its machine may be off"
+
+
+def test_a_question_for_a_state_takes_no_place() -> None:
+    asking = power(request(PowerAction.LOOK, annealer="b", began=NOW), chassis="c1")
+    assert isinstance(decided(world(power(request(), chassis="c1"), asking, asking)), TakeRequest)
+
+
 def test_a_state_is_asked_for_without_a_wait() -> None:
     busy = power(request(annealer="b", began=NOW), chassis="c1")
     assert isinstance(
@@ -113,6 +124,8 @@ def test_a_state_is_asked_for_without_a_wait() -> None:
 def test_a_second_request_is_refused_and_the_same_one_again_changes_nothing() -> None:
     first = powering.asked(power(None), request())
     assert powering.asked(first, request()) == first
+    begun = power(request(annealer="b", step=PowerStep.OFF))
+    assert powering.asked(begun, request()) == begun, "it goes on where it is"
     with pytest.raises(Conflict, match="ann asked for power cycle before, and that is waiting"):
         powering.asked(first, request(id="1" * 16))
 

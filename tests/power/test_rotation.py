@@ -14,6 +14,7 @@ from nodepool_ocb.power import Endpoint, FaultKind, Power, PowerFault
 from nodepool_ocb.power.rotating import either, rotated
 from nodepool_ocb.testing import bmcs
 from nodepool_ocb.testing.bmcs import USER, IpmiBmc, RedfishBmc
+from nodepool_ocb.testing.ports import free_port
 from nodepool_ocb.testing.proxy import Proxy
 
 FIRST, FRESH, OTHER = "First-1.password", "Fresh-2.password", "Other-3.password"
@@ -106,14 +107,32 @@ def test_a_lost_answer_to_the_change_is_decided_by_the_next_login(
     assert redfish.accepts(FRESH)
 
 
-def test_a_password_that_the_bmc_refuses_leaves_the_former_one(redfish: RedfishBmc) -> None:
+def test_a_password_that_the_bmc_refuses_leaves_the_former_one_and_costs_no_login(redfish: RedfishBmc) -> None:
     redfish.set_password(FIRST)
-    opened = opener("redfish", redfish.url)
+    opened, tried = opener("redfish", redfish.url), []
+
+    def noted(word: str) -> Power:
+        tried.append(word)
+        return opened(word)
+
     with pytest.raises(PowerFault) as raised:
-        rotated(opened, FIRST, "x" * 40, ours)
+        rotated(noted, FIRST, "x" * 40, ours)
     assert raised.value.fault is FaultKind.REFUSED
     assert "x" * 40 not in str(raised.value)
     assert redfish.accepts(FIRST)
+    assert tried == [FIRST]
+
+
+def test_a_bmc_that_is_away_is_not_asked_by_the_fresh_password() -> None:
+    opened, tried = opener("redfish", f"http://127.0.0.1:{free_port()}"), []
+
+    def noted(word: str) -> Power:
+        tried.append(word)
+        return opened(word)
+
+    with pytest.raises(PowerFault) as raised:
+        either(noted, FIRST, FRESH)
+    assert (raised.value.fault, tried) == (FaultKind.UNREACHABLE, [FIRST])
 
 
 def test_ipmi_shows_a_new_password_in_no_list_of_processes(

@@ -133,7 +133,6 @@ class Powering:
     def void(self) -> None:
         """The session is over: answers of workers count for nothing, and steps are done again."""
         self._under_way.clear()
-        self._at_work.clear()
 
     def close(self) -> None:
         """End the workers without a wait."""
