@@ -161,3 +161,9 @@ def test_a_fault_keeps_the_servers_that_were_heard_and_a_look_is_due_again_later
     assert isinstance(first, Create)
     assert isinstance(first.data, Publisher)
     assert first.data.listened == 700.0, "the first publication does not wait for it"
+
+
+def test_a_publisher_with_a_name_that_is_no_noderole_stops_no_daemon() -> None:
+    found = World()
+    found.put(Stored(Publisher(heard=(HEARD,)), 0), "victim")
+    assert listening.strangers(found) == ()

@@ -15,7 +15,6 @@ from typing import Any, Final
 import msgspec
 
 from nodepool_ocb.engine.world import World
-from nodepool_ocb.model import paths
 from nodepool_ocb.model.boot import HeardServer, Publisher
 from nodepool_ocb.model.networks import Network
 from nodepool_ocb.model.records import Json
@@ -89,9 +88,8 @@ def strangers(world: World) -> tuple[StrangeServer, ...]:
     ours = {address for each in publishers.values() for address in each.addresses}
     found = []
     for noderole, record in publishers.items():
-        role, fqdn = paths.split_noderole(noderole)
-        view = world.nodes.get(fqdn)
-        if view is None or role not in view.noderoles:
+        vertex = world.vertex(noderole)  # None also for a record with a name that is none
+        if vertex is None:
             continue  # its last look has no successor
         for each in record.heard:
             name, network = _network(world, each.own)
@@ -102,7 +100,7 @@ def strangers(world: World) -> tuple[StrangeServer, ...]:
                     server=each.server,
                     network=name,
                     offered=each.offered,
-                    heard_by=fqdn,
+                    heard_by=vertex.node.name,
                     interface=each.interface,
                     at=record.listened,
                 )
