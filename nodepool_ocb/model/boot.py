@@ -33,6 +33,7 @@ class Bootenv(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     image: str = ""  # a disk image of format pxe in nodepool.yaml; empty for kind local
     arguments: str = ""  # of the kernel: text with names in braces, which stand for values of the node
     script: str = ""  # a text in place of the shipped iPXE script; empty: that one
+    secure: bool = False  # machines with UEFI boot by shim and GRUB, which are signed, in place of iPXE
     description: str = ""
 
 

@@ -18,7 +18,7 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.boot import Bootenv, BootenvKind
 from nodepool_ocb.model.records import Node
-from nodepool_ocb.provisioning import bootenvs, places
+from nodepool_ocb.provisioning import bootenvs, places, secureboot
 
 DHCP: Final = "provisioner-dhcp-database"
 DNS: Final = "dns-database"
@@ -90,21 +90,30 @@ def document(fqdn: str, node: Node, bootenv: Bootenv | None, secrets: BootSecret
     if not macs:
         return NOTHING
     local = bootenv is None or bootenv.kind is BootenvKind.LOCAL
-    script, fault = (None, None) if local else _script(fqdn, node, bootenv, secrets)
+    script, fault, arguments = (None, None, []) if local else _script(fqdn, node, bootenv, secrets)
     if bootenv is None:
         fault = f"boot environment {node.bootenv} does not exist"
     own = f"own-{fqdn}" if script is not None else "local"
-    host = [*macs, f"set:{own}", *(["set:own"] if script is not None else []), *map(_bracketed, addresses_of(node))]
+    tags = ["own"] if script is not None else []
+    tags += ["secure"] if script is not None and bootenv is not None and bootenv.secure else []
+    host = [*macs, f"set:{own}", *(f"set:{tag}" for tag in tags), *map(_bracketed, addresses_of(node))]
     files = {f"hosts.d/{fqdn}": ",".join([*host, fqdn]) + "\n"}
     if script is not None:
         scripts = [secrets.nonce] if secrets.nonce else [mac.replace(":", "-") for mac in macs]
         files |= {f"http/boot/{name}.ipxe": script for name in scripts}
-        files[f"boots.d/{fqdn}.conf"] = f"dhcp-boot=tag:ipxe,tag:{own},{SERVER}/boot/{scripts[0]}.ipxe,,{ADDRESS}\n"
+        lines = f"dhcp-boot=tag:ipxe,tag:{own},{SERVER}/boot/{scripts[0]}.ipxe,,{ADDRESS}\n"
+        if bootenv is not None and bootenv.secure:
+            lines += f"dhcp-option-force=tag:efi,tag:{own},{secureboot.OPTION},{secureboot.NAME.format(scripts[0])}\n"
+            made = secureboot.config(fqdn, node.bootenv, bootenv.image, arguments)
+            files |= {f"{secureboot.FOLDER}/{secureboot.NAME.format(name)}.cfg": made for name in scripts}
+        files[f"boots.d/{fqdn}.conf"] = lines
     return BootDocument(files, fault)
 
 
-def _script(fqdn: str, node: Node, bootenv: Bootenv | None, secrets: BootSecrets) -> tuple[str | None, str | None]:
-    """The iPXE script of a node, else the fault of its values."""
+def _script(
+    fqdn: str, node: Node, bootenv: Bootenv | None, secrets: BootSecrets
+) -> tuple[str | None, str | None, list[str]]:
+    """The iPXE script of a node, else the fault of its values; and the arguments of the kernel."""
     assert bootenv is not None
     values = values_of(fqdn, node, bootenv)
     ours = [f"ocb.mode={bootenv.kind}", f"ocb.mac={values['mac']}", f"ocb.node={fqdn}", "ocb.server=${server}"]
@@ -112,11 +121,11 @@ def _script(fqdn: str, node: Node, bootenv: Bootenv | None, secrets: BootSecrets
     if secrets.token:
         ours.append(f"ocb.boot={secrets.token}")
     try:
-        more = places.filled(bootenv.arguments, values)
-        trusted = {"arguments": " ".join([*ours, *([more] if more else [])]), "server": SERVER}
-        return places.filled(bootenv.script or bootenvs.SCRIPT, values, trusted), None
+        arguments = [*ours, *places.filled(bootenv.arguments, values).split()]
+        trusted = {"arguments": " ".join(arguments), "server": SERVER}
+        return places.filled(bootenv.script or bootenvs.SCRIPT, values, trusted), None, arguments
     except Invalid as wrong:
-        return None, str(wrong)
+        return None, str(wrong), []
 
 
 def values_of(fqdn: str, node: Node, bootenv: Bootenv) -> Mapping[str, str]:

@@ -48,8 +48,10 @@ def faults(name: str, bootenv: Bootenv) -> Iterator[str]:
     if not is_name(name):
         yield f"{name!r} can be no name: small letters, digits, '-', '_' and '.', at most 63"
     local = bootenv.kind is BootenvKind.LOCAL
-    if local and (bootenv.image or bootenv.arguments or bootenv.script):
-        yield "kind local boots the disk of the machine: it has no image, no arguments and no script"
+    if local and (bootenv.image or bootenv.arguments or bootenv.script or bootenv.secure):
+        yield "kind local boots the disk of the machine: it has no image, no arguments, no script and no secure=true"
+    if bootenv.secure and bootenv.script:
+        yield "script is for iPXE, which Secure Boot refuses; with secure=true there is no script"
     if not local and not is_name(bootenv.image):
         yield f"image {bootenv.image!r}: write the name of a disk image of format pxe, as nodepool.yaml has it"
     if not bootenv.description.isprintable() or len(bootenv.description) > 200:

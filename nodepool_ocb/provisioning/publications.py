@@ -13,7 +13,7 @@ from nodepool_ocb.engine.noderole import satisfied
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.boot import Bootenv, Publication, Publisher
 from nodepool_ocb.model.records import Node
-from nodepool_ocb.provisioning import boot, bootenvs
+from nodepool_ocb.provisioning import boot, bootenvs, secureboot
 from nodepool_ocb.provisioning.boot import BootDocument, BootSecrets
 from nodepool_ocb.provisioning.servers import serverfiles
 
@@ -53,9 +53,9 @@ def wanted(world: World, noderole: str, name: str) -> BootDocument:
         return boot.wanted(world, name, role)
     if role == boot.DNS:
         return BootDocument({"conf.d/dns.conf": serverfiles.names(world)})
-    return BootDocument(
-        {"conf.d/dhcp.conf": serverfiles.dhcp(world, server), "http/boot/default.ipxe": serverfiles.unknown(world)}
-    )
+    files = {"conf.d/dhcp.conf": serverfiles.dhcp(world, server), "http/boot/default.ipxe": serverfiles.unknown(world)}
+    secure = serverfiles.unknown_secure(world)
+    return BootDocument(files | ({f"{secureboot.FOLDER}/default.cfg": secure} if secure is not None else {}))
 
 
 def current(world: World, noderole: str, fqdn: str, digest: str) -> bool:

@@ -47,6 +47,7 @@ def test_a_boot_from_the_network_is_served_as_its_three_files(docroot: Ledger, t
     assert {path.name for path in build.iterdir()} == {"SHA256SUMS", *PARTS, "stamp.json", ".build"}
     assert (build.parent / "newest").read_text() == "0000000007\n"
     digest = hashlib.sha256((build / "root.squashfs").read_bytes()).hexdigest()
+    assert (build.parent / "newest.cfg").read_text() == f"set build=0000000007\nset root_sha256={digest}\n"
     assert (build.parent / "newest.ipxe").read_text() == f"#!ipxe\nset build 0000000007\nset root_sha256 {digest}\n"
 
 

@@ -30,7 +30,7 @@ def command() -> None:
 @words_argument
 @dry_run_option
 def create(name: str, words: Sequence[str], dry_run: bool) -> None:
-    """Create a boot environment from KEY=VALUE: kind= (discovery, install, rescue, local), image=, arguments=, script=,
+    """Create a boot environment from KEY=VALUE: kind= (discovery, install, rescue, local), image=, arguments=, script=, secure=,
     description=. In arguments and script, names in braces stand for values of the node: {node}, {mac}, {labels.NAME}.
     """
     reporting.performed(perform(BootenvCreate(name=name, assignments=tuple(words)), dry_run=dry_run))

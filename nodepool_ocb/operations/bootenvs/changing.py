@@ -20,7 +20,7 @@ from nodepool_ocb.operations.reads.networks import EnsureBootenvs
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.provisioning import bootenvs
 
-KEYS: Final = ("kind", "image", "arguments", "script", "description")
+KEYS: Final = ("kind", "image", "arguments", "script", "secure", "description")
 
 
 def bootenv_of(world: World, name: str) -> Bootenv:
@@ -34,7 +34,7 @@ def bootenv_of(world: World, name: str) -> Bootenv:
 
 def assigned(name: str, before: Bootenv, words: Iterable[str]) -> Bootenv:
     """The record with KEY=VALUE; raises Invalid with each fault."""
-    fields: dict[str, str] = {key: getattr(before, key) for key in KEYS}
+    fields: dict[str, str] = {key: getattr(before, key) for key in KEYS} | {"secure": str(before.secure).lower()}
     problems: list[str] = []
     for key, value in assigning.pairs(words):
         if key not in KEYS:
@@ -42,6 +42,8 @@ def assigned(name: str, before: Bootenv, words: Iterable[str]) -> Bootenv:
             problems.append(f"a boot environment has no field {key!r}{known}")
         elif key == "kind" and value not in list(BootenvKind):
             problems.append(f"kind={value}: write one of {', '.join(BootenvKind)}")
+        elif key == "secure" and value not in ("true", "false"):
+            problems.append(f"secure={value}: write true or false")
         else:
             fields[key] = value
     after = Bootenv(
@@ -50,6 +52,7 @@ def assigned(name: str, before: Bootenv, words: Iterable[str]) -> Bootenv:
         image=fields["image"],
         arguments=fields["arguments"],
         script=fields["script"],
+        secure=fields["secure"] == "true",
         description=fields["description"],
     )
     problems += [] if problems else [f"boot environment {name}: {fault}" for fault in bootenvs.faults(name, after)]

@@ -2,7 +2,7 @@
 #
 # Arguments: ROOT VERB [ARGUMENTS]. Each upload is a folder .uploads/NAME with stamp.json, which is there before the first
 # byte and goes last. IMAGE/BUILD is a link to an upload, which changes in one step. IMAGE/newest names the newest build, and
-# IMAGE/newest.ipxe gives it to boot scripts.
+# IMAGE/newest.ipxe and IMAGE/newest.cfg give it to the scripts of iPXE and GRUB.
 set -eu
 root=$1 verb=$2
 shift 2
@@ -72,9 +72,10 @@ name_newest() { # name_newest IMAGE: the greatest id among the links; the folder
   if [ -n "$newest" ]; then
     sum=$(sed -n 's/^\([0-9a-f]*\)  root\.squashfs$/\1/p' "$docroot/$1/$newest/SHA256SUMS" 2>/dev/null) || sum=
     printf '#!ipxe\nset build %s\nset root_sha256 %s\n' "$newest" "$sum" | replace "$docroot/$1/newest.ipxe"
+    printf 'set build=%s\nset root_sha256=%s\n' "$newest" "$sum" | replace "$docroot/$1/newest.cfg"
     printf '%s\n' "$newest" | replace "$docroot/$1/newest"
   else
-    rm -f "$docroot/$1/newest" "$docroot/$1/newest.ipxe"
+    rm -f "$docroot/$1/newest" "$docroot/$1/newest.ipxe" "$docroot/$1/newest.cfg"
     rmdir "$docroot/$1" 2>/dev/null || :
   fi
 }

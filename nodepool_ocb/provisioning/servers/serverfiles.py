@@ -13,7 +13,8 @@ from typing import Final
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.boot import Bootenv
 from nodepool_ocb.model.networks import Network, RelaySegment
-from nodepool_ocb.provisioning import boot, bootenvs, places, slices
+from nodepool_ocb.provisioning import boot, bootenvs, places, secureboot, slices
+from nodepool_ocb.provisioning.secureboot import SHIM
 from nodepool_ocb.provisioning.servers import listening
 
 SERVER, ADDRESS = boot.SERVER, boot.ADDRESS
@@ -29,7 +30,7 @@ dhcp-match=set:efi,option:client-arch,9
 dhcp-match=set:efihttp,option:client-arch,16
 dhcp-boot=tag:ipxe,tag:!local,tag:!own,{SERVER}/boot/default.ipxe,,{ADDRESS}
 dhcp-boot=tag:bios,tag:!ipxe,tag:!local,undionly.kpxe
-dhcp-boot=tag:efi,tag:!ipxe,tag:!local,ipxe.efi
+@EFI@
 dhcp-boot=tag:efihttp,tag:!ipxe,tag:!local,{SERVER}/ipxe.efi
 dhcp-option-force=tag:efihttp,tag:!local,60,HTTPClient
 """
@@ -48,7 +49,14 @@ def dhcp(world: World, server: str) -> str:
     networks = sorted((name, stored.record) for name, stored in world.of(Network).items())
     lines = [line for name, network in networks for line in _network(name, network, server)]
     lines += [f"dhcp-host={mac},ignore" for mac in listening.ignored(world)]
-    return DATABASES + BOOT + "".join(f"{line}\n" for line in lines)
+    return DATABASES + BOOT.replace("@EFI@", _efi(world)) + "".join(f"{line}\n" for line in lines)
+
+
+def _efi(world: World) -> str:
+    """The first program of UEFI: shim where the boot environment of the machine says so, else iPXE."""
+    unknown = SHIM if bootenvs.known(world)["discovery"].secure else "ipxe.efi"
+    ways = (("tag:own,tag:secure", SHIM), ("tag:own,tag:!secure", "ipxe.efi"), ("tag:!own", unknown))
+    return "\n".join(f"dhcp-boot=tag:efi,tag:!ipxe,tag:!local,{tags},{program}" for tags, program in ways)
 
 
 def names(world: World) -> str:
@@ -59,12 +67,29 @@ def names(world: World) -> str:
 
 def unknown(world: World) -> str:
     """The iPXE script of a machine that is no node: the environment ``discovery``."""
-    found: Bootenv = bootenvs.known(world)["discovery"]
-    ours = f"ocb.mode={found.kind} ocb.mac=${{mac}} ocb.server=${{server}}"
-    root = "ocb.root=${image}/${build}/root.squashfs ocb.root_sha256=${root_sha256}"
-    values = {"image": found.image, "bootenv": "discovery", "mode": str(found.kind), "node": ""}
-    arguments = f"{ours} {root} {places.filled(found.arguments, values)}".strip()
-    return places.filled(found.script or bootenvs.SCRIPT, values, {"arguments": arguments, "server": SERVER})
+    found = bootenvs.known(world)["discovery"]
+    arguments, values = _discovery(found, "${mac}"), _values(found)
+    trusted = {"arguments": " ".join(arguments), "server": SERVER}
+    return places.filled(found.script or bootenvs.SCRIPT, values, trusted)
+
+
+def unknown_secure(world: World) -> str | None:
+    """The same for GRUB, under Secure Boot; None if unknown machines boot by iPXE."""
+    found = bootenvs.known(world)["discovery"]
+    if not found.secure:
+        return None
+    return secureboot.config("", "discovery", found.image, _discovery(found, "${net_default_mac}"))
+
+
+def _values(found: Bootenv) -> dict[str, str]:
+    return {"image": found.image, "bootenv": "discovery", "mode": str(found.kind), "node": ""}
+
+
+def _discovery(found: Bootenv, mac: str) -> list[str]:
+    """The arguments of the kernel; ``mac``: the variable of the boot loader."""
+    ours = [f"ocb.mode={found.kind}", f"ocb.mac={mac}", "ocb.server=${server}"]
+    root = ["ocb.root=${image}/${build}/root.squashfs", "ocb.root_sha256=${root_sha256}"]
+    return [*ours, *root, *places.filled(found.arguments, _values(found)).split()]
 
 
 def _network(name: str, network: Network, server: str) -> Iterator[str]:

@@ -28,6 +28,7 @@ class BootenvDocument(View, frozen=True, kw_only=True):
     image: str | None
     arguments: str
     script: str  # of iPXE
+    secure: bool  # machines with UEFI boot by shim and GRUB
     origin: str
     description: str | None
     nodes: tuple[str, ...]
@@ -59,6 +60,7 @@ def document(world: World, name: str, bootenv: Bootenv) -> BootenvDocument:
         image=bootenv.image or None,
         arguments=bootenv.arguments,
         script=(bootenv.script or bootenvs.SCRIPT) if bootenv.image else "",
+        secure=bootenv.secure,
         origin=_origin(world, name),
         description=bootenv.description or None,
         nodes=tuple(nodes),

@@ -17,6 +17,7 @@ token=$(read_attribute provisioner/site/join-token)
 api=$(items provisioner/site/api)
 ntp=$(items provisioner/site/ntp)
 keys=$(items provisioner/site/authorized_keys)
+secure=$(read_attribute provisioner/secure-boot false)
 for_dnsmasq=$(read_attribute provisioner/templates/dnsmasq.conf)
 for_nginx=$(read_attribute provisioner/templates/nginx.conf)
 [ -n "$address" ] || address=$(ip -4 -o address show scope global ${interface:+dev "$interface"} | awk '{ sub("/.*", "", $4); print $4; exit }')
@@ -42,6 +43,28 @@ for program in undionly.kpxe ipxe.efi snponly.efi; do
   put "$top/tftp/$program" <"/usr/lib/ipxe/$program"
   put "$top/http/$program" <"/usr/lib/ipxe/$program"
 done
+# shim and GRUB for machines with Secure Boot. GRUB takes images by TFTP: its own HTTP knows no other port than 80.
+for part in /tftp/boot /tftp/grub; do put_directory "$top$part" 711; done
+for pair in shim/shimx64.efi.signed=shimx64.efi grub/x86_64-efi-signed/grubnetx64.efi.signed=grubx64.efi; do
+  if [ -r "/usr/lib/${pair%=*}" ]; then
+    put "$top/tftp/${pair#*=}" <"/usr/lib/${pair%=*}"
+  elif [ "$secure" = true ]; then
+    echo "/usr/lib/${pair%=*} does not exist; install the packages shim-signed grub-efi-amd64-signed" >&2
+    exit 1
+  fi
+done
+put_link "$top/tftp/images" ../http/images
+put_link "$top/tftp/site.cpio" ../http/site.cpio
+put "$top/tftp/grub/grub.cfg" <<EOF
+set files=(tftp,$address)
+set server=http://$address:$port
+net_get_dhcp_option name \$net_default_interface 224 string
+if [ -z "\$name" ]; then set name=default; fi
+source \$files/boot/\$name.cfg
+echo "ocb: the server $address has no configuration of GRUB for this machine, \$net_default_mac; next attempt in 30 s"
+sleep 30
+reboot
+EOF
 [ -e "$top/state/id" ] || checking || cat /proc/sys/kernel/random/uuid >"$top/state/id"
 lines "http://$address:$port" | put "$top/state/address"
 
