@@ -51,6 +51,7 @@ def test_a_node_has_a_fixed_address_and_a_script_under_its_mac() -> None:
     assert script.startswith("#!ipxe\n")
     assert f"ocb.mode=rescue ocb.mac={MAC} ocb.node={N1} ocb.server=${{server}}" in script
     assert "${build}" in script
+    assert "ocb.boot" not in script, "no installation is under way"
     assert "{node}" not in script
 
 
@@ -62,6 +63,11 @@ def test_a_node_that_boots_its_disk_has_no_script_and_one_in_deletion_has_nothin
     assert boot.wanted(found, N1) == boot.NOTHING
     assert boot.wanted(found, "gone.example.com").digest == ""
     assert made(macs=()).files == {}, "without a MAC it cannot be told from others"
+
+
+def test_an_address_of_ipv6_stands_in_brackets() -> None:
+    both = {"admin": ("10.1.0.21", "fd00:1::21")}
+    assert made("local", networks=both).files[f"hosts.d/{N1}"] == f"{MAC},set:local,10.1.0.21,[fd00:1::21],{N1}\n"
 
 
 def test_the_script_of_a_boot_that_we_caused_has_a_name_that_cannot_be_guessed() -> None:
