@@ -160,21 +160,6 @@ def test_a_machine_boots_its_script_beside_an_existing_server(
             assert admin.host.run("cat", log).startswith("10.1.0.15"), "an address of the existing server"
 
 
-@pytest.mark.long
-def test_a_machine_without_tftp_boots_by_http_of_uefi(tmp_path: Path) -> None:
-    hardware = VirtualHardware(macs=(MAC1,), memory_mb=256, firmware=Firmware.UEFI, ipxe_card=False)
-    with machines_turn(), admin_node(tmp_path) as admin:
-        admin.world.put_node(N1, Node(macs=(MAC1,), networks={"admin": ("10.1.0.21",)}, bootenv="rescue"), 1)
-        assert admin.publish() == 0, admin.output
-        admin.host.run("rm", f"{TOP}/tftp/ipxe.efi")
-        with VirtualMachine(admin.network, "n1", hardware) as machine:
-            machine.on()
-            log = f"{TOP}/log/access.log"
-            wanted = "GET /boot/52-54-00-00-00-01.ipxe"
-            machine.await_that(lambda: wanted in admin.host.run("cat", log), 500.0, "request for its script")
-            assert 'GET /ipxe.efi HTTP/1.1" 200' in admin.host.run("cat", log)
-
-
 def test_the_second_initrd_has_the_material_of_the_site_and_nothing_else(admin: AdminNode) -> None:
     values = {
         "provisioner/site/ca.pem": "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----",
