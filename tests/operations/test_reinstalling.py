@@ -17,14 +17,16 @@ from nodepool_ocb.model.installation import Installation, InstallStep
 from nodepool_ocb.model.joining import Inventory, MachineDisk, MachineFacts
 from nodepool_ocb.model.records import InstallRequest, Node, NodeRole, Role, Set, State, WipeMethod
 from nodepool_ocb.operations.installations.reinstalling import NodeReinstall
+from nodepool_ocb.operations.noderoles.destroying import NoderoleRedeploy
 from nodepool_ocb.operations.reads.agreement import Agreed, Agreement
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs
+from nodepool_ocb.operations.reads.rollouts import ReadRolloutDeployments
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import orders
+from nodepool_ocb.provisioning import losses, orders
 from nodepool_ocb.provisioning.disks import DiskHints
 from nodepool_ocb.provisioning.installation import failed
 from tests.engine.worlds import put, world
-from tests.operations.test_decisions import situation
+from tests.operations.test_decisions import decided, situation
 
 OS = Role(
     barclamp="p", jig="install", flags=("destructive",),
@@ -67,7 +69,8 @@ def reinstalled(made: World, dry_run: bool = False, **wish: Any) -> tuple[Any, l
         return end.value, changes, asked
 
 
-LOSS = "n: serial=S1 loses its data, and so does serial=S2 (signatures); it receives the newest build of image debian"
+RECEIVES = "it receives the newest build of image debian"
+LOSS = f"n: serial=S1 loses its data, and so does serial=S2 (signatures); {RECEIVES}"
 
 
 def test_a_reinstallation_asks_with_the_disks_that_lose_their_data_and_redeploys_the_role() -> None:
@@ -76,6 +79,15 @@ def test_a_reinstallation_asks_with_the_disks_that_lose_their_data_and_redeploys
     written = [change.data for change in changes if isinstance(change, Set) and isinstance(change.data, NodeRole)]
     assert [(record.state, record.once, record.generation) for record in written] == [(State.TODO, None, 5)]
     assert answer.nodes == ("n",)
+
+
+def test_a_redeployment_of_the_noderole_names_the_disks_of_the_newest_wish_of_the_node() -> None:
+    made = installed(install=InstallRequest(wipe=WipeMethod.OVERWRITE))
+    answers = {ReadWorld: made, ReadBlobs: {}, Agreement: Agreed(frozenset(), asked=True), ReadRolloutDeployments: []}
+    found = decided(NoderoleRedeploy(noderoles=("os@n",)), answers)
+    (asked,) = (each for each in found.asked if isinstance(each, Agreement))
+    assert asked.text == "run again os@n, which is destructive and was done"
+    assert asked.details == (f"n: serial=S1 loses its data, and so does {losses.EVERY} (overwrite); {RECEIVES}",)
 
 
 def test_a_dry_run_names_the_disks_and_asks_nothing() -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.engine import inputs, reinstalling
+from nodepool_ocb.engine import reinstalling
 from nodepool_ocb.engine.selection import together
-from nodepool_ocb.engine.world import NodeView, Vertex, World
-from nodepool_ocb.errors import Conflict, Invalid
+from nodepool_ocb.engine.world import NodeView, Vertex
+from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import InstallRequest, State, WipeMethod
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import reservations
+from nodepool_ocb.operations.commits.losing import loss
 from nodepool_ocb.operations.operation import AwaitedNoderoles, Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import losses, orders
 
 
 class Reinstalled(Explained, frozen=True, kw_only=True):
@@ -74,14 +74,3 @@ def _installing(view: NodeView) -> Vertex:
     if vertex.record.state is State.PROPOSED:
         raise Conflict(f"{vertex.name} is PROPOSED; first: nodepool-ocb noderole commit {vertex.name}")
     return vertex
-
-
-def loss(world: World, vertex: Vertex, request: InstallRequest | None) -> Steps[str]:
-    """The disks that lose their data, and the image, in one sentence; raises Conflict for attributes without sense."""
-    sources = inputs.sources(world, vertex, world.role_of(vertex))
-    read = yield from ReadBlobs(tuple(sources.blobs))
-    try:
-        wish = orders.requested(orders.wish(inputs.visible(inputs.layers(sources, dict(read)))), request)
-    except Invalid as wrong:
-        raise Conflict(f"{vertex.name} cannot be run: {wrong}") from None
-    return losses.sentence(vertex.node, wish)

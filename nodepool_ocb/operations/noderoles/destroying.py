@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from nodepool_ocb.engine import binding, commands, structure
+from collections.abc import Iterable
+from contextlib import suppress
+
+from nodepool_ocb.engine import binding, commands, installing, structure
 from nodepool_ocb.engine.selection import together
-from nodepool_ocb.engine.world import Vertex
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import State
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import reservations
+from nodepool_ocb.operations.commits.losing import loss
 from nodepool_ocb.operations.noderoles.acting import NoderoleAct, NoderolesChosen
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
+from nodepool_ocb.operations.reads.noderoles import ReadBlobs
 from nodepool_ocb.operations.reads.world import ReadDeletions, ReadWorld
 
 
@@ -23,7 +28,7 @@ class NoderoleRedeploy(NoderoleAct, frozen=True, kw_only=True):
     """
 
     verb = "redeploy"
-    reads = (*NoderoleAct.reads, Agreement)
+    reads = (*NoderoleAct.reads, ReadBlobs, Agreement)
 
     force: bool = False
 
@@ -31,14 +36,26 @@ class NoderoleRedeploy(NoderoleAct, frozen=True, kw_only=True):
         world = yield from ReadWorld()
         found = yield from self.chosen(world)
         done = [f"{each.name}, which is destructive and was {each.record.once}" for each in found if each.record.once]
+        lost = yield from _losses(world, found)
         if done and not situation.call.dry_run:
-            yield from Agreement(f"run again {'; '.join(done)}")
+            yield from Agreement(f"run again {'; '.join(done)}", lost)
         chosen = [each for each in found if self.selector is None or _has_run(each)]
         commands.refuse_tasks(chosen)
         chosen.sort(key=lambda each: (world.depth(each), each.name))
         moved = together.decided(world, chosen, lambda each: commands.redeploy(each, situation.now, situation.by))
         yield from reservations.guarded(world, chosen, moved, self.force)
-        return NoderolesChosen(chosen=tuple(vertex.name for vertex in found))
+        return NoderolesChosen(chosen=tuple(vertex.name for vertex in found), explanations=lost)
+
+
+def _losses(world: World, vertices: Iterable[Vertex]) -> Steps[tuple[str, ...]]:
+    """The disks that lose their data, as the attributes and the newest wish of the node say: a wish of long ago may name all."""
+    lost: list[str] = []
+    for vertex in vertices:
+        node = vertex.node.record
+        if installing.installs(vertex) and node is not None:
+            with suppress(Conflict):  # the run gives the reason
+                lost.append((yield from loss(world, vertex, node.install)))
+    return tuple(lost)
 
 
 def _has_run(vertex: Vertex) -> bool:
