@@ -49,8 +49,8 @@ def performer(zk_settings: ZooKeeperSettings, zk_session: Session, tmp_path: Pat
     return made
 
 
-def given(performer: Performer, *words: str, nodes: tuple[str, ...] = (N1,)) -> None:
-    performer.perform(PowerSet(nodes=nodes, assignments=words))
+def given(performer: Performer, *words: str, nodes: tuple[str, ...] = (N1,), within: tuple[str, ...] = ()) -> None:
+    performer.perform(PowerSet(nodes=nodes, assignments=words, within=within))
 
 
 def test_a_password_is_encrypted_and_shown_nowhere(performer: Performer, zk_session: Session) -> None:
@@ -182,7 +182,14 @@ def test_bmcs_that_machines_reported_are_found_and_set(performer: Performer, zk_
     rows = performer.perform(PowerDiscover(within=("10.9.0.0/24",))).answer
     assert [(row.node, row.bmc, row.driver) for row in rows] == [(N1, "10.9.0.1", None), (N2, "10.8.0.2", None)]
     assert [row.trouble for row in rows] == [None, "10.8.0.2 is in none of the networks 10.9.0.0/24"]
-    given(performer, "driver=redfish", "address=https://{bmc}", "username=root", f"password={PASSWORD}")
+    words = ("driver=redfish", "address=https://{bmc}", "username=root", f"password={PASSWORD}")
+    with pytest.raises(Invalid, match="name the networks of your BMCs: --within"):
+        given(performer, *words)
+    with pytest.raises(Invalid, match=r"10\.8\.0\.2 is in none of the networks 10\.9\.0\.0/24; write its address"):
+        given(
+            performer, *words, nodes=(N2,), within=("10.9.0.0/24",)
+        )  # it reports another one after a look at the list
+    given(performer, *words, within=("10.9.0.0/24",))
     assert performer.perform(PowerShow(node=N1)).answer.row.address == "https://10.9.0.1"
     assert [row.node for row in performer.perform(PowerDiscover()).answer] == [N2, N1], (
         "those without settings come first"

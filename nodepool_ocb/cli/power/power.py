@@ -49,8 +49,9 @@ def _requesting(function: F) -> F:
 @command.command("set", operation=PowerSet)
 @click.argument("words", nargs=-1, required=True, metavar="FQDN... KEY=VALUE...", shell_complete=completion.nodes)
 @node_selector_option
+@click.option("--within", multiple=True, metavar="SUBNET", help="The networks of your BMCs; {bmc} is an address there.")
 @dry_run_option
-def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
+def set_(words: Sequence[str], selector: str | None, within: Sequence[str], dry_run: bool) -> None:
     """Set the access to BMCs: driver=, address=, username=, password=, chassis=, and options of the driver.
 
     password=- asks for it; @FILE and secret:REFERENCE are read as in `noderole set`. {host} in an address is the first label of
@@ -58,7 +59,9 @@ def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
     """
     names = [word for word in words if "=" not in word]
     assignments = sealing.read([word for word in words if "=" in word])
-    operation = PowerSet(nodes=nodes_given(names, selector), selector=selector, assignments=tuple(assignments))
+    operation = PowerSet(
+        nodes=nodes_given(names, selector), selector=selector, assignments=tuple(assignments), within=tuple(within)
+    )
     reporting.performed(perform(operation, dry_run=dry_run))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -15,6 +17,8 @@ from nodepool_ocb.operations.names import node_of
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.views.provisioning.power import DiscoveredBmc
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class ReportedBmc(msgspec.Struct, frozen=True):
@@ -42,7 +46,7 @@ class PowerDiscover(Operation[list[DiscoveredBmc]], frozen=True, kw_only=True):
 
     def decide(self, situation: Situation) -> Steps[list[DiscoveredBmc]]:  # noqa: ARG002
         world = yield from ReadWorld()
-        networks = [_network(text) for text in self.within]
+        networks = [network(text) for text in self.within]
         meant = yield from selection.MatchNodes(self.selector)
         for name in self.nodes:
             node_of(world, name)
@@ -65,8 +69,8 @@ def addresses(world: World) -> dict[str, set[str]]:
     return found
 
 
-def reported(world: World, fqdn: str, taken: dict[str, set[str]]) -> ReportedBmc:
-    """The address of the BMC of a node; ``taken``: ``addresses``."""
+def reported(world: World, fqdn: str, taken: dict[str, set[str]], within: Sequence[Network] = ()) -> ReportedBmc:
+    """The address of the BMC of a node; ``taken``: ``addresses``; ``within``: the networks of BMCs, if they are known."""
     stored = world.of(Inventory).get(fqdn)
     text = stored.record.facts.bmc_address if stored is not None else ""
     address = _canonical(text)
@@ -75,30 +79,30 @@ def reported(world: World, fqdn: str, taken: dict[str, set[str]]) -> ReportedBmc
         return ReportedBmc("", said)
     if others := sorted(taken.get(address, set()) - {fqdn}):
         return ReportedBmc(address, f"{', '.join(others)} has the BMC {address}, too; one of them reports a wrong one")
+    if within and not any(ipaddress.ip_address(address) in each for each in within):
+        return ReportedBmc(address, f"{address} is in none of the networks {', '.join(map(str, within))}")
     return ReportedBmc(address)
 
 
 def _row(
     world: World,
     fqdn: str,
-    networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network],
+    networks: Sequence[Network],
     taken: dict[str, set[str]],
 ) -> DiscoveredBmc:
-    found, power = reported(world, fqdn, taken), powering.powers(world).get(fqdn)
-    trouble = found.trouble
-    if trouble is None and networks and not any(ipaddress.ip_address(found.address) in each for each in networks):
-        trouble = f"{found.address} is in none of the networks {', '.join(map(str, networks))}"
+    found, power = reported(world, fqdn, taken, networks), powering.powers(world).get(fqdn)
     record = power.record if power is not None else None
     return DiscoveredBmc(
         node=fqdn,
         bmc=found.address,
         driver=record.driver if record is not None else None,
         address=record.address if record is not None else None,
-        trouble=trouble,
+        trouble=found.trouble,
     )
 
 
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+def network(text: str) -> Network:
+    """A network of BMCs. Raises Invalid."""
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import powering
 from nodepool_ocb.engine.selection import together
-from nodepool_ocb.engine.world import NodeView, Stored, World
+from nodepool_ocb.engine.world import NodeView, Stored
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths, secrecy
 from nodepool_ocb.model.power import MachinePower
@@ -33,8 +33,8 @@ class PowerSet(Operation[Explained], frozen=True, kw_only=True):
     """Set the access to the power of nodes. Keys that are not given stay; another driver begins without options.
 
     It takes the right of an admin, and with another address the password is given again. Else a secret would go to any address
-    that a person names. ``{node}`` and ``{host}`` in an address stand for the name of the
-    node and its first label, and ``{bmc}`` for the address of the BMC that the machine itself reported.
+    that a person names. ``{node}`` and ``{host}`` in an address stand for the name of the node and its first label.
+    ``{bmc}`` stands for the address of the BMC that the machine itself reported, in a network of ``within``.
     """
 
     noun = "power"
@@ -46,6 +46,7 @@ class PowerSet(Operation[Explained], frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
     selector: str | None = None
     assignments: tuple[str, ...]  # KEY=VALUE: driver, address, username, password, chassis, or an option of the driver
+    within: tuple[str, ...] = ()  # the networks of BMCs, as 10.9.0.0/24; {bmc} needs them
 
     def decide(self, situation: Situation) -> Steps[Explained]:  # noqa: ARG002
         world = yield from ReadWorld()
@@ -59,7 +60,16 @@ class PowerSet(Operation[Explained], frozen=True, kw_only=True):
             password = value if secrecy.is_secret(value) else (yield from SealValue(PLACE, value, None))
         present = powering.powers(world)
         taken = discovering.addresses(world) if BMC in given.get("address", "") else {}
-        given_to = {view.name: _addressed(world, view.name, given, taken) for view in chosen}
+        networks = [discovering.network(text) for text in self.within]
+        given_to = {
+            view.name: _addressed(given, discovering.reported(world, view.name, taken, networks), view.name)
+            for view in chosen
+        }
+        if not networks and BMC in given.get("address", ""):
+            raise Invalid(
+                f"a machine can report any address as {BMC}, and the password is sent there; name the networks of your BMCs:"
+                " --within 10.9.0.0/24"
+            )
         after = {name: _merged(name, present.get(name), keys, password) for name, keys in given_to.items()}
         for name, record in after.items():
             yield from CheckDriver(record.driver, record.address, dict(record.options), name)
@@ -103,11 +113,10 @@ class PowerUnset(Operation[Explained], frozen=True, kw_only=True):
         return Explained()
 
 
-def _addressed(world: World, fqdn: str, given: Mapping[str, str], taken: dict[str, set[str]]) -> Mapping[str, str]:
-    """The keys with the BMC's address of this node. Raises Invalid where the machine reported none, or one of another node."""
+def _addressed(given: Mapping[str, str], found: discovering.ReportedBmc, fqdn: str) -> Mapping[str, str]:
+    """The keys with the BMC's address of this node. Raises Invalid where the machine reported none, or a wrong one."""
     if BMC not in given.get("address", ""):
         return given
-    found = discovering.reported(world, fqdn, taken)
     if found.trouble is not None:
         raise Invalid(f"{fqdn}: {found.trouble}; write its address instead of {BMC}")
     return {**given, "address": given["address"].replace(BMC, found.address)}
