@@ -106,6 +106,20 @@ def programs(bmc: IpmiBmc) -> str:
     return "\n".join(line for line in lines if f"-p {bmc.port} " in line)
 
 
+def test_a_known_line_of_the_console_is_in_the_log_of_the_run_and_in_explain(fleet: Fleet, bmc: IpmiBmc) -> None:
+    site = InstallFleet(fleet)
+    given_power(fleet, site.fqdn, bmc.address)
+    fleet.bind(INSTALL, site.fqdn)
+    annealer(fleet)
+    fleet.until(lambda: "SOL Session operational" in log_of(site), "the console is open")
+    fleet.until(lambda: bmc.serial.readers, "the BMC reads the line")
+    site.until_step(InstallStep.REBOOTING)
+    bmc.serial.say("No bootable device.\r\n")
+    fleet.until(lambda: 'its firmware finds no system: "No bootable device."' in explained(site), "explain quotes it")
+    assert "No bootable device." in log_of(site)
+
+
+@pytest.mark.long
 def test_a_console_that_another_reader_has_is_noted_and_read_later(fleet: Fleet, bmc: IpmiBmc) -> None:
     site = InstallFleet(fleet)
     given_power(fleet, site.fqdn, bmc.address)
