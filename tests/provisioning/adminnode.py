@@ -24,7 +24,7 @@ from tests.catalogue.test_shipped_barclamps import IMPORTED, seen
 FQDN: Final = "a1.example.com"
 ADDRESS: Final = "10.1.0.2"
 SERVER: Final = f"http://{ADDRESS}:8480"
-TOP: Final = "/var/lib/nodepool-ocb/tftp"
+TOP: Final = "/srv/nodepool-ocb"
 NETWORK: Final = Network(
     subnet="10.1.0.0/24", router="10.1.0.1", ranges={"dhcp": "10.1.0.100-10.1.0.139"}, slices={FQDN: 1}
 )
@@ -33,7 +33,7 @@ _RUN_SECONDS: Final = 60.0
 
 
 class AdminNode:
-    """The scripts run as root, with a /var/lib of their own; ``world`` has the records, and gets those of each run."""
+    """The scripts run as root, with a /var/lib and a /srv of their own; ``world`` has the records, and gets those of each run."""
 
     def __init__(self, network: VirtualNetwork, host: Namespace, folder: Path) -> None:
         self.network, self.host, self.folder = network, host, folder
@@ -106,6 +106,8 @@ def admin_node(folder: Path) -> Iterator[AdminNode]:
     with VirtualNetwork(folder) as network, Namespace(folder, "admin") as host:
         network.attach(host, f"{ADDRESS}/24")
         host.run("mount", "-t", "tmpfs", "tmpfs", "/var/lib")
+        host.run("sh", "-c", "mkdir -p /srv && mount -t tmpfs tmpfs /srv")
+        host.run("sh", "-c", "umask 077; mkdir -p /var/lib/nodepool-ocb/runs")  # as the runner of orders makes it
         host.run("sh", "-c", "[ ! -d /run/systemd ] || mount -t tmpfs tmpfs /run/systemd")
         made = AdminNode(network, host, folder)
         assert made.server() == 0, made.output

@@ -199,7 +199,7 @@ exec $(sed -n 's/^ExecStart=//p' "$unit")
 def test_the_units_of_an_admin_node_are_accepted_by_systemd_and_start_the_servers(tmp_path: Path) -> None:
     with VirtualNetwork(tmp_path) as network, Namespace(tmp_path, "admin") as host:
         network.attach(host, "10.1.0.2/24")
-        for place in ("/var/lib", "/etc/systemd/system", "/run/systemd"):
+        for place in ("/var/lib", "/srv", "/etc/systemd/system", "/run/systemd"):
             host.run("sh", "-c", f"mkdir -p {place} && mount -t tmpfs tmpfs {place}")
         host.run("mkdir", "/run/systemd/system")
         made = AdminNode(network, host, tmp_path)

@@ -41,7 +41,7 @@ N1, N2, MAC1, MAC2, STRANGE = (
     "52:54:00:00:00:02",
     "52:54:00:00:00:99",
 )
-TOP = "/var/lib/nodepool-ocb/tftp"
+TOP = "/srv/nodepool-ocb"
 SCRIPT1 = "http/boot/52-54-00-00-00-01.ipxe"
 
 

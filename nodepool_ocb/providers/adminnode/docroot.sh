@@ -4,6 +4,7 @@
 # byte and goes last. IMAGE/BUILD is a link to an upload, which changes in one step. IMAGE/newest names the newest build, and
 # IMAGE/newest.ipxe and IMAGE/newest.cfg give it to the scripts of iPXE and GRUB.
 set -eu
+umask 022 # the HTTP server reads as another user
 root=$1 verb=$2
 shift 2
 docroot=$root/images

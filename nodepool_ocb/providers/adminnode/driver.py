@@ -23,7 +23,7 @@ from nodepool_ocb.providers.stamp import Stamp
 from nodepool_ocb.providers.transfer import GivenUp, Stream, why_give_up
 
 FORMATS: Final = ("pxe", "raw", "tar")
-DIRECTORY: Final = "/var/lib/nodepool-ocb/tftp/http"  # the docroot of the role provisioner-server, by its default
+DIRECTORY: Final = "/srv/nodepool-ocb/http"  # the docroot of the role provisioner-server, by its default
 KEY_FILE: Final = "/etc/nodepool-ocb/id_ed25519"
 #: A name in a path on the admin node; no shell reads it.
 PLAIN: Final = r"^[A-Za-z0-9_@~+-][A-Za-z0-9_.@~+-]{0,254}$"

@@ -1,7 +1,7 @@
 """An admin node of a virtual network: a namespace with files of its own, and an sshd that annealers and builders log in to.
 
-It has the programs of the test's host. Its changes below /etc, /root and /var lie in memory, and /run is empty. So the roles of
-admin nodes run there as on a machine. All ends with the namespace, as by a loss of power.
+It has the programs of the test's host. Its changes below /etc, /root and /var lie in memory, and /run and /srv are empty. So the
+roles of admin nodes run there as on a machine. All ends with the namespace, as by a loss of power.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nodepool_ocb.testing.looks import rest
 from nodepool_ocb.testing.virtual.namespaces import START_SECONDS, InnerProgram, Namespace
 from nodepool_ocb.testing.virtual.network import VirtualNetwork
 
-TOP: Final = "/var/lib/nodepool-ocb/tftp"
+TOP: Final = "/srv/nodepool-ocb"
 DAY_SECONDS: Final = 86400.0
 _OWN: Final = ("etc", "root", "var")
 _OVERLAYS: Final = f"""\
@@ -29,6 +29,7 @@ for part in {" ".join(_OWN)}; do
   mount -t overlay overlay -o "lowerdir=/$part,upperdir=$layers/$part,workdir=$layers/$part.work" "/$part"
 done
 mount -t tmpfs tmpfs /var/lib
+mkdir -p /srv && mount -t tmpfs tmpfs /srv
 mount -t tmpfs tmpfs /run
 mkdir /run/sshd
 """
