@@ -38,8 +38,9 @@ class Consoles:
         self._captures: dict[str, Capture] = {}  # by node; the turn thread changes it
         self._asked: deque[Callable[[], None]] = deque()
         self._openers = WorkerQueue("console", OPENERS, self._ask)
-        self._selector = selectors.DefaultSelector()
-        self._bell, self._ringer = socket.socketpair()
+        self._ringer: socket.socket | None = (
+            None  # made with the reader; only an annealer that installs has descriptors
+        )
         self._reader: threading.Thread | None = None
         self._closed = False
         self._known: dict[str, Capture] = {}  # the same as the reader knows them
@@ -89,13 +90,19 @@ class Consoles:
     def _started(self) -> bool:
         if self._reader is not None:
             return True
-        reader = threading.Thread(target=self._read, name="consoles", daemon=True)
-        try:
-            reader.start()
-        except RuntimeError as full:  # this host has no room for another thread
-            log.warning("no console is read: %s", full)
-            return False
-        self._reader = reader
+        with contextlib.ExitStack() as made:
+            try:
+                bell, self._ringer = map(made.enter_context, socket.socketpair())
+                self._selector = made.enter_context(selectors.DefaultSelector())
+                self._selector.register(bell, selectors.EVENT_READ, None)
+                reader = threading.Thread(target=self._read, args=(bell,), name="consoles", daemon=True)
+                reader.start()
+            except (OSError, RuntimeError) as full:  # this host has no room for another thread, or for descriptors
+                self._ringer = None
+                log.warning("no console is read: %s", full)
+                return False
+            self._reader = reader
+            made.pop_all()  # the reader closes them
         return True
 
     def _ask(self, call: Callable[[], None]) -> None:
@@ -104,17 +111,19 @@ class Consoles:
         self._ring()
 
     def _ring(self) -> None:
+        ringer = self._ringer
+        if ringer is None:
+            return
         with contextlib.suppress(OSError):  # the thread has ended, or has enough to read
-            self._ringer.send(b"!", socket.MSG_DONTWAIT)
+            ringer.send(b"!", socket.MSG_DONTWAIT)
 
     # -- on the thread of the consoles --
 
-    def _read(self) -> None:
-        self._selector.register(self._bell, selectors.EVENT_READ, None)
+    def _read(self, bell: socket.socket) -> None:
         while not self._closed:
             for key, _ in self._selector.select(self._seconds()):
                 if key.data is None:
-                    self._bell.recv(1 << 12)
+                    bell.recv(1 << 12)
                 else:
                     self._take(key.data)
             self._calls()
@@ -124,8 +133,10 @@ class Consoles:
         self._calls()
         for fqdn in list(self._known):
             self._forget(fqdn, self._known[fqdn])
-        for end in (self._selector, self._bell, self._ringer):
-            end.close()
+        self._selector.close()
+        bell.close()
+        if self._ringer is not None:
+            self._ringer.close()
 
     def _calls(self) -> None:
         while self._asked:

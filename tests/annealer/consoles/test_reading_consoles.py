@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -187,3 +188,11 @@ def test_the_time_between_two_tries_grows(made: Reading) -> None:
     made.begin("n1", open)
     until(lambda: len(tries) == 5, "it is tried again and again")
     assert tries[4] - tries[3] > 0.5, "0.1 s, 0.2 s, 0.4 s, 0.8 s"
+
+
+def test_without_a_console_no_descriptor_is_taken() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    idle = [Consoles(lambda: 1, str) for _ in range(50)]
+    assert len(os.listdir("/proc/self/fd")) < before + len(idle)
+    for each in idle:
+        each.close()
