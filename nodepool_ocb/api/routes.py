@@ -152,6 +152,8 @@ ROUTES: Final = (
     Route("power/off", "POST", "/v1/power/off", "node", one="/v1/nodes/{node}/power/off"),
     Route("power/cycle", "POST", "/v1/power/cycle", "node", one="/v1/nodes/{node}/power/cycle"),
     Route("power/check", "POST", "/v1/power/check", "node", one="/v1/nodes/{node}/power/check"),
+    Route("power/rotate", "POST", "/v1/power/rotate", "node", one="/v1/nodes/{node}/power/rotate"),
+    Route("power/discover", "GET", "/v1/power/discovered"),
     # noderoles
     Route("noderole/list", "GET", "/v1/noderoles", WORLD, key=("noderole",)),
     Route("noderole/show", "GET", "/v1/noderoles/{noderole}"),
