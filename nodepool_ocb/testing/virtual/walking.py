@@ -121,4 +121,5 @@ class Walker:
 
 def build_of(site: MetalSite, image: str) -> Path:
     """The file of the image's newest build, in the folder of the builder."""
-    return max((site.folder / "builder" / "images").glob(f"{image}-*.[pt]*"))
+    found = (site.folder / "builder" / "images").glob(f"{image}-*")
+    return max(file for file in found if file.suffix in (".pxe", ".tar"))  # not their checksums
