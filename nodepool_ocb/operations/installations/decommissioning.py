@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodepool_ocb.engine import inputs, installing, reinstalling
+from nodepool_ocb.engine import installing, reinstalling
 from nodepool_ocb.engine.binding import plan_all
 from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView, Vertex, World
-from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model.records import Change, InstallRequest, WipeMethod
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import reservations
+from nodepool_ocb.operations.commits.losing import losses_of
 from nodepool_ocb.operations.installations.reinstalling import Reinstalled
 from nodepool_ocb.operations.operation import AwaitedNoderoles, Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import losses, orders
 
 BINDS = ("node", "noderole", "deployment role")
 
@@ -60,17 +59,16 @@ class NodeDecommission(Operation[Reinstalled], frozen=True, kw_only=True):
             reinstalling.refuse_erasure(view, self.wipe)
         chosen = yield from bound(world, left, installing.DECOMMISSION, situation)
         request = InstallRequest(wipe=self.wipe) if self.wipe is not None else None
-        lost: list[str] = []
-        for vertex in chosen:
-            lost.append((yield from _loss(world, vertex, request)))
+        losses = yield from losses_of(world, chosen)
+        lost = tuple(loss(request) for loss in losses.values())
         if chosen and not situation.call.dry_run:
-            yield from Agreement(f"decommission {', '.join(names)}", tuple(lost), frozenset(names))
+            yield from Agreement(f"decommission {', '.join(names)}", lost, frozenset(names))
 
         def one(vertex: Vertex) -> list[Change]:
             return reinstalling.decommissioned(vertex.node, vertex.role, self.wipe, situation.now, situation.by)
 
         yield from reservations.guarded(world, chosen, together.decided(world, chosen, one), self.force)
-        return Reinstalled(explanations=tuple(lost), nodes=names)
+        return Reinstalled(explanations=lost, nodes=names)
 
     def awaited(self, answer: Reinstalled) -> AwaitedNoderoles:
         """None: the other noderoles of a node that is decommissioned wait for ever."""
@@ -96,13 +94,3 @@ class NodeRecommission(Operation[Explained], frozen=True, kw_only=True):
             world, chosen, lambda view: reinstalling.recommissioned(view, situation.now, situation.by)
         )
         return Explained()
-
-
-def _loss(world: World, vertex: Vertex, request: InstallRequest | None) -> Steps[str]:
-    sources = inputs.sources(world, vertex, world.role_of(vertex))
-    read = yield from ReadBlobs(tuple(sources.blobs))
-    try:
-        wish = orders.retiring(orders.wish(inputs.visible(inputs.layers(sources, dict(read)))), request)
-    except Invalid as wrong:
-        raise Conflict(f"{vertex.name} cannot be run: {wrong}") from None
-    return losses.of_decommissioning(vertex.node, wish)

@@ -9,7 +9,7 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import InstallRequest, State, WipeMethod
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import reservations
-from nodepool_ocb.operations.commits.losing import loss
+from nodepool_ocb.operations.commits.losing import losses_of
 from nodepool_ocb.operations.operation import AwaitedNoderoles, Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs
@@ -46,16 +46,15 @@ class NodeReinstall(Operation[Reinstalled], frozen=True, kw_only=True):
         names = tuple(view.name for view in views)
         chosen = [_installing(view) for view in views]
         request = self._request
-        lost: list[str] = []
-        for vertex in chosen:
-            lost.append((yield from loss(world, vertex, request)))
+        losses = yield from losses_of(world, chosen)
+        lost = tuple(loss(request) for loss in losses.values())
         if chosen and not situation.call.dry_run:
-            yield from Agreement(f"erase disks of {', '.join(names)}", tuple(lost), frozenset(names))
+            yield from Agreement(f"erase disks of {', '.join(names)}", lost, frozenset(names))
         moved = together.decided(
             world, views, lambda view: reinstalling.requested(view, request, situation.now, situation.by)
         )
         yield from reservations.guarded(world, chosen, moved, self.force)
-        return Reinstalled(explanations=tuple(lost), nodes=names)
+        return Reinstalled(explanations=lost, nodes=names)
 
     @property
     def _request(self) -> InstallRequest | None:

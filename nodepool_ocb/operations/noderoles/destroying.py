@@ -13,7 +13,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import State
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import reservations
-from nodepool_ocb.operations.commits.losing import loss
+from nodepool_ocb.operations.commits.losing import losses_of
 from nodepool_ocb.operations.noderoles.acting import NoderoleAct, NoderolesChosen
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
@@ -54,7 +54,8 @@ def _losses(world: World, vertices: Iterable[Vertex]) -> Steps[tuple[str, ...]]:
         node = vertex.node.record
         if installing.installs(vertex) and node is not None:
             with suppress(Conflict):  # the run gives the reason
-                lost.append((yield from loss(world, vertex, node.install)))
+                losses = yield from losses_of(world, [vertex])
+                lost.append(losses[vertex](node.install))
     return tuple(lost)
 
 

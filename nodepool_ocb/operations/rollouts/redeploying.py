@@ -6,17 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.documents.counting import counted, some
-from nodepool_ocb.engine import inputs, installing, reinstalling
+from nodepool_ocb.engine import installing, reinstalling
 from nodepool_ocb.engine.deployments import below
 from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.errors import Conflict, Invalid
-from nodepool_ocb.model.records import InstallRequest, State
+from nodepool_ocb.errors import Conflict
+from nodepool_ocb.model.records import State
+from nodepool_ocb.operations.commits.losing import losses_of
 from nodepool_ocb.operations.names import unknown
 from nodepool_ocb.operations.operation import Note, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs
-from nodepool_ocb.provisioning import losses, orders
-from nodepool_ocb.provisioning.orders import Wish
 
 if TYPE_CHECKING:
     from nodepool_ocb.rollout.plan import Again
@@ -83,29 +82,16 @@ def _refuse_without_leave(wanted: Iterable[Vertex]) -> None:
 
 
 def _losses(world: World, wanted: Sequence[Vertex]) -> Steps[list[str]]:
-    """A sentence for each noderole that destroys data; the attributes of all are read at once."""
-    sources = {vertex: inputs.sources(world, vertex, world.role_of(vertex)) for vertex in wanted if _boots(vertex)}
-    read = yield from ReadBlobs(tuple(dict.fromkeys(path for each in sources.values() for path in each.blobs)))
-    blobs, found = dict(read), list[str]()
+    """A sentence for each noderole that destroys data."""
+    losses = yield from losses_of(world, [vertex for vertex in wanted if _boots(vertex)])
+    found: list[str] = []
     for vertex in wanted:
-        if vertex in sources:
-            mine = {path: blobs[path] for path in sources[vertex].blobs if path in blobs}
-            node = vertex.node.record
-            request = node.install if node is not None else None
-            try:
-                wish = orders.wish(inputs.visible(inputs.layers(sources[vertex], mine)))
-                found.append(_loss(vertex, wish, request))
-            except Invalid as wrong:
-                raise Conflict(f"{vertex.name} cannot be run: {wrong}") from None
+        node = vertex.node.record
+        if vertex in losses:
+            found.append(losses[vertex](node.install if node is not None else None))
         elif vertex.destructive and installing.jig_of(vertex) != installing.RESCUE:
             found.append(f"{vertex.node.name}: role {vertex.role} is destructive, and is run")
     return found
-
-
-def _loss(vertex: Vertex, wish: Wish, request: InstallRequest | None) -> str:
-    if installing.installs(vertex):
-        return losses.sentence(vertex.node, orders.requested(wish, request))
-    return losses.of_decommissioning(vertex.node, orders.retiring(wish, request))
 
 
 def _boots(vertex: Vertex) -> bool:
