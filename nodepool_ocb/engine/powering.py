@@ -83,6 +83,11 @@ class WaitForOthers(msgspec.Struct, frozen=True):
 PowerDecision: TypeAlias = TakeRequest | CarryOutStep | FailRequest | WaitForOthers | None
 
 
+def request(id: str, action: PowerAction, by: str, now: float, *, network: bool = False) -> PowerRequest:
+    """A request that begins now; ``network``: the next boot is one from the network."""
+    return PowerRequest(id=id, action=action, network=network, by=by, since=now, until=now + REQUEST_SECONDS)
+
+
 def asked(record: MachinePower, request: PowerRequest) -> MachinePower:
     """The record with a new request. Raises Conflict while another one is under way.
 

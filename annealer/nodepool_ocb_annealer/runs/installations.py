@@ -15,7 +15,7 @@ from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Stored, Vertex
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.installation import ENDS, BootToken, Installation, InstallPurpose, InstallStep
-from nodepool_ocb.model.power import PowerAction, PowerRequest
+from nodepool_ocb.model.power import PowerAction
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Node, NodeRole, Record, Run, Set
 from nodepool_ocb.provisioning import installation as steps
 from nodepool_ocb.provisioning import leases
@@ -72,14 +72,8 @@ def advancing(grant: claim.Grant, before: Stored[Installation], after: Installat
     if action is None or found is None or found.record.driver == installing.BY_HAND:
         return written(grant, before, after)
     cycle = action is PowerAction.CYCLE
-    request = PowerRequest(
-        id=after.nonce[:16] if cycle else after.nonce[16:],
-        action=action,
-        network=cycle,
-        by=grant.annealer,
-        since=now,
-        until=now + powering.REQUEST_SECONDS,
-    )
+    id = after.nonce[:16] if cycle else after.nonce[16:]
+    request = powering.request(id, action, grant.annealer, now, network=cycle)
     asked = Set(paths.power(grant.fqdn), powering.asked(found.record, request), found.version)
     return [*written(grant, before, replace(after, power=request.id)), asked]
 

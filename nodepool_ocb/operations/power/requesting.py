@@ -9,7 +9,7 @@ from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.power import PowerAction, PowerRequest
+from nodepool_ocb.model.power import PowerAction
 from nodepool_ocb.model.records import Change, Set
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Right, Situation, Steps
@@ -45,14 +45,7 @@ class PowerChange(Operation[PowerAsked], frozen=True, kw_only=True):
         def one(view: NodeView) -> list[Change]:
             stored = powering.record_of(world, view.name)
             self.judge(view)
-            request = PowerRequest(
-                id=id,
-                action=self.action,
-                network=self.to_network(),
-                by=situation.by,
-                since=situation.now,
-                until=situation.now + powering.REQUEST_SECONDS,
-            )
+            request = powering.request(id, self.action, situation.by, situation.now, network=self.to_network())
             after = powering.asked(stored.record, request)
             return [] if after == stored.record else [Set(paths.power(view.name), after, stored.version)]
 

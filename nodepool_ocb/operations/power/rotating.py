@@ -9,7 +9,7 @@ from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths, secrecy
-from nodepool_ocb.model.power import MachinePower, PowerAction, PowerRequest
+from nodepool_ocb.model.power import MachinePower, PowerAction
 from nodepool_ocb.model.records import Change, Json, Set
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
@@ -50,13 +50,7 @@ class PowerRotate(Operation[PowerAsked], frozen=True, kw_only=True):
 
         def one(view: NodeView) -> list[Change]:
             stored = records[view.name]
-            request = PowerRequest(
-                id=id,
-                action=PowerAction.ROTATE,
-                by=situation.by,
-                since=situation.now,
-                until=situation.now + powering.REQUEST_SECONDS,
-            )
+            request = powering.request(id, PowerAction.ROTATE, situation.by, situation.now)
             after = powering.asked(stored.record, request)
             if after == stored.record:
                 return []

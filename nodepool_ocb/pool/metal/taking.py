@@ -30,7 +30,7 @@ from nodepool_ocb.engine.world import NodeView, Stored, Vertex, World
 from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.installation import InstallStep, MachineUse
-from nodepool_ocb.model.power import PowerAction, PowerRequest
+from nodepool_ocb.model.power import PowerAction
 from nodepool_ocb.model.records import Change, Check, Create, InstallRequest, NodeRole, Set, State
 from nodepool_ocb.pool.metal import choosing
 from nodepool_ocb.pool.metal.plans import MetalOffer, MetalPlan, MetalSight, MetalStamp, MetalUntaken
@@ -249,7 +249,5 @@ def _switched_off(view: NodeView, request: str, now: float) -> list[Change]:
     stored = powering.powers(view.world).get(view.name)
     if stored is None or not installing.switchable(view.world, view.name) or stored.record.request is not None:
         return []
-    asked = PowerRequest(
-        id=request, action=PowerAction.OFF, by=BY, since=now, until=now + powering.REQUEST_SECONDS
-    )  # fmt: skip
-    return [Set(paths.power(view.name), powering.asked(stored.record, asked), stored.version)]
+    off = powering.request(request, PowerAction.OFF, BY, now)
+    return [Set(paths.power(view.name), powering.asked(stored.record, off), stored.version)]
