@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from nodepool_ocb.engine.acting.annealers import active_jigs
 from nodepool_ocb.engine.enrolling import Enrolment, enrolled
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.pool.launches.launching import RolesSight
@@ -117,7 +118,7 @@ class Roster:
         absent = [each for each in wanted.values() if not enrolled(world, each)]
         if not absent:
             return {}
-        jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs} if world.annealers else None
+        jigs = active_jigs(world)
         plan = enrolment.enrol(self._session, world, absent, admin_domain=admin_domain, jigs=jigs, by=BY)
         if plan.left:
             self._wake()

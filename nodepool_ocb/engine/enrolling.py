@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import binding, commands, nodes, structure
+from nodepool_ocb.engine.acting.annealers import active_jigs
 from nodepool_ocb.engine.advancing import advance, copied
 from nodepool_ocb.engine.binding import BindPlan
 from nodepool_ocb.engine.noderole import Event
@@ -179,8 +180,7 @@ def bound_and_committed(
 ) -> list[Change]:
     """One transaction that binds roles to an existing node and commits the new noderoles."""
     scratch = copied(world)
-    jigs = {jig for daemon in world.annealers.values() for jig in daemon.jigs} if world.annealers else None
-    plan = binding.plan_all(scratch, roles, node_of(scratch, fqdn), now=now, by=by, jigs=jigs)
+    plan = binding.plan_all(scratch, roles, node_of(scratch, fqdn), now=now, by=by, jigs=active_jigs(world))
     return structure.raised(world, folded(_committed(scratch, fqdn, plan, now, by)))
 
 

@@ -6,7 +6,7 @@ left out of it, because only runs of tasks move them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.engine import selection
@@ -106,6 +106,15 @@ def nodes(world: World, names: Sequence[str], selector: str | None) -> Steps[lis
         return nodes_again(world, names, resolved=False)
     meant = yield from ResolveNodes(selector)
     return nodes_again(world, meant, resolved=True)
+
+
+def among(world: World, known: Collection[str], names: Sequence[str], selector: str | None) -> Steps[list[str]]:
+    """The nodes in ``known`` that are named, if any are, and that the selector means, by name. Raises NotFound as ``nodes``."""
+    meant = yield from MatchNodes(selector)
+    for name in names:
+        node_of(world, name)
+    wanted = world.nodes.keys() & known & (set(names) if names else set(known))
+    return sorted(wanted if meant is None else wanted & meant)
 
 
 def nodes_again(world: World, names: Iterable[str], *, resolved: bool) -> list[NodeView]:

@@ -14,6 +14,11 @@ from nodepool_ocb.model.records import Daemon
 START: Final = "systemctl start nodepool-ocb-annealer, or without systemd: nodepool-ocb-annealer"
 
 
+def active_jigs(world: World) -> set[str] | None:
+    """The jigs of the running annealers; None if no annealer runs, so that none can be asked."""
+    return {jig for daemon in world.annealers.values() for jig in daemon.jigs} if world.annealers else None
+
+
 class Unable(msgspec.Struct, frozen=True):
     """An annealer that begins nothing."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodepool_ocb.engine import installing, reinstalling
+from nodepool_ocb.engine.acting.annealers import active_jigs
 from nodepool_ocb.engine.binding import plan_all
 from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView, Vertex, World
@@ -24,7 +25,7 @@ BINDS = ("node", "noderole", "deployment role")
 def bound(world: World, views: Sequence[NodeView], jig: str, situation: Situation) -> Steps[list[Vertex]]:
     """The noderoles of this jig, which are bound where they are missing. Raises Conflict without a role of it."""
     roles = {view.name: reinstalling.role_with(view, jig) for view in views}
-    jigs = {name for daemon in world.annealers.values() for name in daemon.jigs} or None  # None: there is none to ask
+    jigs = active_jigs(world)
 
     def one(view: NodeView) -> Sequence[Change]:
         return plan_all(world, [roles[view.name]], view, now=situation.now, by=situation.by, jigs=jigs).changes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nodepool_ocb.engine import liveness, nodes
+from nodepool_ocb.engine.acting.annealers import active_jigs
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model.joining import AdoptionRule
@@ -13,7 +14,6 @@ from nodepool_ocb.operations.joining.finding import registration_of
 from nodepool_ocb.operations.names import deployment_of, record_of
 from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.nodes.domain import admin_domain
-from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.networks import ReadRegistrations
 from nodepool_ocb.operations.reads.world import ReadWorld

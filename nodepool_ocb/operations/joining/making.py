@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import binding, commands, enrolling, liveness, nodes, structure
+from nodepool_ocb.engine.acting.annealers import active_jigs
 from nodepool_ocb.engine.advancing import advance, copied
 from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import NodeView, Stored, World
@@ -18,7 +19,6 @@ from nodepool_ocb.model.records import Change, Create, Node, NodeRole, Set
 from nodepool_ocb.operations.names import record_of
 from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.nodes.domain import admin_domain
-from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.operations.operation import Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.provisioning import adoption

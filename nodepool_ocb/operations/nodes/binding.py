@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nodepool_ocb.engine.acting.annealers import active_jigs
 from nodepool_ocb.engine.binding import plan_all
 from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView, World
@@ -11,7 +12,6 @@ from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations import outside, selection
 from nodepool_ocb.operations.names import deployment_of, role_of
-from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.views.changes import ChangeRow, keeps

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.engine import nodes
+from nodepool_ocb.engine.acting.annealers import active_jigs
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
@@ -20,7 +21,6 @@ from nodepool_ocb.operations import assignments
 from nodepool_ocb.operations.names import deployment_of
 from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.nodes.domain import admin_domain
-from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.provisioning import bootenvs

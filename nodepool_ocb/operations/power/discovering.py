@@ -13,7 +13,6 @@ from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.joining import Inventory
 from nodepool_ocb.operations import selection
-from nodepool_ocb.operations.names import node_of
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.views.provisioning.power import DiscoveredBmc
@@ -47,13 +46,10 @@ class PowerDiscover(Operation[list[DiscoveredBmc]], frozen=True, kw_only=True):
     def decide(self, situation: Situation) -> Steps[list[DiscoveredBmc]]:  # noqa: ARG002
         world = yield from ReadWorld()
         networks = [network(text) for text in self.within]
-        meant = yield from selection.MatchNodes(self.selector)
-        for name in self.nodes:
-            node_of(world, name)
         known = {name for name, stored in world.of(Inventory).items() if stored.record.facts.bmc_address}
-        names = known & world.nodes.keys() & (set(self.nodes) if self.nodes else known)
+        names = yield from selection.among(world, known, self.nodes, self.selector)
         taken = addresses(world)
-        rows = [_row(world, name, networks, taken) for name in sorted(names if meant is None else names & meant)]
+        rows = [_row(world, name, networks, taken) for name in names]
         return sorted(rows, key=lambda row: row.driver is not None)
 
 

@@ -24,12 +24,8 @@ class PowerList(Operation[list[PowerRow]], frozen=True, kw_only=True):
 
     def decide(self, situation: Situation) -> Steps[list[PowerRow]]:
         world = yield from ReadWorld()
-        meant = yield from selection.MatchNodes(self.selector)
-        for name in self.nodes:
-            node_of(world, name)
         found = powering.powers(world)
-        wanted = found.keys() & world.nodes.keys() & (set(self.nodes) if self.nodes else found.keys())
-        names = sorted(wanted if meant is None else wanted & meant)
+        names = yield from selection.among(world, found.keys(), self.nodes, self.selector)
         return [shown.row(name, found[name].record, situation.local_now) for name in names]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool_ocb.documents.counting import counted, some
+from nodepool_ocb.engine.acting.annealers import active_jigs
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model import paths
@@ -17,7 +18,6 @@ from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.commits import outdated, reservations
 from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.nodes.domain import admin_domain
-from nodepool_ocb.operations.nodes.jigs import active_jigs
 from nodepool_ocb.operations.operation import Explained, Situation, Steps
 from nodepool_ocb.operations.reads.networks import EnsureNetworks, ReadHoldings
 from nodepool_ocb.operations.reads.site import ReadKept, ReadRemovals, ShowPlan
