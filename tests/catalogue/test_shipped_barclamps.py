@@ -56,7 +56,7 @@ def run(tmp_path: Path) -> Run:
         (tmp_path / "script").write_text(script or IMPORTED.roles[role].script or "")
         environment = {"PATH": f"{commands}:{os.environ['PATH']}", "OCB_RUN": f"{tmp_path}/run"}
         environment["OCB_LIBRARY"] = str(ssh / "library.sh")
-        environment |= {"OCB_ROOT": str(tmp_path / "root"), "OCB_NODE": "n1.example.com"}
+        environment |= {"OCB_ROOT": str(tmp_path / "root"), "OCB_NODE": "n1.example.com", "OCB_ROLE": role}
         done = subprocess.run(
             ["sh", tmp_path / "script"], env=environment, capture_output=True, text=True, timeout=20, check=False
         )
@@ -89,9 +89,11 @@ def test_they_are_imported_without_a_word() -> None:
 
 
 def test_every_script_belongs_to_a_role() -> None:
-    shared = {"dns-database"}  # it has the script of provisioner-dhcp-database
+    parts = {"commission-disks", "commission-network", "commission-firmware"}  # of one script
+    shared = {"dns-database", *parts}  # the former has the script of provisioner-dhcp-database
     folders = {path.name for path in (SHIPPED / "script" / "roles").iterdir()}
     assert folders == {*SCRIPTED, *SERVERS} - shared
+    assert {IMPORTED.roles[each].script for each in parts} == {(SHIPPED / "script" / "commission.sh").read_text()}
     assert IMPORTED.roles["dns-database"].script == IMPORTED.roles["provisioner-dhcp-database"].script
 
 

@@ -84,7 +84,12 @@ class TestedMachine:
             sent = blobs.write(sent, place.replace("__", "/").replace("_", "-"), value)
         sent = blobs.merge(sent, self.wall)
         self.bench.give(attributes.tree(sent))
-        environment = {"OCB_ROOT": "/", "OCB_SYS": f"{self.folder}/sys", "OCB_PROC": f"{self.folder}/proc"}
+        environment = {
+            "OCB_ROLE": role,
+            "OCB_ROOT": "/",
+            "OCB_SYS": f"{self.folder}/sys",
+            "OCB_PROC": f"{self.folder}/proc",
+        }
         act = self.bench.check if check else self.bench.run
         ended = act(IMPORTED.roles[role].script or "", **environment)
         if ended.code == 0 and not check:
