@@ -15,7 +15,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import is_login
 from nodepool_ocb.model.records import Json, Node
 from nodepool_ocb.operations.values import strict_json
-from nodepool_ocb.provisioning import macs
+from nodepool_ocb.provisioning.addressing import macs
 
 
 def pairs(assignments: Iterable[str]) -> list[tuple[str, str]]:

@@ -17,8 +17,8 @@ from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Checks
 from nodepool_ocb.model.records import DeploymentState, Json, Once, Role
-from nodepool_ocb.provisioning import macs
-from nodepool_ocb.provisioning.found import FoundHoldings
+from nodepool_ocb.provisioning.addressing import macs
+from nodepool_ocb.provisioning.addressing.found import FoundHoldings
 
 Blob = Mapping[str, Json]
 

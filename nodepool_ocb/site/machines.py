@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import liveness, nodes
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model.records import Node
-from nodepool_ocb.provisioning.placing import Placing
+from nodepool_ocb.provisioning.addressing.placing import Placing
 from nodepool_ocb.site.desired_state import DesiredNode
 from nodepool_ocb.site.steps import Planning
 

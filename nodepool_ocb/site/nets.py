@@ -12,7 +12,7 @@ from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.networks import Network
 from nodepool_ocb.model.records import Change, Create, Set
-from nodepool_ocb.provisioning import networks
+from nodepool_ocb.provisioning.addressing import networks
 from nodepool_ocb.site.desired_state import DesiredNetwork
 from nodepool_ocb.site.steps import Planning
 

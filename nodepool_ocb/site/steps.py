@@ -8,7 +8,7 @@ import msgspec
 
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.model.records import Change, Json, Role
-from nodepool_ocb.provisioning.ledger import HoldingsLedger
+from nodepool_ocb.provisioning.addressing.ledger import HoldingsLedger
 from nodepool_ocb.site.desired_state import Circumstances, DesiredState, StoredAttributes
 from nodepool_ocb.site.transactions import Packing
 

@@ -11,7 +11,7 @@ from nodepool_ocb.errors import Invalid, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.networks import MacOwner, Network, NetworkAddress
 from nodepool_ocb.model.records import Change, Delete, Node, Record, Set
-from nodepool_ocb.provisioning.found import FoundAddress, FoundHoldings, FoundOwner
+from nodepool_ocb.provisioning.addressing.found import FoundAddress, FoundHoldings, FoundOwner
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session

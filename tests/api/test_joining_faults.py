@@ -14,7 +14,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.joining import AdoptionRule, MachineRegistration
 from nodepool_ocb.model.networks import Network
 from nodepool_ocb.model.records import Create, Delete, Node
-from nodepool_ocb.provisioning import registrations
+from nodepool_ocb.provisioning.joining import registrations
 from nodepool_ocb.store.client.session import Session
 from tests.api.joining import KEY, JoiningMachine, record
 from tests.api.served import ServedApi, problem

@@ -13,7 +13,7 @@ from nodepool_ocb.model.joining import Inventory, MachineRegistration
 from nodepool_ocb.model.networks import MacOwner
 from nodepool_ocb.model.records import Create, Delete, Node, NodeRole, Set, State
 from nodepool_ocb.operations.joining.registering import RegistrationPoll
-from nodepool_ocb.provisioning import registrations
+from nodepool_ocb.provisioning.joining import registrations
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from tests.api.joining import GIB, KEY, JoiningMachine, record

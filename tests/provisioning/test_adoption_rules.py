@@ -25,8 +25,8 @@ from nodepool_ocb.model.joining import (
 )
 from nodepool_ocb.model.records import Node
 from nodepool_ocb.operations.completion import selectors
-from nodepool_ocb.provisioning import adoption, inventories, registrations, ruling
-from nodepool_ocb.provisioning.registrations import Rival
+from nodepool_ocb.provisioning.joining import adoption, inventories, registrations, ruling
+from nodepool_ocb.provisioning.joining.registrations import Rival
 
 MAC, OTHER = "52:54:00:12:34:56", "52:54:00:12:34:57"
 GIB: Final = 1024**3

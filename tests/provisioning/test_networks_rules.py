@@ -13,11 +13,11 @@ from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.networks import MacOwner, Network, NetworkAddress, RelaySegment
 from nodepool_ocb.model.records import Create, Delete, Node, Set
-from nodepool_ocb.provisioning import assigning, choosing, macs, networks, slices
-from nodepool_ocb.provisioning.addressranges import span
-from nodepool_ocb.provisioning.found import FoundAddress, FoundHoldings, FoundOwner
-from nodepool_ocb.provisioning.ledger import HoldingsLedger
-from nodepool_ocb.provisioning.placing import Placing
+from nodepool_ocb.provisioning.addressing import assigning, choosing, macs, networks, slices
+from nodepool_ocb.provisioning.addressing.addressranges import span
+from nodepool_ocb.provisioning.addressing.found import FoundAddress, FoundHoldings, FoundOwner
+from nodepool_ocb.provisioning.addressing.ledger import HoldingsLedger
+from nodepool_ocb.provisioning.addressing.placing import Placing
 
 N1, N2 = "n1.example.com", "n2.example.com"
 MAC, OTHER = "52:54:00:12:34:56", "52:54:00:12:34:57"

@@ -18,7 +18,7 @@ from nodepool_ocb.model.installation import ENDS, BootToken, Installation, Insta
 from nodepool_ocb.model.power import PowerAction
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Node, NodeRole, Record, Run, Set
 from nodepool_ocb.provisioning import installation as steps
-from nodepool_ocb.provisioning import leases
+from nodepool_ocb.provisioning.addressing import leases
 
 DYING: Final = "the noderoles are being set back after the installation"
 

@@ -17,8 +17,8 @@ from nodepool_ocb.operations.nodes.domain import admin_domain
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.networks import ReadRegistrations
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import macs
-from nodepool_ocb.provisioning.placing import MAC_HINT
+from nodepool_ocb.provisioning.addressing import macs
+from nodepool_ocb.provisioning.addressing.placing import MAC_HINT
 
 
 class NodeAdopt(Operation[Explained], frozen=True, kw_only=True):

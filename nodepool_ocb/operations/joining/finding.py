@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.model.joining import AdoptionRule, MachineRegistration
 from nodepool_ocb.operations.names import unknown
-from nodepool_ocb.provisioning import macs
+from nodepool_ocb.provisioning.addressing import macs
 
 
 def registration_of(

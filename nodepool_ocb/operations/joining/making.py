@@ -21,7 +21,7 @@ from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.nodes.domain import admin_domain
 from nodepool_ocb.operations.operation import Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import adoption
+from nodepool_ocb.provisioning.joining import adoption
 
 READS: Final = (ReadWorld, *placement.READS)
 WRITES: Final = ("registration", "node", "noderole", "deployment role", "inventory", *placement.WRITES)

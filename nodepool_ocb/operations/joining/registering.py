@@ -30,8 +30,8 @@ from nodepool_ocb.operations.reads.networks import (
 )
 from nodepool_ocb.operations.reads.tokens import DrawSecret, EnsureTokens, ReadTokens
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import adoption, inventories, registrations
-from nodepool_ocb.provisioning import macs as macs_of
+from nodepool_ocb.provisioning.addressing import macs as macs_of
+from nodepool_ocb.provisioning.joining import adoption, inventories, registrations
 
 MOST_HOST_KEYS: Final = 8
 LONGEST_SECRET: Final = 128

@@ -14,7 +14,7 @@ from nodepool_ocb.operations.names import node_of
 from nodepool_ocb.operations.nodes.changing import ENDING_WRITES
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import inventories
+from nodepool_ocb.provisioning.joining import inventories
 from nodepool_ocb.views.view import View
 
 

@@ -16,7 +16,7 @@ from nodepool_ocb.operations.names import deployment_of, role_of
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.networks import EnsureJoining, ReadAdoptionRules, ReadMacOwners, ReadRegistrations
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import adoption, ruling
+from nodepool_ocb.provisioning.joining import adoption, ruling
 from nodepool_ocb.views.provisioning import joining as shown
 from nodepool_ocb.views.provisioning.joining import AdoptionDocument, AdoptionRow, ForecastRow
 

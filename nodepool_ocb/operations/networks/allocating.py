@@ -10,7 +10,7 @@ from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.networks.changing import network_of
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning.placing import Placing
+from nodepool_ocb.provisioning.addressing.placing import Placing
 
 
 class NetworkAllocate(Operation[Explained], frozen=True, kw_only=True):

@@ -21,9 +21,9 @@ from nodepool_ocb.operations.operation import Explained, Operation, Right, Situa
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.networks import EnsureNetworks, ReadNetworkAddresses
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import assigning as fields
-from nodepool_ocb.provisioning import networks, slices
-from nodepool_ocb.provisioning.found import FoundAddress
+from nodepool_ocb.provisioning.addressing import assigning as fields
+from nodepool_ocb.provisioning.addressing import networks, slices
+from nodepool_ocb.provisioning.addressing.found import FoundAddress
 
 KEYS: Final = fields.KEYS
 

@@ -15,10 +15,10 @@ from nodepool_ocb.model.records import Change, Node, Set
 from nodepool_ocb.operations.names import record_of
 from nodepool_ocb.operations.operation import Situation, Steps
 from nodepool_ocb.operations.reads.networks import EnsureNetworks, ReadHoldings
-from nodepool_ocb.provisioning import placing
-from nodepool_ocb.provisioning.found import FoundHoldings
-from nodepool_ocb.provisioning.ledger import HoldingsLedger
-from nodepool_ocb.provisioning.placing import Placing
+from nodepool_ocb.provisioning.addressing import placing
+from nodepool_ocb.provisioning.addressing.found import FoundHoldings
+from nodepool_ocb.provisioning.addressing.ledger import HoldingsLedger
+from nodepool_ocb.provisioning.addressing.placing import Placing
 
 READS: Final = (EnsureNetworks, ReadHoldings)
 WRITES: Final = ("MAC address", "address")

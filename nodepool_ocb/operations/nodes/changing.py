@@ -22,7 +22,8 @@ from nodepool_ocb.operations.networks import placement
 from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning import bootenvs, leases
+from nodepool_ocb.provisioning import bootenvs
+from nodepool_ocb.provisioning.addressing import leases
 
 BootId = Annotated[str, Meta(pattern=r"^[0-9a-f-]{1,64}\Z")]  # as Linux has it
 

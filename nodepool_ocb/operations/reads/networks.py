@@ -9,7 +9,7 @@ from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.joining import AdoptionRule, MachineRegistration
 from nodepool_ocb.operations.operation import Lookup
-from nodepool_ocb.provisioning.found import FoundAddress, FoundHoldings
+from nodepool_ocb.provisioning.addressing.found import FoundAddress, FoundHoldings
 
 if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader

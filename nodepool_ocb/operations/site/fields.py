@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import is_login, is_name, is_node
 from nodepool_ocb.operations.assignments import wrong_hint
-from nodepool_ocb.provisioning import macs
+from nodepool_ocb.provisioning.addressing import macs
 from nodepool_ocb.site.desired_state import DesiredState
 
 

@@ -22,8 +22,8 @@ from nodepool_ocb.operations.operation import Explained, Situation, Steps
 from nodepool_ocb.operations.reads.networks import EnsureNetworks, ReadHoldings
 from nodepool_ocb.operations.reads.site import ReadKept, ReadRemovals, ShowPlan
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning.found import FoundHoldings
-from nodepool_ocb.provisioning.macs import spelled
+from nodepool_ocb.provisioning.addressing.found import FoundHoldings
+from nodepool_ocb.provisioning.addressing.macs import spelled
 from nodepool_ocb.site.desired_state import Circumstances, DesiredState
 from nodepool_ocb.site.steps import PlanStep
 

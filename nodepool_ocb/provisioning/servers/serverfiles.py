@@ -13,7 +13,8 @@ from typing import Final
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.boot import Bootenv
 from nodepool_ocb.model.networks import Network, RelaySegment
-from nodepool_ocb.provisioning import boot, bootenvs, places, secureboot, slices
+from nodepool_ocb.provisioning import boot, bootenvs, places, secureboot
+from nodepool_ocb.provisioning.addressing import slices
 from nodepool_ocb.provisioning.secureboot import SHIM
 from nodepool_ocb.provisioning.servers import listening
 

@@ -7,8 +7,8 @@ from ipaddress import ip_address
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.networks import Network
-from nodepool_ocb.provisioning import slices
-from nodepool_ocb.provisioning.found import FoundAddress
+from nodepool_ocb.provisioning.addressing import slices
+from nodepool_ocb.provisioning.addressing.found import FoundAddress
 from nodepool_ocb.views.view import View
 
 

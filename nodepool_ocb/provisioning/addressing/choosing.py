@@ -8,8 +8,8 @@ from ipaddress import IPv4Interface, ip_address
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
 from nodepool_ocb.model.networks import Network
-from nodepool_ocb.provisioning.addressranges import Address, AddressRange, span
-from nodepool_ocb.provisioning.networks import subnets
+from nodepool_ocb.provisioning.addressing.addressranges import Address, AddressRange, span
+from nodepool_ocb.provisioning.addressing.networks import subnets
 
 Networks = Mapping[str, Stored[Network]]
 

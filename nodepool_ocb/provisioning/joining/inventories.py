@@ -14,7 +14,7 @@ import msgspec
 from nodepool_ocb.errors import Invalid, TooLarge
 from nodepool_ocb.model.joining import MachineDisk, MachineFacts, MachineNic
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.provisioning import macs
+from nodepool_ocb.provisioning.addressing import macs
 
 MOST_BYTES: Final = 64 * 1024  # of an inventory as JSON
 MOST_PARTS: Final = 64  # disks, and network cards, of one machine

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.networks import Network
-from nodepool_ocb.provisioning.addressranges import span
+from nodepool_ocb.provisioning.addressing.addressranges import span
 
 
 def parts(network: Network, fqdn: str) -> Mapping[str, str]:

@@ -15,8 +15,8 @@ from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.networks import MacOwner
 from nodepool_ocb.model.records import Change, Create, Json, Node
-from nodepool_ocb.provisioning import choosing, macs
-from nodepool_ocb.provisioning.ledger import HoldingsLedger
+from nodepool_ocb.provisioning.addressing import choosing, macs
+from nodepool_ocb.provisioning.addressing.ledger import HoldingsLedger
 
 MOST: Final = 64  # addresses of one node in one network
 MAC_HINT: Final = "admin-mac"

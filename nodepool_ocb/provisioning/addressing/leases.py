@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.model.networks import Network
 from nodepool_ocb.model.records import Node
-from nodepool_ocb.provisioning.addressranges import Address, AddressRange, span
+from nodepool_ocb.provisioning.addressing.addressranges import Address, AddressRange, span
 
 
 def lasting(world: World, node: Node) -> tuple[str, ...]:

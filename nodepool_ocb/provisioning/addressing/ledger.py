@@ -16,8 +16,8 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.networks import MacOwner, Network, NetworkAddress
 from nodepool_ocb.model.records import Change, Create, Delete, Set
-from nodepool_ocb.provisioning.addressranges import Address, AddressRange
-from nodepool_ocb.provisioning.found import FoundAddress, FoundHoldings
+from nodepool_ocb.provisioning.addressing.addressranges import Address, AddressRange
+from nodepool_ocb.provisioning.addressing.found import FoundAddress, FoundHoldings
 
 SWEPT: Final = 20  # records of addresses that are over, which an allocation deletes besides
 

@@ -15,7 +15,7 @@ from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model.networks import RANGES, Network
 from nodepool_ocb.model.ranges import is_name, is_node
-from nodepool_ocb.provisioning.addressranges import Address, AddressRange, Subnet, span
+from nodepool_ocb.provisioning.addressing.addressranges import Address, AddressRange, Subnet, span
 
 SERVERS: Final = 8  # the most name servers, and the most servers of NTP
 SEGMENTS: Final = 64

@@ -1,0 +1,1 @@
+"""The rules of networks, MACs and addresses: ranges, allocation, leases and slices. Pure."""

@@ -1,0 +1,1 @@
+"""The rules of machines that register: registrations, inventories, rules of adoption. Pure."""
