@@ -299,7 +299,7 @@ def _new_key(file: Path) -> None:
 # -- processes --
 
 
-def _stop(processes: Callable[[], list[int]]) -> None:
+def _stop(processes: Callable[[], list[int]]) -> list[int]:
     """Stop all, until none of them runs and no other appears: a process may have started another just before."""
     deadline, before = time.monotonic() + START_SECONDS, [-1]
     while (found := processes()) != before or not all(map(_stopped, found)):
@@ -307,6 +307,7 @@ def _stop(processes: Callable[[], list[int]]) -> None:
             raise RuntimeError(f"processes that cannot be stopped: {found}")
         _signal(found, signal.SIGSTOP)
         before = found
+    return found
 
 
 def _end(processes: Callable[[], list[int]]) -> None:
@@ -314,13 +315,14 @@ def _end(processes: Callable[[], list[int]]) -> None:
 
     All are stopped first: the child of a killed process has another parent, and a connection of sshd bears no mark.
     """
-    _stop(processes)
+    found = _stop(processes)
     deadline = time.monotonic() + START_SECONDS
-    while found := processes():
+    while found:
         if time.monotonic() > deadline:
             raise RuntimeError(f"processes that cannot be killed: {found}")
         _signal(found, signal.SIGKILL)
         time.sleep(0.01)
+        found = processes()
 
 
 def _signal(processes: Iterable[int], kind: signal.Signals) -> None:
@@ -347,7 +349,7 @@ def _processes(mark: str, listeners: Iterable[int]) -> list[int]:
 
 def _environment(pid: int) -> bytes:
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/environ").read_bytes()
+        return _read(f"/proc/{pid}/environ")
     return b""
 
 
@@ -376,4 +378,13 @@ def _stopped(pid: int) -> bool:
 
 
 def _stat(pid: str) -> list[str]:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return _read(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")[2].split()
+
+
+def _read(file: str) -> bytes:
+    """A file of ``/proc``, whole, without the costs of ``pathlib``: a search reads two for each process of the host."""
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, 16384), b""))
+    finally:
+        os.close(descriptor)
