@@ -28,6 +28,7 @@ def test_a_driver_whose_clock_is_two_hours_ahead_takes_over_and_nothing_is_late(
     assert_dated(live, before)
 
 
+@pytest.mark.long
 def test_a_driver_whose_clock_is_two_hours_behind_takes_over_and_time_runs_out_when_it_has(fleet: Fleet) -> None:
     before = fleet.session.now()
     live = taken_over(fleet, takes=600.0, timeout_seconds=15.0, first=HOUR, second=-HOUR)

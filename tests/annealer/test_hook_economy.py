@@ -38,6 +38,7 @@ def server() -> Iterator[Server]:
         yield alone
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("nodes", "megabytes", "cpu_seconds"),
     [(500, 120, 10.0), pytest.param(10_000, 300, 30.0, marks=pytest.mark.long)],

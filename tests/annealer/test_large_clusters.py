@@ -76,6 +76,7 @@ def lives(fleet: Fleet, count: int) -> None:
     assert "more than one" not in annealer.said, "nothing was refused as too large"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.long)])
 def test_a_cluster_of_many_members_and_children_lives_through_what_happens_to_one(
     zookeeper: Server, chroot: str, tmp_path: Path, count: int

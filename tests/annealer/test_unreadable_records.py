@@ -184,6 +184,7 @@ def test_a_rollout_whose_pointer_cannot_be_read_goes_on_when_it_can(bare: Fleet)
     assert set(generations(bare).values()) == {1}
 
 
+@pytest.mark.long
 def test_a_rollout_of_which_a_part_cannot_be_read_is_told_once_and_goes_on_when_it_can(bare: Fleet) -> None:
     roles(bare, os=acting(), app=acting())
     nodes(bare, {HUB: Node()})

@@ -100,6 +100,7 @@ def served_certificate(api: ServedApi) -> bytes:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hours", [pytest.param(-7, id="behind"), pytest.param(7, id="ahead", marks=pytest.mark.long)])
 def test_the_end_of_a_token_counts_by_the_clock_of_zookeeper(
     zk_settings: ZooKeeperSettings, tmp_path: Path, hours: int
@@ -162,6 +163,7 @@ def test_more_connections_than_allowed_are_closed_and_leave_room_when_they_go(
     api.close()
 
 
+@pytest.mark.long
 def test_a_client_that_sends_no_head_in_time_is_closed(api: ServedApi) -> None:
     host, port = api.address.partition("//")[2].split(":")
     with socket.create_connection((host, int(port)), 10.0) as slow:

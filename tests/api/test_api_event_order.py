@@ -134,6 +134,7 @@ def test_the_same_holds_over_many_changes(pair: tuple[ServedApi, ServedApi], zk_
     followed(pair, until, zk_session, LONG_CHANGES)
 
 
+@pytest.mark.long
 def test_a_stream_of_the_time_before_a_restored_zookeeper_is_reset_also_after_its_numbers_returned(
     tmp_path: Path, until: Until
 ) -> None:

@@ -361,6 +361,7 @@ def test_the_last_use_of_a_token_is_written_one_time_in_some_minutes(cluster: Se
     assert cluster.direct.perform(TokenShow(token=id)).used == used
 
 
+@pytest.mark.long
 def test_failed_logins_are_answered_after_a_growing_delay_and_valid_ones_at_once(api: ServedApi) -> None:
     wrong = f"ocb_{'0' * 12}_{'A' * 43}"
     for _ in range(4):

@@ -23,6 +23,7 @@ def alone(tmp_path: Path) -> Iterator[BuilderFleet]:
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [8, pytest.param(30, marks=pytest.mark.long)])
 def test_images_at_four_providers_are_uploaded_quickly_and_cost_nothing_then(alone: BuilderFleet, count: int) -> None:
     names = [f"image-{number}" for number in range(count)]

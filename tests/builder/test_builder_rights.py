@@ -134,6 +134,7 @@ def everything(session: Session) -> dict[str, tuple[int, bytes]]:
     return {znode.path: (znode.version, znode.data) for znode in subtree(session, paths.ROOT)}
 
 
+@pytest.mark.long
 def test_a_build_and_an_upload_work_with_a_builders_user_over_tls(builders: GuardedBuilderFleet) -> None:
     before = everything(builders.session)
     builder = builders.builder(

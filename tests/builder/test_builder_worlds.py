@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 
+import pytest
 from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
@@ -86,6 +87,7 @@ def test_a_directory_that_is_adopted_by_a_rebuilt_cluster_loses_nothing_at_once(
     assert before.items() <= files(builder).items()
 
 
+@pytest.mark.long
 def test_a_record_that_is_gone_costs_its_file_only_after_the_grace_from_when_that_was_seen(
     builders: BuilderFleet,
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_build_whose_record_cannot_be_read_goes_on_and_the_record_stays(
     assert len(builders.history()) == 1
 
 
+@pytest.mark.long
 def test_a_deletion_that_is_refused_is_asked_for_less_and_less_often(builders: BuilderFleet) -> None:
     builder = builders.builder(builders.image("jammy"), providers=[builders.provider("cloud", "jammy")]).start()
     builders.until(lambda: builders.uploads("jammy", UploadState.READY), "it is uploaded")
@@ -103,6 +104,7 @@ def _doomed(builders: BuilderFleet, provider: str, external_ids: Sequence[str]) 
         builders.session.create_next(uploads + "/", upload)
 
 
+@pytest.mark.long
 def test_a_provider_that_says_nothing_holds_up_no_other_and_no_end(builders: BuilderFleet, mute: str) -> None:
     silent = {"name": "silent", "driver": "docker", "url": mute, "diskimages": []}
     for name in ("a", "b", "c", "d", "e", "f"):

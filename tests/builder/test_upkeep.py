@@ -291,6 +291,7 @@ def test_what_only_a_builder_that_is_gone_could_send_is_built_anew(builders: Bui
     assert len(builders.history()) == 2
 
 
+@pytest.mark.long
 def test_builders_whose_clocks_are_hours_apart_agree_on_what_is_due(builders: BuilderFleet) -> None:
     image = builders.image("jammy", rebuild_age=3600)
     before = builders.session.now()

@@ -132,6 +132,7 @@ def _work(session: Session) -> None:
     builder.uploads(build, "openstack-east-2", UploadState.FAILED, reason=REASON, external_id="0123456789abcdef" * 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_listing_verb_has_a_line_that_is_wider_than_the_terminal(
     filled: dict[str, str], zk_settings: ZooKeeperSettings, width: int

@@ -226,6 +226,7 @@ def test_nothing_comes_or_goes_while_the_structure_cannot_be_read(
     assert not load_world(lab).nodes[N2].noderoles
 
 
+@pytest.mark.long
 def test_many_people_who_create_nodes_at_once_all_get_theirs(lab: Session, zk_settings: ZooKeeperSettings) -> None:
     environment = {**os.environ, "NODEPOOL_OCB_ZOOKEEPER": zk_settings.hosts}
     wanted = [f"m{number}.example.com" for number in range(8)]

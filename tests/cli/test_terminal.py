@@ -357,12 +357,21 @@ def files(tmp_path: Path) -> dict[str, str]:
     return made | {"record": "/ocb/roles/r\u202e", "folder": str(tmp_path)}
 
 
-def test_no_verb_lets_a_control_character_through(poisoned: Session, files: dict[str, str], ocb: Ocb) -> None:
+#: The forms of an output beside its text.
+OTHERS = ("json", "yaml", "name")
+
+
+@pytest.mark.parametrize("forms", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_no_verb_lets_a_control_character_through(
+    poisoned: Session, files: dict[str, str], ocb: Ocb, forms: int
+) -> None:
+    """The short form asks each verb for its text, and for one of the three other forms in turn."""
     assert poisoned.connected
     spoke = 0
-    for line in LINES:
+    for number, line in enumerate(LINES):
         words = [word.replace("POISON", POISON) for word in line.format_map(files).split()]
-        for form in ([], ["-o", "json"], ["-o", "yaml"], ["-o", "name"]):
+        others = [["-o", OTHERS[(number + more) % len(OTHERS)]] for more in range(forms)]
+        for form in ([], *others):
             if form and line.startswith(("POISON", "--", "node POISON", "noderole log base@n1.example.com -f")):
                 continue
             result = ocb(*words, *form)

@@ -29,6 +29,7 @@ def another(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_help_of_both_checkouts_is_measured_with_the_load(starting: ModuleType, another: Path) -> None:
     from benchmarks.figure import Plan
 

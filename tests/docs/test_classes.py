@@ -31,6 +31,7 @@ def written(root: Path, **files: str) -> Path:
     return root
 
 
+@pytest.mark.long
 def test_the_classes_of_the_product_have_names_of_their_own(classes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     places = classes.places(ROOT)
     monkeypatch.setattr(classes, "places", lambda _: places)

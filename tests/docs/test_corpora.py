@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 LACKS = "tests/engine/test_binding_corpus.py::test_the_graph_of_the_roles_has_no_circle"
 TAKES_MINUTES = "tests/docs/test_systemd.py"
@@ -27,5 +29,6 @@ def test_a_run_says_how_many_tests_lacked_their_corpora_and_where_these_are_look
     assert f"1 TESTS SKIPPED for want of corpora (opencrowbar/barclamps): looked for in {tmp_path}\n" in said
 
 
+@pytest.mark.long
 def test_a_run_that_skips_other_tests_says_nothing_of_corpora(tmp_path: Path) -> None:
     assert "corpora" not in run(tmp_path, TAKES_MINUTES)

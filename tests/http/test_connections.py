@@ -41,6 +41,7 @@ def opened(pages: Pages) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=10.0)
 
 
+@pytest.mark.long
 def test_a_flood_takes_some_tens_of_threads_and_a_request_is_answered_meanwhile(
     pages: Pages, until: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_manifest_is_applied_with_its_modules_and_is_idempotent(
     assert "exit code 2" not in again.tail
 
 
+@pytest.mark.long
 @needs_puppet
 def test_a_noop_run_says_what_puppet_would_change(machine: Any, puppet: Any, tmp_path: Path) -> None:
     path = manifest(tmp_path, f"file {{ '{tmp_path}/made': ensure => file }}")
@@ -90,6 +91,7 @@ def test_puppet_fails_with_what_its_exit_code_means(
     assert (outcome.reason, outcome.exit_code) == (reason, code)
 
 
+@pytest.mark.long
 @needs_puppet
 def test_puppet_runs_in_the_directory_that_the_task_names(machine: Any, puppet: Any, tmp_path: Path) -> None:
     manifest(tmp_path, "notify { 'found': }")

@@ -77,6 +77,7 @@ def test_with_a_frozen_leader_work_goes_on_within_the_session_and_three_seconds(
     every_one_once(fleet, names)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_with_a_killed_leader_work_goes_on_within_two_seconds_of_the_election(
     guided: Fleet, ensemble: Ensemble, times: int

@@ -23,6 +23,7 @@ WAIT_SECONDS = 120.0
 FAILED = 6  # the exit code
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("servers", "machines", "seconds", "every_seconds"),
     [

@@ -75,6 +75,7 @@ def test_an_idle_node_is_replaced_by_one_of_the_newer_image_when_its_launch_has_
     assert fleet.calls("north").count("create") == 2
 
 
+@pytest.mark.long
 def test_the_next_attempt_of_a_launch_has_the_newer_image(fleet: LauncherFleet) -> None:
     start(fleet)
     request = fleet.request("small")

@@ -149,6 +149,7 @@ def test_a_frozen_machine_is_not_handed_out(launchers: LauncherFleet, farm: Farm
     farm.thaw(0)
 
 
+@pytest.mark.long
 def test_the_connections_of_a_replaced_provider_are_closed(launchers: LauncherFleet, farm: Farm) -> None:
     labels = [{"name": "small", "min-ready": 1}]
     launcher = launchers.launcher(rack(farm, 0), labels=labels)

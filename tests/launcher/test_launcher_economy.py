@@ -24,6 +24,7 @@ def alone(tmp_path: Path) -> Iterator[LauncherFleet]:
         yield made
 
 
+@pytest.mark.long
 def test_an_idle_launcher_of_fifty_labels_at_four_providers_writes_nothing(alone: LauncherFleet) -> None:
     names = [f"label-{number}" for number in range(LABELS)]
     labels = [{"name": name, "min-ready": 1} for name in names]

@@ -53,6 +53,7 @@ def lease(launchers: LauncherFleet, farm: Farm, tmp_path: Path) -> Iterator[Run]
         process.communicate()
 
 
+@pytest.mark.long
 def test_a_command_runs_on_a_slot_that_is_clean_for_the_next_client(
     lease: Run, launchers: LauncherFleet, farm: Farm
 ) -> None:

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.rights import ClientKind
@@ -16,6 +17,7 @@ from tests.cli.background_command import COMMAND
 from tests.launcher.test_users_of_launchers import GuardedFleet
 
 
+@pytest.mark.long
 def test_a_requester_runs_a_command_with_a_node(tmp_path: Path) -> None:
     with Guarded() as world, GuardedFleet(world, tmp_path) as fleet:
         config, identity = tmp_path / "requester.yaml", tmp_path / "id"

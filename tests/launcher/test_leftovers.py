@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import LockOwner
 from tests.launcher.launcher_fleet import LauncherFleet
@@ -21,6 +23,7 @@ def test_locks_of_requests_that_are_gone_are_deleted_unless_they_are_held(launch
     )
 
 
+@pytest.mark.long
 def test_a_node_without_data_is_deleted_with_the_folder_of_its_lock_unless_that_is_held(
     launchers: LauncherFleet,
 ) -> None:

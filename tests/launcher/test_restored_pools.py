@@ -67,6 +67,7 @@ def used(fleet: LauncherFleet) -> dict[str, PoolNode]:
     return ready(fleet)
 
 
+@pytest.mark.long
 def test_a_node_with_an_id_of_the_lost_time_has_a_machine_and_a_stamp_of_its_own(site: RestoredSite) -> None:
     copied = site.live(ready)
     site.copied(site.server.directory / "data", site.folder / "copy")

@@ -36,6 +36,7 @@ def test_two_launchers_serve_many_requests_and_no_node_is_given_twice(launchers:
     launchers.fulfilled(late, 60.0)
 
 
+@pytest.mark.long
 def test_the_launches_of_a_killed_launcher_are_continued_by_another(launchers: LauncherFleet) -> None:
     cloud = launchers.cloud("north", options={"boot-seconds": 6})
     first = launchers.launcher(cloud).start()
@@ -138,6 +139,7 @@ def test_a_paused_launcher_begins_nothing_until_it_is_resumed(launchers: Launche
     assert launchers.calls("north").count("create") == 1
 
 
+@pytest.mark.long
 def test_a_machine_that_no_record_names_is_deleted_and_others_stay(launchers: LauncherFleet) -> None:
     launchers.launcher(launchers.cloud("north"), leak_seconds=1.0).start()
     launchers.fulfilled(launchers.request("small"))

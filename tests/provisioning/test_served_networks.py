@@ -69,6 +69,7 @@ def test_beside_an_existing_server_each_machine_gets_its_address_there_and_its_b
             assert boots(MAC1, architecture(0), IPXE) == f"{SERVER}/boot/52-54-00-00-00-01.ipxe"
 
 
+@pytest.mark.long
 def test_a_segment_behind_a_relay_gets_addresses_and_files_of_its_own(admin: AdminNode, tmp_path: Path) -> None:
     segment = RelaySegment(subnet="10.2.0.0/24", router="10.2.0.1", dhcp="10.2.0.100-10.2.0.139")
     admin.world.put(Stored(replace(NETWORK, segments=(segment,)), 1), "admin")
@@ -160,6 +161,7 @@ def test_a_machine_boots_its_script_beside_an_existing_server(
             assert admin.host.run("cat", log).startswith("10.1.0.15"), "an address of the existing server"
 
 
+@pytest.mark.long
 def test_the_second_initrd_has_the_material_of_the_site_and_nothing_else(admin: AdminNode) -> None:
     values = {
         "provisioner/site/ca.pem": "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----",

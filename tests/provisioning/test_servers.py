@@ -147,6 +147,7 @@ def test_a_wrong_configuration_is_refused_and_the_old_one_goes_on(admin: AdminNo
     assert fetched(client, "/boot/default.ipxe").endswith("200")
 
 
+@pytest.mark.long
 def test_a_lost_directory_is_written_anew(admin: AdminNode) -> None:
     name = f"{boot.DHCP}@{FQDN}"
     assert admin.publish() == 0, admin.output
@@ -170,6 +171,7 @@ def test_names_of_nodes_are_answered(admin: AdminNode, client: Namespace) -> Non
         assert client.run("python3", "-c", ASK, name).strip() == address
 
 
+@pytest.mark.long
 def test_a_machine_boots_the_script_of_its_node_by_bios(tmp_path: Path) -> None:
     _boots(tmp_path, VirtualHardware(macs=(MAC1,), memory_mb=96))
 

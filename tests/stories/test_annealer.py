@@ -216,6 +216,7 @@ def test_nothing_starts_in_a_deployment_that_was_proposed_again(fleet: Fleet) ->
     fleet.until_all_active()
 
 
+@pytest.mark.long
 def test_zookeeper_gone_for_longer_than_the_session_loses_no_finished_work(chroot: str, tmp_path: Path) -> None:
     with Server(fsync=False) as server, Fleet(server, chroot, tmp_path) as fleet:
         fleet.add_role("first", fleet.work(1.0))

@@ -7,6 +7,8 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.images import BuildState, Pause, UploadState
 from nodepool_ocb.model.records import Create, Set
@@ -67,6 +69,7 @@ def test_a_request_during_a_build_asks_for_the_next_one(builders: BuilderFleet) 
     assert len(builders.history()) == 2
 
 
+@pytest.mark.long
 def test_a_failing_image_is_tried_again_after_longer_and_longer_times_with_every_log_kept(
     builders: BuilderFleet,
 ) -> None:

@@ -206,6 +206,7 @@ def test_after_kill_9_at_any_step_another_finishes_and_nothing_is_done_twice(thr
     assert three.broken() <= AFTERWARDS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [3, *(pytest.param(first, marks=pytest.mark.long) for first in (1, 2, 4))])
 def test_a_driver_that_was_frozen_beyond_its_session_changes_nothing(three: Fleet, first: int) -> None:
     """At any step; the short form takes one in four."""

@@ -151,6 +151,7 @@ def _bare(client: KazooClient, chroot: str) -> Iterator[Copied]:
     return (Copied(path, client.get(chroot + path)[0]) for path in below)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "swapped", [pytest.param(False, id=""), pytest.param(True, id="swapped", marks=pytest.mark.long)]
 )

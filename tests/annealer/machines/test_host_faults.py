@@ -138,6 +138,7 @@ def test_what_a_sick_annealer_fails_at_is_done_once_by_another_and_it_draws_in_n
     assert not fleet.faults()
 
 
+@pytest.mark.long
 def test_alone_it_goes_on_by_itself_when_its_fault_is_over(fleet: Fleet) -> None:
     fleet.add_role("long", fleet.work(0.5, flags=("destructive",)))
     noderole = fleet.bind("long", fleet.nodes[0])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from nodepool_ocb.model.records import State
 from tests.journeys.fleet import Fleet
 
 WATCHED_SECONDS = 8.0
 
 
+@pytest.mark.long
 def test_a_machine_that_runs_find_dead_right_after_each_probe_is_probed_later_and_later(fleet: Fleet) -> None:
     fleet.add_role("first", fleet.work(0.0))
     (machine,) = fleet.nodes

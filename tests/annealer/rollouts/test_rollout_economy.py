@@ -91,6 +91,7 @@ def in_groups(nodes: int, groups: int) -> Callable[[Session], Callable[[], bool]
     return commit
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("nodes", "groups"), [(500, 20), pytest.param(5000, 200, marks=pytest.mark.long)])
 def test_a_rollout_takes_at_most_two_transactions_more_for_each_group(tmp_path: Path, nodes: int, groups: int) -> None:
     plain = cost(tmp_path / "plain", nodes, at_once)

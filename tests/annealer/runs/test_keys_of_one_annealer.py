@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Create, State
 from nodepool_ocb.secrecy import keyring
@@ -14,6 +16,7 @@ from tests.journeys.fleet import Fleet, vertex_of
 LACKS = "secrets.key_file is not set"
 
 
+@pytest.mark.long
 def test_a_run_with_a_secret_ends_on_who_has_the_key_also_after_its_death(fleet: Fleet, tmp_path: Path) -> None:
     node, go_on = fleet.nodes[0], tmp_path / "go-on"
     keyring.generate(tmp_path / "key")

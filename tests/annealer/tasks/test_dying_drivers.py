@@ -74,6 +74,7 @@ def ended(session: Session) -> set[tuple[str, str]]:
     return found
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_between_two_transactions_costs_nothing(
     zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
 ) -> None:

@@ -226,6 +226,7 @@ def test_a_node_may_be_deleted_when_the_run_is_over(
     assert history(zk_session, run) == before
 
 
+@pytest.mark.long
 def test_another_annealer_goes_on_with_a_run_whose_driver_was_killed(
     zk_session: Session, zk_settings: ZooKeeperSettings, tmp_path: Path
 ) -> None:

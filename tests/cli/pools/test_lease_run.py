@@ -248,6 +248,7 @@ def test_the_time_of_the_lease_ends_the_command_after_a_warning(leases: Leases) 
     assert leases.launcher.node(node).state is PoolNodeState.USED
 
 
+@pytest.mark.long
 def test_a_program_that_does_not_exist_has_127_and_the_nodes_are_returned(leases: Leases) -> None:
     node = leases.ready()
     result = leases.run("/no/such/program")

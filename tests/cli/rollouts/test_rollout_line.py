@@ -106,6 +106,7 @@ def running(session: Session) -> dict[str, str | None]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("annealer")
 def test_of_a_parent_and_a_child_one_is_under_way_and_nothing_asked_of_the_other_ends_its_runs(
     line: Session, together: Together, until: Callable[..., None]

@@ -122,6 +122,7 @@ def typed(
         print(shell.shown.decode(errors="replace")[-4000:])
 
 
+@pytest.mark.long
 def test_names_are_completed_as_they_are(typed: Run, request: pytest.FixtureRequest) -> None:
     lines = LINES | (OF_BASH if request.node.callspec.params["typed"] == "bash" else {})
     assert {line: typed(line) for line in lines} == lines

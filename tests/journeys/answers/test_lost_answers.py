@@ -135,7 +135,14 @@ def test_every_verb_that_writes_is_in_the_walk() -> None:
     assert writing - walked - set(ELSEWHERE) == set()
 
 
-@pytest.mark.parametrize("rival", [Rival.TOUCH, Rival.STRUCTURE, pytest.param(Rival.SAME, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "rival",
+    [
+        pytest.param(Rival.TOUCH, marks=pytest.mark.long),
+        Rival.STRUCTURE,
+        pytest.param(Rival.SAME, marks=pytest.mark.long),
+    ],
+)
 def test_what_every_verb_is_told_of_a_lost_answer_is_so(
     rival: Rival,
     zk_settings: ZooKeeperSettings,

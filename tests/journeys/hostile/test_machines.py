@@ -244,6 +244,7 @@ class Hostile:
                 return
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("to_the_end", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_machines_that_lie_flood_or_die_come_to_their_end_and_disturb_nobody(
     canaries: Canaries, tmp_path: Path, to_the_end: bool
@@ -275,6 +276,7 @@ FLOODS: Final = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.long), 10])
 def test_what_floods_in_place_of_sshd_costs_next_to_nothing(canaries: Canaries, tmp_path: Path, count: int) -> None:
     """Each is asked once a second or so, as any machine that is not alive."""

@@ -87,6 +87,7 @@ def test_with_a_frozen_leader_all_write_again_soon_and_in_their_sessions(
     assert [session.id for session in sessions] == before
 
 
+@pytest.mark.long
 def test_a_server_that_accepts_and_says_nothing_keeps_nobody_for_long(zookeeper: Server, until: Until) -> None:
     with ExitStack() as stack:
         mute = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(3)]
