@@ -85,6 +85,7 @@ def test_a_cluster_of_many_members_and_children_lives_through_what_happens_to_on
         lives(fleet, count)
 
 
+@pytest.mark.long
 def test_what_is_refused_because_a_gate_was_lost_is_tried_less_and_less_often_and_told_once(fleet: Fleet) -> None:
     fleet.add_role("base", Role(barclamp="b", jig="test"))
     fleet.add_role("osd", Role(barclamp="b", jig="test", flags=("cluster",), requires=("base",)))

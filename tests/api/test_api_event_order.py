@@ -180,6 +180,7 @@ def test_a_stream_of_the_time_before_a_restored_zookeeper_is_reset_also_after_it
             served.close()
 
 
+@pytest.mark.long
 def test_a_server_that_runs_while_zookeeper_is_put_back_shows_the_older_records_within_seconds(
     tmp_path: Path, until: Until
 ) -> None:

@@ -349,7 +349,7 @@ STARTS = [
 ]
 STARTS.sort(key=by_rules)
 #: The first take every rule; and one that was refreshed, and one that can be found again though it destroys.
-SOME = [*STARTS[:7], RunState(refresh=True, destructive=True)]
+SOME = [*STARTS[:5], RunState(refresh=True, destructive=True)]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def every_one_once(fleet: Fleet, names: list[str]) -> None:
     assert not fleet.faults()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_with_a_frozen_leader_work_goes_on_within_the_session_and_three_seconds(
     guided: Fleet, ensemble: Ensemble, times: int

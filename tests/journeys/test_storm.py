@@ -143,7 +143,7 @@ def test_after_a_storm_every_promise_holds(
 @pytest.mark.parametrize(
     ("servers", "machines", "groups", "seconds", "every_seconds"),
     [
-        pytest.param(Ensemble, 6, 3, 8.0, 1.0, id="short"),
+        pytest.param(Ensemble, 6, 3, 8.0, 1.0, id="short", marks=pytest.mark.long),
         pytest.param(alone, 20, 10, 200.0, 4.0, id="long", marks=pytest.mark.long),
         pytest.param(Ensemble, 20, 10, 200.0, 4.0, id="long-ensemble", marks=pytest.mark.long),
     ],

@@ -65,7 +65,7 @@ def test_a_command_runs_on_a_slot_that_is_clean_for_the_next_client(
     launchers.until(lambda: not launchers.nodes(PoolNodeState.IN_USE), "no node is in use")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)])
 def test_the_next_client_gets_the_node_after_the_command_of_a_killed_or_frozen_one_is_dead(
     lease: Run, launchers: LauncherFleet, number: int
 ) -> None:

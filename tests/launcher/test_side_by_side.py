@@ -50,6 +50,7 @@ def test_the_launches_of_a_killed_launcher_are_continued_by_another(launchers: L
     assert launchers.calls("north").count("create") == 1
 
 
+@pytest.mark.long
 def test_a_launcher_that_drains_leaves_its_launches_at_once_and_its_registrations_go(launchers: LauncherFleet) -> None:
     cloud = launchers.cloud("north", options={"boot-seconds": 6})
     first = launchers.launcher(cloud).start()

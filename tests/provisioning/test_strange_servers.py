@@ -51,6 +51,7 @@ def served(admin: AdminNode, name: str, address: str, *lines: str) -> Iterator[N
             yield
 
 
+@pytest.mark.long
 @pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
 def test_a_strange_server_is_heard_and_our_second_one_is_not(admin: AdminNode) -> None:
     admin.world.put(Stored(replace(NETWORK, slices={FQDN: 1, SECOND: 2}), 0), "admin")

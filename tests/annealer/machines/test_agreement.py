@@ -152,6 +152,7 @@ def test_an_annealer_whose_turns_fail_says_so_and_is_not_asked_whether_a_machine
     fleet.until(sick.ready, "and it is ready")
 
 
+@pytest.mark.long
 def test_a_machine_that_dies_in_a_run_under_one_of_two_is_dead_and_its_run_is_done_anew_when_it_is_back(
     two: Fleet,
 ) -> None:

@@ -119,7 +119,7 @@ def test_a_log_folder_that_cannot_be_made_is_said_once_for_all_runs(six: Fleet) 
     assert annealer.said.count("cannot be kept") == 1
 
 
-@pytest.mark.parametrize("how", ["before", "after"])
+@pytest.mark.parametrize("how", ["before", pytest.param("after", marks=pytest.mark.long)])
 def test_what_a_sick_annealer_fails_at_is_done_once_by_another_and_it_draws_in_no_more(six: Fleet, how: str) -> None:
     """It fails before each order is sent, or after: nothing becomes an ERROR, nothing is started twice."""
     fleet = six

@@ -148,6 +148,7 @@ SOME: Final = ("pages_move", "machine_is_cut", "annealer_dies")
 ALL: Final = (*SOME, "session_is_lost", "annealer_freezes")
 
 
+@pytest.mark.long
 @needs_hosts
 @pytest.mark.parametrize("cuts", [SOME, pytest.param(ALL, marks=pytest.mark.long)], ids=["three cuts", "five cuts"])
 def test_ten_thousand_lines_of_a_run_elsewhere_come_byte_for_byte(
