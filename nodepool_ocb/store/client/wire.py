@@ -29,7 +29,7 @@ from kazoo.exceptions import (
     SessionClosedRequireSaslError,
 )
 from kazoo.protocol.connection import AUTH_XID, CLOSE_RESPONSE, PING_XID, WATCH_XID
-from kazoo.protocol.serialization import SASL, Auth, ReplyHeader, Watch
+from kazoo.protocol.serialization import SASL, Auth, ReplyHeader
 from kazoo.protocol.states import KeeperState
 
 from nodepool_ocb.store.client import diagnosis
@@ -48,6 +48,7 @@ SASL_ROUNDS: Final = 5  # DIGEST-MD5 needs three
 _FRAME = struct.Struct("!iii")  # length, xid, opcode
 _LENGTH = struct.Struct("!i")
 _REPLY = struct.Struct("!iqi")  # xid, zxid, error
+_EVENT = struct.Struct("!iii")  # of a watch: kind, state of the session, length of the path that follows
 _KINDS: Final = {1: "created", 2: "deleted", 3: "changed"}
 
 Wake = Callable[[str, str], None]
@@ -258,10 +259,12 @@ class Connection(Beating):
         return None
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
-        event, _ = Watch.deserialize(buffer, offset)
-        if event.type in _KINDS and event.path is not None:
-            self.client.wake_watchers(_KINDS[event.type], event.path)
-        if event.path in self.client._data_watchers or event.path in self.client._child_watchers:
+        kind, _, length = _EVENT.unpack_from(buffer, offset)  # by hand: each write of others comes as several events
+        begins = offset + _EVENT.size
+        path = buffer[begins : begins + length].decode() if length > 0 else None
+        if kind in _KINDS and path is not None:
+            self.client.wake_watchers(_KINDS[kind], path)
+        if path in self.client._data_watchers or path in self.client._child_watchers:
             super()._read_watch_event(buffer, offset)
 
 

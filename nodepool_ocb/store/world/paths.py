@@ -23,6 +23,8 @@ Kind: TypeAlias = type[Record]
 ROWS: Final[Mapping[Kind, RecordKind]] = {
     row.record: row for row in kinds.KINDS if row.record is not None and row.wakes is not None
 }
+#: The most slashes in a path of a World: a path with more belongs to a run or to attributes.
+MOST_SLASHES: Final = max(path.count("/") for row in ROWS.values() for path in row.paths)
 _TREE: Final = kinds.PathTree(ROWS.values())
 _FORMATS: Final = {kind: re.sub(r"\{\w+\}", "{}", row.paths[0]) for kind, row in ROWS.items()}
 #: For each name in the path of a kind, the folder that lists it; ``{}`` stands for the name before.
