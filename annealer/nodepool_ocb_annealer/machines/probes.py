@@ -5,6 +5,8 @@ another annealer fails at it, too (judging). It is alive after one success, whic
 (relapsing). Nodes that are virtual, not available, or have no address are left as they are. A node with a person's mark is
 asked when the time of the mark is up.
 
+The first logins after a start are paced (pacing): thousands of machines are not asked at once.
+
 While this annealer itself has a fault, it asks two machines now and then, over new connections: the one at which it
 failed, and another. A missing answer does not count then.
 """
@@ -31,6 +33,7 @@ from nodepool_ocb.model.records import Node
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.machines.judging import Judging, probed
+from nodepool_ocb_annealer.machines.pacing import FirstLogins
 from nodepool_ocb_annealer.machines.relapses import Relapses
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
@@ -65,6 +68,7 @@ class Probing:
         self._reasons: dict[str, str] = {}  # the newest reason that we wrote of it
         self._under_way: dict[str, float] = {}  # since when it is to be asked (monotonic): others may go before
         self._relapses = Relapses()
+        self._first = FirstLogins()
 
     def look_at_host(self) -> None:
         """Before other work: if there is a machine to ask, find missing parts of this host at once."""
@@ -92,14 +96,23 @@ class Probing:
             context.timers.at(now + wait, Timer(TimerKind.PROBE, fqdn))
 
     def probe(self, fqdn: str) -> None:
-        """The timer: ask now, unless an annealer works on the node."""
-        view = self._context.world.nodes.get(fqdn)
+        """The timer: ask now, unless an annealer works on the node, or too many first logins are due."""
+        view, now = self._context.world.nodes.get(fqdn), time.monotonic()
+        if view is None:
+            self._first.forget(fqdn)
         if view is None or fqdn in self._under_way or self._held(view) or not self._ours(view):
             return
         if view.claim is not None or (view.record is not None and self._pause(fqdn, view.record)):
             self._next(view)
+        elif wait := self._first_wait(view, now):
+            self._context.timers.at(now + wait, Timer(TimerKind.PROBE, fqdn))
         else:
             self._submit(view)
+
+    def _first_wait(self, view: NodeView, now: float) -> float:
+        """Seconds until its first login may begin; none where another annealer waits for our answer."""
+        asked = view.record is not None and self._judging.asked(view.record)
+        return 0.0 if asked else self._first.wait_seconds(view.name, now)
 
     def trial(self) -> None:
         """While something is wrong with us: ask any machine, rather one that others call alive."""

@@ -18,7 +18,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.aliveness import Mark, Marker, Suspicion
 from nodepool_ocb.model.records import Claim, Daemon, Node, Set
 from nodepool_ocb.telemetry import metrics
-from nodepool_ocb_annealer.machines import probes
+from nodepool_ocb_annealer.machines import pacing, probes
 from nodepool_ocb_annealer.machines.probes import NoKey, OwnFault, Probing, Unfit
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 from tests.annealer.machines.test_judging import Context as Judged
@@ -139,6 +139,44 @@ def test_of_those_that_are_asked_for_a_word_each_waits_by_its_rank_without_the_o
     desk.probing.plan(["s", "n"])
     assert desk.waits() == {"s": 2 * desk.settings.dead_probe_seconds}
     assert ("s", "b") in ranks
+
+
+@pytest.mark.parametrize("node", [ALIVE, DEAD], ids=["alive", "dead"])
+def test_an_annealer_that_starts_beside_two_thousand_machines_does_not_log_in_to_all_at_once(
+    made: Made, node: Node
+) -> None:
+    names = [f"n{number}" for number in range(2000)]
+    desk = made(**dict.fromkeys(names, node))
+    desk.probing.plan(names)
+    began: list[float] = []
+    while len(began) < len(names):
+        desk.clock += desk.timers.seconds(desk.clock, at_most=1.0)
+        for timer in list(desk.timers.due(desk.clock)):
+            before = len(desk.asked)
+            desk.probing.probe(timer.about)
+            began += [desk.clock] * (len(desk.asked) - before)
+        assert desk.clock < 1300.0
+    assert len({name for name, *_ in desk.asked}) == len(names)
+    most = max(sum(start <= each < start + 1.0 for each in began) for start in sorted(set(began))[::40])
+    assert most <= pacing.A_SECOND + pacing.BURST
+
+
+def test_a_second_opinion_is_no_first_login_that_waits(made: Made) -> None:
+    desk = made(n=replace(ALIVE, suspicion=OTHERS))
+    desk.beside()
+    desk.probing._first._next = desk.clock + 100.0
+    desk.probing.probe("n")
+    assert [name for name, *_ in desk.asked] == ["n"]
+
+
+def test_a_machine_is_asked_by_its_schedule_after_the_first_time(made: Made) -> None:
+    desk = made(n=ALIVE, o=ALIVE)
+    desk.probe(Alive())
+    desk.probing._first._next = desk.clock + 100.0
+    desk.probing.probe("n")
+    desk.probing.probe("o")
+    assert [name for name, *_ in desk.asked] == ["n", "n"]
+    assert desk.waits() == {"o": 100.0}
 
 
 def mark(until: float | None) -> Mark:
