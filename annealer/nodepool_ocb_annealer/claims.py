@@ -34,6 +34,10 @@ log = logging.getLogger(__name__)
 
 MOST_IN_FLIGHT: Final = 400  # claims of instant jigs at once: beyond this the server gains nothing
 AGAIN_SECONDS: Final = 0.5
+STEALS_AT_ONCE: Final = 4  # instant work of others
+LAGS: Final = 3.0  # that each rank waits at least
+LAG_SHARE: Final = 8  # one part in so many of the remembered lag is that of the newest transaction
+LATE_TURNS: Final = 10  # after so many turns of its own, an annealer that could not begin is helped in any case
 
 
 class Claims:
@@ -43,6 +47,8 @@ class Claims:
         self._context, self._has_code = context, has_code
         self._slots, self._tidying, self._judging = parts
         self._inline: dict[str, InlineBatch] = {}  # node → the batch with its transaction sent
+        self._stolen: set[str] = set()  # those of them that another annealer goes before us at
+        self._lag_seconds = 0.0  # from the sending of such a transaction to the handling of its answer, of late
         self._waiting_for_slot: set[str] = set()  # nodes with work for which there was no slot
         self._checks_waiting: set[str] = set()  # nodes with a check for which there was no spare slot
         self._waiting_for_capacity: set[str] = set()  # nodes with work that came when MOST_IN_FLIGHT were
@@ -75,16 +81,19 @@ class Claims:
             self._ready_since.pop(fqdn, None)  # ranks count anew from when it is free
             self._give_back(view)
             return
+        if not self._our_turn(view):
+            return
         vertex = self.next(view)
         if vertex is None:
             self._ready_since.pop(fqdn, None)
-        elif self._well(fqdn) and self._our_turn(fqdn):
+        elif self._well(fqdn) and self._may_steal(vertex):
             self._claim(vertex)
 
     def void(self) -> None:
         """The session is over: nothing is ours any more."""
         self.executor.void()
         self._inline.clear()
+        self._stolen.clear()
 
     def next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None:
         """The noderole to run next: of the highest rank, then no check, then the least deep in the graph, then by name."""
@@ -113,14 +122,42 @@ class Claims:
             return first[0]
         return min(first, key=lambda each: (each.record.check is not None, context.world.depth(each), each.name))
 
-    def _our_turn(self, fqdn: str) -> bool:
-        now = time.monotonic()
-        since = self._ready_since.setdefault(fqdn, now)
-        due = since + self._context.ranking.of(fqdn) * self._context.settings.steal_delay_seconds
-        if due > now:
-            self._context.timers.at(due, Timer(TimerKind.CONSIDER, fqdn))
+    def _our_turn(self, view: NodeView) -> bool:
+        """Whether all annealers before this one have had their time, from when the node may have had work.
+
+        That is asked before the search for work: most nodes are left to others, and cost no more than this.
+        """
+        rank = self._context.ranking.of(view.name)
+        if rank == 0:
+            return True
+        if not view.ready:
+            self._ready_since.pop(view.name, None)
             return False
-        return True
+        now = time.monotonic()
+        due = self._ready_since.setdefault(view.name, now) + rank * self._patience_seconds
+        if due > now:
+            self._context.timers.at(due, Timer(TimerKind.CONSIDER, view.name))
+        return due <= now
+
+    @property
+    def _patience_seconds(self) -> float:
+        """The time of each rank: where transactions take long now, those of the others do, too."""
+        return max(self._context.settings.steal_delay_seconds, LAGS * self._lag_seconds)
+
+    def _may_steal(self, vertex: Vertex) -> bool:
+        """Whether the work of another annealer may be taken now; instant work only beside little work of our own.
+
+        The first in rank does instant work soon, if it is able to. Both would send it, and one of both in vain.
+        """
+        fqdn, context = vertex.node.name, self._context
+        if context.ranking.of(fqdn) == 0 or not self._slots.instant(vertex):
+            return True
+        now = time.monotonic()
+        late = now - self._ready_since.get(fqdn, now) > LATE_TURNS * self._patience_seconds
+        if len(self._stolen) < STEALS_AT_ONCE and (late or len(self._inline) == len(self._stolen)):
+            return True
+        context.timers.at(now + context.settings.steal_delay_seconds, Timer(TimerKind.CONSIDER, fqdn))
+        return False
 
     def _well(self, fqdn: str) -> bool:
         """Whether this host is fit to work on the node, and its claims are not refused; else it looks again later."""
@@ -165,7 +202,10 @@ class Claims:
         if batch is None:
             return False
         self._inline[batch.node] = batch
-        context.send(batch.changes, partial(self._inline_written, vertex, batch), f"claim of {vertex.name}")
+        if context.ranking.of(batch.node):
+            self._stolen.add(batch.node)
+        sent = time.monotonic()
+        context.send(batch.changes, partial(self._inline_written, vertex, batch, sent), f"claim of {vertex.name}")
         return True
 
     def complete_inline(self, view: NodeView, ended: EndedRun | None = None) -> InlineBatch | None:
@@ -173,10 +213,12 @@ class Claims:
         context = self._context
         return complete_inline(context.world, view, self._slots.inline_runner(), context.session.now(), ended)
 
-    def _inline_written(self, vertex: Vertex, batch: InlineBatch, refused: OcbError | None) -> None:
+    def _inline_written(self, vertex: Vertex, batch: InlineBatch, sent: float, refused: OcbError | None) -> None:
         if self._inline.get(batch.node) is not batch:
             return
         del self._inline[batch.node]
+        self._stolen.discard(batch.node)
+        self._lag_seconds += (time.monotonic() - sent - self._lag_seconds) / LAG_SHARE
         if refused is not None:
             self.refused(vertex, refused)
         else:
