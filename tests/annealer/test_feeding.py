@@ -34,7 +34,9 @@ class Context:
     def __init__(self, made: World, instant: bool = True) -> None:
         self.world, self.settings = made, AnnealerSettings(slots=1)
         self.timers, self.ranking = Timers(), Ranking("a")
-        self.session: Any = SimpleNamespace(now=lambda: 1.0, trusted=True, id=1)
+        self.session: Any = SimpleNamespace(
+            now=lambda: 1.0, trusted=True, id=1, connections=1, send_read=lambda wanted: lambda: [None] * len(wanted)
+        )
         self.tidying: Any = SimpleNamespace(ended=lambda *_, **__: None)
         self.secrets = Secrets()
         self.jigs: Any = {"noop": SimpleNamespace(instant=instant, attaches=True)}

@@ -14,7 +14,7 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.jigs.jig import Jig, Outcome, Unreachable
 from nodepool_ocb.model.records import Json, Role
 from nodepool_ocb.provisioning.orders import Wish
-from nodepool_ocb_annealer.runs.attributes import JigInputs, Results
+from nodepool_ocb_annealer.runs.attributes import JigInputs, ReadAhead, Results
 from nodepool_ocb_annealer.runs.conclusions import Conclusion
 
 
@@ -65,6 +65,7 @@ class Attempt:
         self.slot = False
         self.pause_seconds = 0.0  # before an annealer is to claim it again, where it goes back untouched
         self.material: Mapping[str, Json] = {}  # attributes of this order alone: they are no input that is noted
+        self.ahead: ReadAhead | None = None  # of its attributes; for its first order alone
         self.answer = SlotAnswer(RunEvent.LEFT)  # the newest that says something
         self.wish: Wish | None = None  # of an installation without a record
         self.conclusion: Conclusion | None = None  # that is being written

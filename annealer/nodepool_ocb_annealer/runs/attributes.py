@@ -1,8 +1,12 @@
-"""The inputs and results of a jig: blobs read in one request, merged, the wall written back."""
+"""The inputs and results of a jig: blobs read in one request, merged, the wall written back.
+
+The request may be sent behind the claim before that is answered (``ReadAhead``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -11,7 +15,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import attributes, claim, inputs
 from nodepool_ocb.engine.world import Vertex
-from nodepool_ocb.errors import Invalid, Spoiled
+from nodepool_ocb.errors import Denied, Invalid, Spoiled, Stale, Unavailable
 from nodepool_ocb.jigs.jig import Succeeded
 from nodepool_ocb.model import paths, secrecy
 from nodepool_ocb.model.records import Change, Create, Former, Given, Json, Set
@@ -20,6 +24,8 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, Znode
 
 Blobs = Mapping[str, Znode | None]
+
+AHEAD_SECONDS: Final = 1.0  # that attributes may be read before their run begins
 
 NO_ROOM: Final = "there was no room to keep it"
 NOTHING_KEPT: Final = "nothing of it was kept"
@@ -63,10 +69,39 @@ def _brief(change: Create | Set) -> Create | Set:
     return replace(change, data=Given(jig=jig, reason=NO_ROOM))
 
 
-def read(session: Session, sources: inputs.InputSources) -> Blobs:
-    """The blobs of all relevant noderoles, in one read, and the inputs of the newest run."""
-    wanted = [*sources.blobs, paths.given(sources.own.role, sources.own.fqdn)]
-    return dict(zip(wanted, session.get_many(wanted), strict=True))
+class ReadAhead:
+    """A read of attributes that was sent right behind a claim, in the same flight.
+
+    Its answer has the records that the transaction of the claim wrote, if both went over one connection. ``connections``: the
+    session's count of connections before that transaction was sent.
+    """
+
+    def __init__(self, session: Session, wanted: Sequence[str], connections: int) -> None:
+        self._session, self._wanted, self._connections = session, wanted, connections
+        self._sent = time.monotonic()
+        self._get = session.send_read(wanted)
+
+    def found(self, wanted: Collection[str]) -> Blobs | None:
+        """The blobs; None if they must be read anew: some were not asked for, it was long ago, or the connection broke."""
+        if time.monotonic() - self._sent > AHEAD_SECONDS or not set(wanted).issubset(self._wanted):
+            return None
+        try:
+            found = dict(zip(self._wanted, self._get(), strict=True))
+        except (Unavailable, Denied, Stale):
+            return None
+        return found if self._session.connections == self._connections else None
+
+
+def wanted(sources: inputs.InputSources) -> list[str]:
+    """The paths of the blobs of all relevant noderoles, and of the inputs of the newest run."""
+    return [*sources.blobs, paths.given(sources.own.role, sources.own.fqdn)]
+
+
+def read(session: Session, sources: inputs.InputSources, ahead: ReadAhead | None = None) -> Blobs:
+    """These blobs, in one read; ``ahead``: that may have them already."""
+    paths_ = wanted(sources)
+    found = ahead.found(paths_) if ahead is not None else None
+    return dict(zip(paths_, session.get_many(paths_), strict=True)) if found is None else found
 
 
 def decoded(sources: inputs.InputSources, read: Blobs) -> inputs.Blobs:

@@ -128,7 +128,9 @@ class Executor:
         changes = claim.claiming(context.world, grant, recorded=vertex.record.run in self._recorded)
         attempt = self._attempts[view.name] = self._attempt(grant, context.session.id)
         self._slots.occupy(attempt)
+        connections = context.session.connections
         context.send(changes, partial(self._claimed, attempt), f"claim of {attempt.name}")
+        self._slots.read_ahead(attempt, connections)
 
     def look(self, fqdn: str) -> None:
         """Look at the world for the run on a node, if there is one."""
@@ -289,7 +291,10 @@ class Executor:
             attempt.following, changes = None, attempt.conclusion.alone()
         else:
             attempt.following, changes = self._follow(attempt, attempt.conclusion)
+        connections = context.session.connections
         context.send(changes, partial(self._written, attempt), f"end of {attempt.name}")
+        if isinstance(attempt.following, Attempt):
+            self._slots.read_ahead(attempt.following, connections, ended=attempt.grant.vertex)
 
     def _published(self, attempt: Attempt) -> list[Change]:
         """The records of the documents that a successful run has published; also of a run that was adopted."""

@@ -108,7 +108,8 @@ class JigRunner:
         try:
             if refusal := self._on_transition(attempt):
                 return SlotAnswer(RunEvent.ENDED, refusal)
-            blobs = attributes.read(self._session, sources)
+            ahead, attempt.ahead = attempt.ahead, None
+            blobs = attributes.read(self._session, sources, ahead)
             decoded = attributes.decoded(sources, blobs)
             opened = self._secrets.opened(inputs.visible(inputs.layers(sources, decoded)))
             progress.mask = opened.mask

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodepool_ocb.daemon.workers import submitted
-from nodepool_ocb.engine import inputs, installing
+from nodepool_ocb.engine import inputs, installing, unreadable
 from nodepool_ocb.engine.drift import CHECK
 from nodepool_ocb.engine.inline_runs import InlineRunner, begins_inline, run_name, runs_inline
 from nodepool_ocb.engine.run import RunEvent
@@ -24,6 +24,7 @@ from nodepool_ocb.jigs.jig import Failed, Succeeded, Unknown
 from nodepool_ocb.model import limits, paths
 from nodepool_ocb.model.drift import PendingCheck
 from nodepool_ocb.model.records import Role, State
+from nodepool_ocb.store.client.reading import BATCH
 from nodepool_ocb.telemetry import metrics
 from nodepool_ocb_annealer.context import AnnealerContext
 from nodepool_ocb_annealer.runs import attributes
@@ -45,6 +46,7 @@ class SlotPool:
         self._slots = context.settings.slots
         self._threads = ThreadPoolExecutor(max_workers=self._slots, thread_name_prefix="slot")
         self._runner = JigRunner(context.session, context.settings, context.jigs, context.secrets)
+        self._catalogue: inputs.Catalogue | None = None
         self._busy = 0
         self._instant_jigs = frozenset(name for name, jig in context.jigs.items() if jig.instant)
         self._token, self._next_run = token_hex(3), 16
@@ -125,15 +127,33 @@ class SlotPool:
         self._next_run += limits.TRANSACTION_CHANGES
         return InlineRunner(context.identity, context.jigs.keys(), self._instant_jigs, self._token, first)
 
+    def read_ahead(self, attempt: Attempt, connections: int, ended: Vertex | None = None) -> None:
+        """Ask for the attributes of a run whose claim was just sent. ``connections``: the session's count before that.
+
+        ``ended``: the noderole with a run that the same transaction ends. A hook of the role may write attributes first: a
+        role with ``on_transition`` is not read ahead.
+        """
+        if self._nothing_to_run(attempt) or attempt.state.installing or "on_transition" in attempt.role.hooks:
+            return
+        beside = unreadable.blobs(ended) if ended is not None else ()
+        wanted = list(dict.fromkeys([*attributes.wanted(self._sources(attempt)), *beside]))
+        if len(wanted) <= BATCH:
+            attempt.ahead = attributes.ReadAhead(self._context.session, wanted, connections)
+
     def start(self, attempt: Attempt, done: Done, after_seconds: float = 0.0) -> None:
         """Give the jig its order: ``done`` is called with the answer, at once where there is nothing to run."""
         if self._nothing_to_run(attempt):
             nothing = attributes.Results(number=inputs.of_instant(attempt.jig), instant=True)
             done(SlotAnswer(RunEvent.ENDED, INSTANT, self._context.session.now(), nothing))
             return
-        sources = inputs.sources(self._context.world, attempt.grant.vertex, attempt.role)
-        runner = self._runner
+        sources, runner = self._sources(attempt), self._runner
         self._answer(lambda: runner.run(attempt, sources, after_seconds), done)
+
+    def _sources(self, attempt: Attempt) -> inputs.InputSources:
+        world = self._context.world
+        if self._catalogue is None or not self._catalogue.current:
+            self._catalogue = inputs.Catalogue(world)
+        return inputs.sources(world, attempt.grant.vertex, attempt.role, self._catalogue)
 
     def end(self, attempt: Attempt, reason: str | None, done: Done, after_seconds: float = 0.0) -> None:
         """End the run on the machine; as start(). ``reason``: None if its role has another jig now."""

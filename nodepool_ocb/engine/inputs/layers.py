@@ -44,6 +44,9 @@ class LayerKind(StrEnum):
     RUN = "run"  # of tasks
 
 
+#: The noderoles in a catalogue that is kept: there may be a hundred thousand.
+MOST_SOURCES: Final = 2000
+
 #: Layers of a noderole that have znodes of their own, with the names of these; in the order of unreadable.blobs.
 BLOBS: Final[Mapping[LayerKind, str]] = {LayerKind.WALL: "wall", LayerKind.SYSTEM: "system", LayerKind.USER: "user"}
 
@@ -138,22 +141,33 @@ class InputSources(msgspec.Struct, frozen=True):
 
 
 class Catalogue:
-    """The roles and deployments of a world, as sources need them; asks each but once."""
+    """The roles and deployments of a world, as sources need them; asks each but once.
+
+    It may be kept while it is ``current``.
+    """
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        self._world, self._version = world, world.catalogue
         self._roles = {name: stored.record for name, stored in world.roles.items()}
         self._shared: dict[tuple[str, str], tuple[AttributeLayer, ...]] = {}
         self._watched: dict[str, tuple[str, ...]] = {}
-        self._sources: dict[Vertex, AttributeSource] = {}
+        self._secret: dict[str, tuple[str, ...]] = {}
+        self._sources: dict[tuple[Vertex, str], AttributeSource] = {}
         self._machines: dict[str, Mapping[str, Json]] = {}
 
+    @property
+    def current(self) -> bool:
+        """Whether the records that it was made from are still those of the world, and it did not grow large."""
+        return self._version == self._world.catalogue and len(self._sources) < MOST_SOURCES
+
     def source(self, vertex: Vertex) -> AttributeSource:
-        found = self._sources.get(vertex)
+        deployment = vertex.record.deployment
+        found = self._sources.get((vertex, deployment))
         if found is None:
-            shared = self._of(vertex.record.deployment, vertex.role)
-            blobs = unreadable.blobs(vertex)
-            found = self._sources[vertex] = AttributeSource(vertex.name, vertex.role, vertex.node.name, shared, blobs)
+            found = AttributeSource(
+                vertex.name, vertex.role, vertex.node.name, self._of(deployment, vertex.role), unreadable.blobs(vertex)
+            )
+            self._sources[vertex, deployment] = found
         return found
 
     def watched(self, role: str) -> tuple[str, ...]:
@@ -167,7 +181,9 @@ class Catalogue:
         return self._machines[view.name]
 
     def secret(self, role: str) -> tuple[str, ...]:
-        return secret(self._roles, role) if role in self._roles else ()
+        if role not in self._secret:
+            self._secret[role] = secret(self._roles, role) if role in self._roles else ()
+        return self._secret[role]
 
     def _of(self, deployment: str, role: str) -> tuple[AttributeLayer, ...]:
         key = deployment, role

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec.structs
 
@@ -17,6 +17,7 @@ from nodepool_ocb.engine.world.edges import Edges
 from nodepool_ocb.engine.world.vertex import ClusterView, NodeView, Vertex
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.joining import Inventory
 from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import (
     Claim,
@@ -33,6 +34,9 @@ from nodepool_ocb.model.records import (
     Structure,
     TaskRunPointer,
 )
+
+#: The kinds of records that an ``inputs.Catalogue`` is made from.
+_CATALOGUED: Final = frozenset({Role, DeploymentRole, Inventory})
 
 T = TypeVar("T", bound=Record)
 T_co = TypeVar("T_co", bound=Record, covariant=True)
@@ -62,6 +66,7 @@ class World:
         self.roles: dict[str, Stored[Role]] = self.of(Role)
         self.deployments: dict[str, Stored[Deployment]] = self.of(Deployment)
         self.paused: dict[str, Maintenance] = {}  # the pauses in the records of deployments, with those that are over
+        self.catalogue = 0  # rises with each role, attributes of a deployment, or inventory that is put or dropped
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = self.of(DeploymentRole)
         self.nodes: dict[str, NodeView] = {}
         self.places: _PlaceIndex | None = None  # None until a caller sets it
@@ -209,6 +214,8 @@ class World:
 
     def _index(self, kind: type[Record], names: tuple[str, ...], record: Record | None) -> None:
         """Keep the parts of records that are asked for often."""
+        if kind in _CATALOGUED:
+            self.catalogue += 1
         if kind is Deployment:
             pause = record.pause if isinstance(record, Deployment) else None
             if pause is not None:

@@ -66,6 +66,19 @@ class SessionReads:
             return found
         return (None if znode is None else self.tree.read(znode) for znode in found)
 
+    def send_read(self, paths: Sequence[str]) -> Callable[[], list[Znode | None]]:
+        """As ``get_many`` for at most BATCH paths, without waiting: the result waits for the answer, on any thread.
+
+        A connection answers in order: if it stays up, the answer has all that was sent before, a transaction included.
+        """
+        answer = self._send(frames.read_data([*map(self.tree.stored, paths)], self._client.chroot))
+
+        def get() -> list[Znode | None]:
+            found = self._unpacked(frames.unpack_data, answer, paths)
+            return [None if each is None else self.tree.read(each) for each in found] if self.tree.foreign else found
+
+        return get
+
     def children(self, path: str) -> list[str] | None:
         """The names below ``path``, None where it does not exist."""
         return self.children_many([path])[0]
@@ -121,10 +134,15 @@ class SessionReads:
                 flying.append((batch, self._send(request([*map(self.tree.stored, batch)], chroot))))
             if flying and (len(flying) >= WINDOW or not batch):
                 sent, answer = flying.popleft()
-                try:
-                    yield unpack(self._reply(answer), sent)
-                except frames.UnreadablePath as refused:
-                    raise transaction.failure(refused.code, refused.path, "read") from refused
+                yield self._unpacked(unpack, answer, sent)
+
+    def _unpacked(
+        self, unpack: Callable[[frames.Reply, Sequence[str]], list[T]], answer: PendingAnswer, paths: Sequence[str]
+    ) -> list[T]:
+        try:
+            return unpack(self._reply(answer), paths)
+        except frames.UnreadablePath as refused:
+            raise transaction.failure(refused.code, refused.path, "read") from refused
 
     def _send(self, request: frames.Raw) -> PendingAnswer:
         answer = PendingAnswer()

@@ -36,7 +36,9 @@ class Context:
 
     def __init__(self, made: World, outcome: Outcome | None = None) -> None:
         self.world, self.settings, self.timers, self.ranking = made, AnnealerSettings(), Timers(), Ranking("a")
-        self.session: Any = SimpleNamespace(now=lambda: 1.0, trusted=True, id=1)
+        self.session: Any = SimpleNamespace(
+            now=lambda: 1.0, trusted=True, id=1, connections=1, send_read=lambda wanted: lambda: [None] * len(wanted)
+        )
         self.tidying: Any = SimpleNamespace(ended=lambda *_, **__: None)
         self.secrets = Secrets()
         self.jigs: Any = {"noop": SimpleNamespace(instant=False, attaches=True)}
