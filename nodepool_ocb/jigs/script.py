@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.engine.drift import HONOURED
 from nodepool_ocb.errors import reason_of
-from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Order, Outcome, Unknown, Unreachable
+from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Lost, Order, Outcome, Unknown, Unreachable
 from nodepool_ocb.jigs.output import Output
 from nodepool_ocb.jigs.ssh import protocol
 from nodepool_ocb.jigs.ssh.conversation import Conversation
@@ -201,7 +201,10 @@ class Errand:
                 self._before = self._order.epoch  # from now on it may have been started
             conversation = Conversation(self._order, link, runner, self._output, settings, first)
             with self._beside(link):
-                return conversation.outcome(self._stop, self._deadline, self._held)
+                outcome = conversation.outcome(self._stop, self._deadline, self._held)
+            if isinstance(outcome, Lost):
+                self._pool.discard(link)  # its runner may end now, and must get no further order
+            return outcome
         except (Broken, Nonsense) as broken:
             self._lied = isinstance(broken, Lied | Nonsense)
             self._pool.discard(link)

@@ -150,10 +150,12 @@ class Farm:
         return [pid for pid in self.processes(machine) if b"OCB_RUN=" in _environment(pid)]
 
     def keeper(self, machine: int) -> int | None:
-        """The process that watches over its newest run, while that lives."""
-        current = self._machines[machine].state / "current"
+        """The process that waits for its newest run, while that goes on."""
+        state = self._machines[machine].state
         with contextlib.suppress(OSError, ValueError):
-            _, _, _, _, _, keeper, born, _ = current.read_text().split("\n")[0].split()
+            _, key, _, _, _, keeper, born, _ = (state / "current").read_text().split("\n")[0].split()
+            if (result := state / "runs" / f"{key}.result").exists() and result.stat().st_size:
+                return None
             if Path(f"/proc/{keeper}/stat").read_text().rpartition(")")[2].split()[19] == born:
                 return int(keeper)
         return None
@@ -203,7 +205,7 @@ class Farm:
         self.start(machine)
 
     def kill_keeper(self, machine: int) -> None:
-        """Kill the process that watches over its newest run, if there is one."""
+        """Kill the process that waits for its newest run, if one goes on."""
         if keeper := self.keeper(machine):
             _signal([keeper], signal.SIGKILL)
 

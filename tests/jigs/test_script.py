@@ -70,9 +70,9 @@ def test_a_script_runs_and_what_it_says_and_writes_comes_back(machine: Any, anne
 
 
 def test_the_script_sees_an_ordinary_environment(machine: Any, annealer: Any) -> None:
-    script = "umask; pwd; echo $OCB_ROLE; cat $OCB_ATTRIBUTES; trap 'echo hup' HUP; kill -HUP $$; cat"
+    script = "umask; pwd; echo $OCB_ROLE; cat $OCB_ATTRIBUTES; cat; for s in HUP PIPE; do trap 'echo got' $s; kill -$s $$; done"
     outcome = annealer.run(machine.order(script, attributes={"ü": "ö"}))
-    assert outcome.tail.splitlines() == ["0022", os.path.expanduser("~"), "ntp", '{"\\u00fc": "\\u00f6"}', "hup"]
+    assert outcome.tail.splitlines() == ["0022", os.path.expanduser("~"), "ntp", '{"\\u00fc": "\\u00f6"}', "got", "got"]
 
 
 @pytest.mark.parametrize("comment", ["", "# " + "x" * 5000, "# ü", "# \x80 %s \\n '"])
@@ -390,11 +390,11 @@ def test_a_destructive_role_is_started_when_the_first_order_never_came(machine: 
 
 def test_a_destructive_role_is_started_once_though_its_annealer_asks_twice(machine: Any) -> None:
     annealer = Annealer(machine.settings(connect_timeout_seconds=1.0))
-    order = machine.order('rm -rf "${OCB_RUN%/runs/*}"; kill -9 $PPID; sleep 300', flags=("destructive",))
+    begun = machine.farm.directory / "begun"
+    script = f'rm -rf "${{OCB_RUN%/runs/*}}"; true >{begun}; kill -9 $PPID; sleep 300'
+    order = machine.order(script, flags=("destructive",))
     outcome = annealer.begin(order)
-    until(lambda: machine.log.exists())
-    until(lambda: not (machine.state / "history").exists() or machine.events())
-    until(lambda: not (machine.state / "history").exists())
+    until(begun.exists)
     machine.farm.kill(0)
     first = outcome()
     machine.farm.start(0)
@@ -410,7 +410,7 @@ def test_a_run_whose_keeper_is_killed_is_lost_and_is_not_started_again_by_the_sa
     until(lambda: machine.events("start"))
     os.kill(int((machine.state / "current").read_text().split()[5]), signal.SIGKILL)
     assert outcome() == Lost("the keeper of the run was killed")
-    assert machine.events() == ["start"]
+    assert machine.events() == ["start", "ended"]
     assert annealer.run(machine.order("echo anew", epoch=2, generation=2, log=None)).tail == "anew\n"
     assert machine.events() == ["start", "ended", "start", "end"]
 
@@ -534,14 +534,22 @@ def test_what_a_script_left_running_for_good_goes_on_though_the_state_directory_
     assert alive(left)
 
 
-def test_a_killed_runner_is_noticed_and_the_run_goes_on(machine: Any, annealer: Any) -> None:
-    outcome = annealer.begin(machine.order('echo $$ >"$OCB_RUN.pid"; sleep 1; echo done'))
-    until(lambda: machine.run_file("pid").exists())
-    keeper = int((machine.state / "current").read_text().split()[5])
-    runner = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(runner, signal.SIGKILL)
+def test_a_killed_runner_that_attached_is_noticed_and_the_run_goes_on(
+    machine: Any, annealer: Any, another: Any
+) -> None:
+    script = 'until [ -e "$OCB_RUN.go" ]; do sleep 0.05; done; echo done'
+    annealer.begin(machine.order(script, log=None))
+    until(lambda: machine.events("start"))
+    before = {*runners(machine)}
+    outcome = another.begin(machine.order(script, epoch=2, previous_epoch=1))
+    until(lambda: machine.events("attach"))
+    for runner in {*runners(machine)} - before:
+        with suppress(ProcessLookupError):
+            os.kill(runner, signal.SIGKILL)
+    until(lambda: len(machine.events("attach")) == 2)
+    machine.run_file("go").touch()
     assert outcome() == Succeeded({}, 0, "done\n", machine.log, written={})
-    assert machine.events() == ["start", "attach", "end"]
+    assert machine.events() == ["start", "attach", "attach", "end"]
 
 
 @pytest.mark.parametrize(

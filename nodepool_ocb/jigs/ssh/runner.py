@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from nodepool_ocb.jigs.ssh import protocol
@@ -77,6 +78,11 @@ class Runner:
         """Whether something is here already."""
         return self._channel.recv_ready()
 
+    @property
+    def open(self) -> bool:
+        """Whether it has not ended, as far as is known here."""
+        return not (self._channel.closed or self._channel.eof_received)
+
     def close(self) -> None:
         """Close the channel; processes on the machine continue."""
         shut(self._channel)
@@ -123,11 +129,13 @@ class Runner:
 
 def borrow(link: Link, state_dir: str, timeout_seconds: float) -> Runner:
     """A runner of this link that waits for an order, or a new one; raises Broken. Keep it again with ``keep``."""
-    try:
-        runner: Runner = link.idle.pop()
-        return runner
-    except IndexError:
-        return Runner(link, state_dir, timeout_seconds)
+    with suppress(IndexError):
+        while True:
+            runner: Runner = link.idle.pop()
+            if runner.open:
+                return runner
+            runner.close()  # it was killed: a runner waits for any number of orders
+    return Runner(link, state_dir, timeout_seconds)
 
 
 def keep(link: Link, runner: Runner) -> None:

@@ -16,15 +16,16 @@
 #
 # An order meets, in this sequence: a lower epoch is refused; a higher one is recorded on disk; a run of the same role and
 # generation that goes on is attached to; one that has finished is adopted; any other is ended, all of it dead, before the
-# new one starts. A run outlives the connection that waits for it: it has a process group and a keeper of its own, and a time-out.
+# new one starts. The runner that starts a run is its keeper: it waits for the script and writes down how that ended, whether
+# the connection still stands or not. The script has a process group of its own, and a time-out.
 
 set -u
 umask 077
-trap '' HUP
+trap '' HUP PIPE # a word on a connection that is gone must not end the keeper of a run
 state=$1 token=$OCB_TOKEN here=${0%/*}
 unset OCB_TOKEN
 read -r mine </proc/sys/kernel/random/uuid # not the token: scripts may read the names of files
-mine=$state/runner.$mine written_through=
+mine=$state/runner.$mine written_through= keeper_born=
 most=67108864 # bytes of output: a run that prints more is ended, and no more of it is sent
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 newline='
@@ -42,7 +43,7 @@ say() { printf '\n%s %s\n' "$token" "$*"; }
 note() { # EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
   read -r up _ </proc/uptime
   printf '%s %s %s\n' "$((base + ${up%.*}))" "$up" "$*" >>"$state/history"
-}
+} 2>/dev/null
 
 # -- room on the disk --
 
@@ -93,7 +94,10 @@ myself() { # sets $me and $born to those of this very process, which $$ is not i
   born=${20}
 }
 
-keeper_lives() { [ -n "$c_keeper" ] && born "$c_keeper" && [ "$born" = "$c_keeper_born" ]; }
+keeper_lives() { # a runner that has written the result, or takes this very order, keeps no run any more
+  [ -n "$c_keeper" ] && [ "$c_keeper" != $$ ] && [ ! -s "$state/runs/$c_key.result" ] &&
+    born "$c_keeper" && [ "$born" = "$c_keeper_born" ]
+}
 
 group_lives() {
   [ -n "$c_group" ] || return 1
@@ -172,7 +176,7 @@ end_current() { # ends all processes of the run that look found; false, and the 
   [ -n "$c_key" ] || return 0
   old=$state/runs/$c_key
   if group_lives || keeper_lives; then
-    [ -e "$old.script" ] && put "$epoch" "$old.ending" # tells its keeper not to judge it
+    [ -e "$old.script" ] && put "$epoch" "$old.ending" # tells its keeper that it does not end by itself
     signal_group TERM
     await group_lives "signal_group KILL" || return 1
     await keeper_lives 'kill -s KILL "$c_keeper"' || return 1
@@ -223,13 +227,23 @@ await() { # CONDITION HARDER: waits until it is false; after two seconds runs HA
 start() {
   offset=0
   if crowded; then prune; fi
-  [ ! -e "$files.script" ] || rm -f "$files".*
+  if [ -e "$files.script" ]; then clear_away; fi
   if [ -e "$state/runs/$c_key.followed" ] && [ "$(wc -c <"$state/runs/$c_key.output")" -gt 1048576 ]; then
     shorten "$state/runs/$c_key.output"
   fi
   reserve && store || { shed && reserve && store; } || { say BROKEN "cannot write to $files.script: $(fullness)"; return 1; }
-  keep &
-  keeper=$!
+  [ -n "$keeper_born" ] || { myself && keeper_born=$born; }
+  hundredths
+  begun=$hundredths
+  act &
+  c_group=$! c_group_born=
+}
+
+clear_away() { # the files of an earlier run of this role and generation; its result goes when this run is recorded: until then
+  # "current" names the keeper of the earlier one, which may have other runs to wait for by now
+  set --
+  for old in "$files".*; do [ "$old" = "$files.result" ] || set -- "$@" "$old"; done
+  rm -f "$@"
 }
 
 store() { # writes the parts of the order into the run's files
@@ -242,30 +256,30 @@ store() { # writes the parts of the order into the run's files
   fi
 }
 
-keep() { # in a process of its own, which outlives the connection: starts the script, and writes down how it ended
-  exec </dev/null >/dev/null 2>&1 # not where it is called: the shell would keep copies, and the channel open
-  myself
-  keeper=$me keeper_born=$born
-  hundredths
-  begun=$hundredths
-  act &
-  c_group=$! c_group_born=
-  exec 7>&- 8>&-
-  wait "$c_group"
+keep() { # waits for the script, and writes down how it ended; a keeper that cannot do that ends, which alone tells all others
+  wait "$c_group" 2>/dev/null # a shell may tell of the signal that ended it
   code=$?
   if kill -s KILL -- "-$c_group" 2>/dev/null; then await group_lives true; fi
-  [ -s "$files.ending" ] && exit # the process that ends the run records that
-  [ -e "$files.script" ] || exit # the state directory was removed: the run is lost
-  [ "$code" -ne 0 ] || judge
-  hundredths
-  word=finished
-  case $code in 124 | 137 | 143) [ $((hundredths - begun)) -ge $((timeout * 100)) ] && word=timeout ;; esac
-  [ ! -e "$files.flooded" ] || word=flooded
-  note end "$epoch" "$key" "$run" "$c_group" "$word $code" || {
-    rm -f "$state/reserve"
-    note end "$epoch" "$key" "$run" "$c_group" "$word $code"
+  [ -e "$files.script" ] || { say GONE "its files were removed from $state while it ran"; leave; }
+  if [ -s "$files.ending" ]; then
+    word=ended
+    read -r code <"$files.ending"
+    note ended "$epoch" "$key" "$run" "$c_group" "$code"
+  else
+    [ "$code" -ne 0 ] || judge
+    hundredths
+    word=finished
+    case $code in 124 | 137 | 143) [ $((hundredths - begun)) -ge $((timeout * 100)) ] && word=timeout ;; esac
+    [ ! -e "$files.flooded" ] || word=flooded
+    note end "$epoch" "$key" "$run" "$c_group" "$word $code" || {
+      rm -f "$state/reserve"
+      note end "$epoch" "$key" "$run" "$c_group" "$word $code"
+    }
+  fi
+  put "$word $code" "$files.result" || { shed; put "$word $code" "$files.result"; } || {
+    say GONE "cannot write $files.result: $(fullness)"
+    leave
   }
-  put "$word $code" "$files.result" || { shed; put "$word $code" "$files.result"; }
 }
 
 # -- findings of a check --
@@ -279,10 +293,10 @@ judge() { # sets $code of a check that ended with 0
   [ -e "$files.same" ] || code=2
 }
 
-watch() { # in a process of its own, as long as the keeper lives: ends a run that prints too much
+watch() { # in a process of its own, as long as the run goes on: ends a run that prints too much
   exec </dev/null >/dev/null 2>&1
   exec 7>&- 8>&-
-  while [ ! -s "$files.result" ] && keeper_lives; do
+  while keeper_lives; do
     if [ "$(wc -c <"$files.output")" -gt "$most" ]; then
       true >"$files.flooded"
       signal_group TERM
@@ -294,13 +308,14 @@ watch() { # in a process of its own, as long as the keeper lives: ends a run tha
 }
 
 act() { # becomes the script; recorded before that, under the lock, so that no run is ever unknown
+  exec </dev/null >>"$files.output" 2>&1 # first: the channel must not stay open for as long as the run
   myself
-  put "$epoch $key $run $me $born $keeper $keeper_born $boot" "$state/current" || exit 71
+  put "$epoch $key $run $me $born $$ $keeper_born $boot" "$state/current" || exit 71
+  [ ! -e "$files.result" ] || true >"$files.result" # of an earlier run, which "current" named until now
   note start "$epoch" "$key" "$run" "$me" - # before the next order may end it: its "ended" must stand behind
   unlock
-  exec >>"$files.output" 2>&1
   exec 7>&-
-  trap - HUP
+  trap - HUP PIPE
   umask 022
   export PATH="$here/bin:$PATH" OCB_LIBRARY="$here/library.sh"
   export OCB_RUN="$files" OCB_ATTRIBUTES="$files.attributes.json" OCB_ROLE="${key%@*}" OCB_NODE="$node"
@@ -373,6 +388,11 @@ enrol() { # makes our file, and removes those of runners that are gone
   return 0
 }
 
+leave() { # ends this runner
+  [ ! -e "$mine" ] || rm -f "$mine"
+  exit
+}
+
 alone() {
   for other in "$state"/runner.*; do [ "$other" = "$mine" ] || return 1; done
 }
@@ -399,7 +419,7 @@ decide() { # the five steps; sets $how where there is a run to wait for; the loc
   lock && admit || return
   look
   files=$state/runs/$key
-  if [ "$c_key" = "$key" ] && [ ! -s "$files.result" ] && keeper_lives; then
+  if [ "$c_key" = "$key" ] && [ -e "$files.script" ] && keeper_lives; then
     how=attached run=$c_run
     same || differs=1
     note attach "$epoch" "$key" "$run" "$c_group" -
@@ -444,11 +464,11 @@ attend() { # waits for the run, and gives its result; the caller decides about a
   case $how in
     started)
       [ -n "$quiet" ] || say STARTED "$run"
-      wait "$keeper"
+      keep
       ;;
     attached)
       say ATTACHED "$run"
-      while [ ! -s "$files.result" ] && keeper_lives; do sleep 0.2; done
+      while keeper_lives; do sleep 0.2; done
       ;;
   esac
   [ -s "$files.result" ] || await_end
@@ -478,7 +498,7 @@ give() { # the output that the other side lacks, the written attributes, the exi
     [ $length -le "$most" ] || length=$most
     [ $length -ge 0 ] || length=0
     say OUTPUT "$offset" "$length" # so many bytes are data, also where they look like words of this protocol
-    if [ "$offset" = 0 ]; then tail -c "$length" "$files.output"; else tail -c "+$((offset + 1))" "$files.output" | head -c "$length"; fi
+    if [ "$offset" = 0 ]; then tail -c "$length" "$files.output"; else tail -c "+$((offset + 1))" "$files.output" | head -c "$length"; fi 2>/dev/null
   fi
   if [ -s "$files.written" ]; then
     surplus=$(($(wc -c <"$files.written")))
@@ -573,4 +593,4 @@ while IFS= read -r line; do
   esac
   set -f
 done
-[ ! -e "$mine" ] || rm -f "$mine"
+leave

@@ -139,7 +139,7 @@ SCRIPTS: Final = [
     Case("too many attributes", "head -c 3000000 /dev/zero | tr '\\0' x | write_attribute big", "gave back more than"),
     Case("control characters", r"printf '\033[2J\233\007'; exit 3", "exit code 3"),
     Case("kills what watches over it", f"{KEEPER}; kill -9 $keeper; sleep 60", "killed"),
-    Case("removes the runner's folder", 'rm -rf "${OCB_RUN%/runs/*}"; exit 3', "the keeper of the run"),
+    Case("removes the runner's folder", 'rm -rf "${OCB_RUN%/runs/*}"; exit 3', "its files were removed"),
     Case("is killed", "kill -9 $$", "exit code 137"),
     Case("runs out of time", "sleep 600", "timed out", 3.0),
 ]  # fmt: skip

@@ -1,0 +1,165 @@
+"""The runner that starts a run is its keeper: it waits for the run though its connection is gone, and is nobody's keeper then."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool_ocb.jigs import Detached, Failed, Fenced, Lost, Succeeded
+from nodepool_ocb.testing.disks import SmallDisk, mountable
+from tests.jigs.workshop import Annealer, until
+
+WAITS = 'until [ -e "$OCB_RUN.go" ]; do sleep 0.05; done; echo done; exit 3'
+
+
+def keeper(machine: Any) -> int:
+    """The process that the machine names as the keeper of its newest run."""
+    return int((machine.state / "current").read_text().split()[5])
+
+
+def forks(pid: int) -> set[int]:
+    """The children of a process."""
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def hung(machine: Any, program: str, tmp_path: Path) -> Path:
+    """The machine's program hangs while the file that is given exists."""
+    gate, programs = tmp_path / "gate", tmp_path / "programs"
+    machine.leave_out(programs, program)
+    (programs / program).write_text(
+        f'#!/bin/sh\nwhile [ -e {gate} ]; do sleep 0.05; done\nexec /usr/bin/{program} "$@"\n'
+    )
+    (programs / program).chmod(0o755)
+    return gate
+
+
+def test_the_runner_itself_waits_for_the_run_and_no_process_beside_it(machine: Any, annealer: Any) -> None:
+    outcome = annealer.begin(machine.order(WAITS, log=None))
+    until(lambda: machine.events("start"))
+    leader = int(machine.history[0].group)
+    assert forks(keeper(machine)) == {leader}
+    machine.run_file("go").touch()
+    assert outcome().exit_code == 3
+    assert forks(keeper(machine)) == set()
+
+
+def test_a_run_ends_and_is_adopted_though_all_connections_are_gone(machine: Any, annealer: Any, another: Any) -> None:
+    """The keeper writes to a channel that nothing reads any more, before it writes the result down and after."""
+    script = f"head -c 200000 /dev/zero | tr '\\0' x; {WAITS}"
+    outcome = annealer.begin(machine.order(script, log=None))
+    until(lambda: machine.events("start"))
+    machine.farm.unplug(0)
+    annealer.stop.set()
+    assert outcome() == Detached()
+    machine.run_file("go").touch()
+    until(lambda: machine.events("end"))
+    until(lambda: not machine.farm.processes(0))
+    assert not list(machine.state.glob("runner.*")), "the keeper removed its own file"
+    machine.farm.start(0)
+    taken = another.run(machine.order(script, epoch=2, previous_epoch=1, log=None))
+    assert isinstance(taken, Failed)
+    assert (taken.exit_code, taken.tail[-6:]) == (3, "xdone\n")
+    assert machine.events() == ["start", "end", "adopt"]
+
+
+def test_a_runner_that_has_finished_a_run_is_left_alone_by_the_next_order(
+    machine: Any, annealer: Any, another: Any
+) -> None:
+    annealer.run(machine.order("true", log=None))
+    first, began = keeper(machine), time.monotonic()
+    assert isinstance(another.run(machine.order("true", epoch=2, role="dns", log=None)), Succeeded)
+    assert isinstance(annealer.run(machine.order("true", epoch=3, role="ntp", generation=2, log=None)), Succeeded)
+    assert keeper(machine) == first, "it was neither killed nor waited for"
+    assert time.monotonic() - began < 30.0, "nothing waits for a runner to end"
+    assert machine.events() == ["start", "end"] * 3
+
+
+@pytest.mark.parametrize("by", ["same", "another"])
+@pytest.mark.parametrize("role", ["ntp", "dns"])
+def test_a_runner_whose_result_was_removed_keeps_no_order_waiting(
+    machine: Any, annealer: Any, another: Any, by: str, role: str
+) -> None:
+    """Without the result nothing tells whether it waits for the run: it is not attached to, nor does it end itself."""
+    annealer.run(machine.order("true", log=None))
+    first = keeper(machine)
+    for file in (machine.state / "runs").iterdir():
+        file.unlink()
+    giver = annealer if by == "same" else another
+    outcome = giver.run(machine.order("echo next", epoch=2, role=role, previous_epoch=1, log=None))
+    assert (outcome.exit_code, outcome.tail) == (0, "next\n")
+    assert (keeper(machine) == first) is (by == "same")
+
+
+def test_a_run_that_was_about_to_be_repeated_has_not_begun_while_its_runner_is_killed(
+    machine: Any, annealer: Any, another: Any, tmp_path: Path
+) -> None:
+    """The machine still names the keeper of the earlier run, which lives and has nothing to wait for: it is not attached to."""
+    gate = hung(machine, "head", tmp_path)
+    first = annealer.begin(machine.order("sleep 300", log=None))
+    until(lambda: machine.events("start"))
+    assert another.jig.cancel(machine.order("", epoch=2)) is None
+    assert first() == Fenced(2)
+    gate.touch()
+    (machine.state / "reserve").unlink()
+    third = Annealer(machine.settings())
+    waiting = third.begin(machine.order("echo again", epoch=3, previous_epoch=1, log=None))
+    hanging = until(lambda: [pid for pid in machine.farm.processes(0) if f"{tmp_path}/programs/head" in command(pid)])
+    runner = parent(hanging[0])
+    gate.unlink()
+    os.kill(runner, signal.SIGKILL)
+    assert waiting().tail == "again\n", "the order is given again on a new connection"
+    third.jig.close()
+    assert machine.events("start", "attach") == ["start", "start"]
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_state_directory_that_is_removed_meanwhile_is_the_reason_of_a_lost_run(machine: Any, annealer: Any) -> None:
+    go = machine.farm.directory / "go"
+    outcome = annealer.begin(machine.order(f"until [ -e {go} ]; do sleep 0.05; done", log=None))
+    until(lambda: machine.events("start"))
+    machine.farm.lose_state(0)
+    go.touch()
+    assert outcome() == Lost(f"its files were removed from {machine.state} while it ran")
+    assert isinstance(annealer.run(machine.order("true", epoch=2, generation=2, log=None)), Succeeded)
+
+
+@pytest.mark.skipif(not mountable(), reason="no tmpfs can be mounted here")
+def test_a_keeper_that_cannot_write_the_result_says_so_and_ends(machine: Any, annealer: Any, another: Any) -> None:
+    """Else the next order would wait for it."""
+    go = machine.farm.directory / "go"
+    with SmallDisk(machine.state) as disk:
+        outcome = annealer.begin(machine.order(f"until [ -e {go} ]; do sleep 0.05; done", log=None))
+        until(lambda: machine.events("start"))
+        first = keeper(machine)
+        disk.read_only()
+        go.touch()
+        lost = outcome()
+        assert isinstance(lost, Lost)
+        assert f"cannot write {machine.run_file('result')}" in lost.reason
+        until(lambda: not Path(f"/proc/{first}").exists())
+        disk.writable()
+        assert another.run(machine.order("echo again", epoch=2, previous_epoch=1, log=None)).tail == "again\n"
+        assert machine.events() == ["start", "lost", "start", "end"]
+
+
+def test_a_connection_whose_runner_was_killed_while_idle_costs_no_order(machine: Any, annealer: Any) -> None:
+    annealer.run(machine.order("true", log=None))
+    (idle,) = annealer.jig._pool._links[machine.fqdn].idle
+    os.kill(keeper(machine), signal.SIGKILL)
+    until(lambda: not idle.open)
+    assert isinstance(annealer.run(machine.order("true", epoch=2, generation=2, log=None)), Succeeded)
