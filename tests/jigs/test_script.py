@@ -198,34 +198,6 @@ def test_orders_from_all_sides_never_run_side_by_side(machine: Any, annealer: An
     assert all(a.epoch <= b.epoch for a, b in pairwise(event for event in runs if event.event == "start"))
 
 
-def test_only_the_newest_runs_stay(machine: Any, annealer: Any) -> None:
-    for n in range(1, 51):
-        assert annealer.run(machine.order("true", epoch=n, generation=n, log=None)).exit_code == 0
-    kept = {file.name.partition(".")[0] for file in (machine.state / "runs").iterdir()}
-    assert {f"ntp@{n}" for n in range(31, 51)} <= kept
-    assert len(kept) <= 40
-
-
-def test_old_runs_go_whatever_the_epochs_are_and_so_does_what_was_left_half_done(machine: Any, annealer: Any) -> None:
-    """Between two runs of a script the epoch may rise by any number: other noderoles of the node are claimed, too."""
-    annealer.run(machine.order("true", epoch=1, log=None))
-    for number in range(40):
-        for name in ("script", "attributes.json", "output"):
-            file = machine.run_file(name, f"role-2.5@{number}")
-            file.touch()
-            os.utime(file, (number, number))
-    machine.run_file("followed", "gone@3").touch()
-    (machine.state / "incoming.4194304").mkdir()
-    (machine.state / "install.4194304").touch()
-    assert annealer.run(machine.order("true", epoch=3, generation=2)).exit_code == 0
-    kept = {file.name.partition("@")[2].partition(".")[0] for file in (machine.state / "runs").glob("role-2.5@*")}
-    assert kept == {str(number) for number in range(21, 40)}
-    assert len(list((machine.state / "runs").glob("role-2.5@*"))) == 3 * 19
-    assert machine.run_file("script").exists()
-    assert not machine.run_file("followed", "gone@3").exists()
-    assert not list(machine.state.glob("in*.4194304"))
-
-
 def test_an_idle_runner_locks_nothing_and_nobody_who_is_gone_is_waited_for(
     machine: Any, annealer: Any, another: Any
 ) -> None:

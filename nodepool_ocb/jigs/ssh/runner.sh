@@ -332,25 +332,30 @@ hundredths() { # sets $hundredths: the uptime, as a whole number
   hundredths=$((${up%.*} * 100 + 1${up#*.} - 100))
 }
 
-crowded() { # whether there are more than thirty runs
+crowded() { # whether there are forty runs already
   set -- "$state"/runs/*.script
-  [ $# -gt 30 ]
+  [ $# -ge 40 ]
 }
 
 prune() { # the newest twenty runs stay, and a megabyte of history; files that were left half done go
+  runs=0 kept=" $key "
+  names=$(ls -t "$state/runs")
+  for old in $names; do
+    case $old in *.script) [ $runs -lt 20 ] && runs=$((runs + 1)) kept="$kept${old%.script} " ;; esac
+  done
   set --
-  for old in $(ls -t "$state/runs" | grep '\.script$' | tail -n +21); do
-    [ "$old" = "$key.script" ] || set -- "$@" "$state/runs/${old%script}"*
-  done
-  [ $# -eq 0 ] || rm -f "$@"
-  for old in $(find "$state/runs" -name '*.output' -size +2048 2>/dev/null); do shorten "$old"; done
-  [ ! -s "$state/history" ] || [ "$(wc -c <"$state/history")" -lt 1048576 ] || mv -f "$state/history" "$state/history.1"
-  for old in "$state"/runs/*; do
+  for old in $names; do
     run_of=${old##*@}
-    [ -e "${old%@*}@${run_of%%.*}.script" ] || rm -f "$old"
+    case $kept in *" ${old%@*}@${run_of%%.*} "*) ;; *) set -- "$@" "$state/runs/$old" ;; esac
   done
-  for old in "$state"/incoming.* "$state"/install.* "$state"/new-*.*; do [ -d "/proc/${old##*.}" ] || rm -rf "$old"; done
-}
+  for old in "$state"/incoming.* "$state"/install.* "$state"/new-*.*; do
+    [ -d "/proc/${old##*.}" ] || set -- "$@" "$old"
+  done
+  rm -rf "$@"
+  for old in $(find "$state/history" "$state/runs" -name '*.output' -size +2048 -o -name history -size +2047); do
+    case $old in *.output) shorten "$old" ;; *) mv -f "$old" "$old.1" ;; esac
+  done
+} 2>/dev/null
 
 # -- orders --
 
