@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool_ocb.jigs.ssh.protocol import BOOTSTRAP, installer
+from nodepool_ocb.jigs.ssh.protocol import BOOTSTRAP, greeting, installer
 
 OTHER = 61234
 
@@ -18,8 +18,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of
 
 def bootstrapped(state: Path | str) -> subprocess.CompletedProcess[str]:
     """What a first connection does; the runner's READY ends it."""
-    text, digest = installer()
-    said = f"token\n{state}\n{digest}\n{text}token\n"
+    said = greeting("token", str(state), 0.0).decode() + f"{installer()[0]}token\n"
     return subprocess.run(["sh", "-c", BOOTSTRAP], input=said, text=True, capture_output=True, timeout=30, check=False)
 
 

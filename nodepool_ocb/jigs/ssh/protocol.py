@@ -31,7 +31,7 @@ LOGIN_WAYS: Final = "log in as root, set ssh.become (sudo -n -H), or set ssh.sta
 #: The first command on a channel: no argument of it ever differs. Says SEND where this runner is not installed yet.
 BOOTSTRAP: Final = (
     "exec sh -c '"
-    "IFS= read -r t; IFS= read -r d; IFS= read -r h; umask 077; "
+    "IFS= read -r t; IFS= read -r d; IFS= read -r h; IFS= read -r n; umask 077; "
     'case $d in "~/"*) d=$HOME/${d#"~/"};; esac; '
     'no() { echo "ssh.state_dir $d $1: choose another one, or remove it" >&2; exit 77; }; '
     '[ -d "$d/runs" ] || mkdir -p "$d/runs" || '
@@ -48,7 +48,7 @@ BOOTSTRAP: Final = (
     'echo "cannot install the runner in $d: ${6-its disk} is ${5-?} full" >&2; exit 74; }; '
     "fi; "
     '[ -O "$d/runner-$h" ] && [ -O "$d/runner-$h/runner" ] || no "has a runner of another user"; '
-    'OCB_TOKEN=$t exec sh "$d/runner-$h/runner" "$d"'
+    'OCB_TOKEN=$t OCB_NOW=$n exec sh "$d/runner-$h/runner" "$d"'
     "'"
 )
 PROGRAMS: Final[Mapping[str, str]] = {
@@ -180,6 +180,11 @@ def number(text: str, most: int = MOST) -> int:
     if int(text) > most:
         raise OutOfRange(f"the number {text}, which is above {most}")
     return int(text)
+
+
+def greeting(token: str, state_dir: str, now: float) -> bytes:
+    """The first lines on a channel, which BOOTSTRAP reads. ``now``: seconds since 1970, for the machine's history."""
+    return f"{token}\n{state_dir}\n{installer()[1]}\n{int(now)}\n".encode()
 
 
 def run_name(text: str) -> str:

@@ -88,16 +88,15 @@ class Runner:
         shut(self._channel)
 
     def _greet(self, state_dir: str, timeout_seconds: float) -> None:
-        installer, digest = protocol.installer()
         self._asked_at = time.monotonic()
-        self.send(f"{self.token}\n{state_dir}\n{digest}\n".encode())
+        self.send(protocol.greeting(self.token, state_dir, time.time()))
         deadline, sent = time.monotonic() + timeout_seconds, False
         while (left := deadline - time.monotonic()) > 0:
             for heard in self.hear(left):
                 if heard == Frame("SEND") and not sent:
                     sent = True
                     self._asked_at = time.monotonic()
-                    self.send(f"{installer}{self.token}\n".encode())
+                    self.send(f"{protocol.installer()[0]}{self.token}\n".encode())
                 elif heard == Frame("READY"):
                     self._link.answered_in(time.monotonic() - self._asked_at)
                     return

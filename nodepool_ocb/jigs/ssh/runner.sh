@@ -1,6 +1,6 @@
 # The machine's side of jig script: takes orders on stdin, and lets at most one run act on this machine.
 #
-# Started as: OCB_TOKEN=... sh runner STATE_DIR. Every line that it prints begins with a newline and the token, which
+# Started as: OCB_TOKEN=... OCB_NOW=SECONDS sh runner STATE_DIR. Every line that it prints begins with a newline and the token, which
 # distinguishes it from the output of scripts. Needs a POSIX shell, coreutils (or busybox) and flock, setsid and /proc; starts
 # few programs, since each costs a millisecond: each indirect way below (reading /proc in the shell, two epoch files, chattr)
 # saves one.
@@ -22,8 +22,8 @@
 set -u
 umask 077
 trap '' HUP PIPE # a word on a connection that is gone must not end the keeper of a run
-state=$1 token=$OCB_TOKEN here=${0%/*}
-unset OCB_TOKEN
+state=$1 token=$OCB_TOKEN now=$OCB_NOW here=${0%/*}
+unset OCB_TOKEN OCB_NOW
 read -r mine </proc/sys/kernel/random/uuid # not the token: scripts may read the names of files
 mine=$state/runner.$mine written_through= keeper_born=
 most=67108864 # bytes of output: a run that prints more is ended, and no more of it is sent
@@ -36,7 +36,7 @@ set -- ${stat##*) }
 boot=$boot.${20-} # with the start of the first process: a container has its kernel's boot id, and numbers processes anew
 read -r up _ </proc/uptime
 [ -e "$here/apart" ] && apart=setsid || apart= # GNU timeout makes a process group of its own, others do not
-base=$(($(date +%s) - ${up%.*})) # of the wall clock in the history; the uptime gives the order of events
+base=$((now - ${up%.*})) # of the times in the history: the annealer's clock, which asks no program; the uptime gives the order
 
 say() { printf '\n%s %s\n' "$token" "$*"; }
 
