@@ -7,6 +7,7 @@
 #
 # In STATE_DIR, which its owner alone can read:
 #   epoch.0 epoch.1   "EPOCH ROLE@GENERATION EPOCH", written in turn: the higher one counts, a torn one does not
+#   through.0.BOOT .1.BOOT   hard links to those epoch files that the kernel writes to disk without delay, proved in this boot
 #   lock runner.UUID  see "one order at a time"
 #   current           the newest run, in the first line: EPOCH ROLE@GENERATION RUN GROUP ITS_START KEEPER ITS_START BOOT
 #   history           one line an event: TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
@@ -25,7 +26,7 @@ trap '' HUP PIPE # a word on a connection that is gone must not end the keeper o
 state=$1 token=$OCB_TOKEN now=$OCB_NOW here=${0%/*}
 unset OCB_TOKEN OCB_NOW
 read -r mine </proc/sys/kernel/random/uuid # not the token: scripts may read the names of files
-mine=$state/runner.$mine written_through= keeper_born=
+mine=$state/runner.$mine delayed= keeper_born=
 most=67108864 # bytes of output: a run that prints more is ended, and no more of it is sent
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 newline='
@@ -158,16 +159,20 @@ record_epoch() { # on disk when this returns
   file=$state/epoch.$slot
   if [ ! -s "$file" ]; then
     echo "$epoch $noted $epoch" 1<>"$file" && { sync "$file" "$state" || sync; } && { write_through || :; }
-  elif [ -n "$written_through" ] || write_through; then
+  elif [ "$file" -ef "$state/through.$slot.$boot" ] || write_through; then
     echo "$epoch $noted $epoch" 1<>"$file"
   else
     echo "$epoch $noted $epoch" 1<>"$file" && { sync -d "$file" || sync; }
   fi
 }
 
-write_through() { # has the kernel write these files to disk without delay; not every file system can
-  chattr +S "$state"/epoch.[01] 2>/dev/null && written_through=1
-}
+write_through() { # has the kernel write this file to disk without delay; not every file system can, and one that cannot is asked once
+  # The link is the proof. It counts for one boot: a copy of the directory may have lost the attribute, and kept the link.
+  [ -z "$delayed" ] || return
+  chattr +S "$file" || { delayed=1; return 1; }
+  rm -f "$state/through.$slot".*
+  ln "$file" "$state/through.$slot.$boot" || :
+} 2>/dev/null
 
 # -- ending a run --
 

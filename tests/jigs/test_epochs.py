@@ -1,0 +1,94 @@
+"""The epoch files of a machine are on disk before an order acts, and the proof of that costs no program but once a boot."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool_ocb.jigs import Fenced
+from tests.jigs.workshop import Annealer
+
+
+class Programs:
+    """The machine's chattr and sync, which note that they were called."""
+
+    def __init__(self, machine: Any, folder: Path, supported: bool) -> None:
+        self._noted = folder / "called"
+        programs = folder / "programs"
+        machine.leave_out(programs, "chattr", "sync")
+        for name, does in (("chattr", "" if supported else "exit 1"), ("sync", "")):
+            (programs / name).write_text(f'#!/bin/sh\necho {name} "${{1##*/}}" "${{2##*/}}" >>{self._noted}\n{does}\n')
+            (programs / name).chmod(0o755)
+
+    def called(self, name: str = "chattr") -> list[str]:
+        """The arguments of each call since the last question."""
+        lines = self._noted.read_text().splitlines() if self._noted.exists() else []
+        self._noted.write_text("")
+        return [line.partition(" ")[2] for line in lines if line.startswith(f"{name} ")]
+
+
+def orders(machine: Any, epochs: range) -> None:
+    """So many orders, over a connection of their own."""
+    annealer = Annealer(machine.settings())
+    for epoch in epochs:
+        assert annealer.run(machine.order("true", epoch=epoch, generation=epoch, log=None)).exit_code == 0
+    annealer.jig.close()
+
+
+def test_each_epoch_file_is_asked_for_once_a_boot_and_never_synced_then(machine: Any, tmp_path: Path) -> None:
+    programs = Programs(machine, tmp_path, supported=True)
+    orders(machine, range(1, 3))
+    assert programs.called() == ["+S epoch.0", "+S epoch.1"]
+    orders(machine, range(3, 7))
+    assert (machine.state / "epoch.1").read_text() == "6 ntp@6 6\n"
+    assert programs.called("chattr") == []
+    for link in machine.state.glob("through.*"):
+        link.rename(f"{link}-before")  # as after a boot
+    orders(machine, range(7, 10))
+    assert sorted(programs.called()) == ["+S epoch.0", "+S epoch.1"]
+    orders(machine, range(10, 13))
+    assert programs.called("sync") == []
+    assert len(list(machine.state.glob("through.*"))) == 2, "the links of earlier boots went"
+
+
+def test_a_new_epoch_file_is_on_disk_with_its_name_before_its_order_acts(machine: Any, tmp_path: Path) -> None:
+    programs = Programs(machine, tmp_path, supported=True)
+    orders(machine, range(1, 3))
+    assert programs.called("sync")[-2:] == [f"epoch.{number} {machine.state.name}" for number in (0, 1)]
+
+
+def test_a_file_that_was_put_in_the_place_of_an_epoch_file_is_asked_for_anew(machine: Any, tmp_path: Path) -> None:
+    programs = Programs(machine, tmp_path, supported=True)
+    orders(machine, range(1, 3))
+    programs.called()
+    for number in (0, 1):
+        file = machine.state / f"epoch.{number}"
+        copy = file.with_name("copy")
+        copy.write_bytes(file.read_bytes())
+        copy.rename(file)
+    orders(machine, range(3, 5))
+    assert programs.called() == ["+S epoch.0", "+S epoch.1"]
+    assert all(os.stat(machine.state / f"epoch.{number}").st_nlink == 2 for number in (0, 1))
+
+
+def test_a_file_system_that_delays_writes_is_synced_for_each_epoch_and_asked_once_a_connection(
+    machine: Any, tmp_path: Path
+) -> None:
+    programs = Programs(machine, tmp_path, supported=False)
+    orders(machine, range(1, 3))
+    programs.called()
+    orders(machine, range(3, 7))
+    assert programs.called("sync") == ["-d epoch.0", "-d epoch.1"] * 2
+    orders(machine, range(7, 10))
+    assert len(programs.called("chattr")) == 1
+    assert not list(machine.state.glob("through.*"))
+
+
+def test_the_history_has_the_annealers_time(machine: Any, annealer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodepool_ocb.jigs.ssh.runner.time.time", lambda: 1_000_000_000.0)
+    assert annealer.run(machine.order("env | grep -c OCB_NOW")).tail == "0\n"
+    assert all(1_000_000_000 <= event.time < 1_000_000_100 for event in machine.history)
+    assert annealer.run(machine.order("true", epoch=0)) == Fenced(1)
