@@ -22,6 +22,7 @@ WAIT_SECONDS: Final = 10.0  # that a daemon may wait with its answer until there
 PAUSE_SECONDS: Final = 0.5  # before a silent place, or an empty file, is asked again
 PATIENCE_SECONDS: Final = 5.0  # with a daemon that does not answer, where nothing is added any more
 COMPARED_BYTES: Final = 1024
+NOTHING_YET: Final = "nothing has been printed yet"
 SURE_BYTES: Final = 256  # of the bytes given out, to be found again in a recorded end
 
 Found: TypeAlias = LogPart | MissingLog | Shorter | Unreached
@@ -171,11 +172,12 @@ class Follower:
     def _patient(self, found: MissingLog | Unreached, follow: bool) -> bool:
         """Wait for a moment and look again; False where that is of no use any more."""
         given, source = self.given, self._source
-        given.reason = found.reason if isinstance(found, Unreached) else f"{source.places.name} is not there"
+        given.reason = _reason(found, source.places.name)
         if self._silent_since is None:
             self._silent_since = time.monotonic()
             if follow and not source.ended:
-                self._say(f"{given.reason}; trying again, from byte {max(given.offset, 0)} on")
+                again = "waiting" if given.reason == NOTHING_YET else "trying again"
+                self._say(f"{given.reason}; {again}, from byte {max(given.offset, 0)} on")
         if not (follow and not source.ended) and (
             not source.places.known
             or isinstance(found, MissingLog)
@@ -194,6 +196,12 @@ class Follower:
         if not self._source.look():
             return not self._source.regrows
         return self._source.ended and self._source.places.name == self._origin[0]
+
+
+def _reason(found: MissingLog | Unreached, name: str) -> str:
+    if isinstance(found, Unreached):
+        return found.reason
+    return f"{name} is not there" if found.ended else NOTHING_YET
 
 
 def first(source: DirectSource, offset: int, wait_seconds: float) -> tuple[str, Found]:

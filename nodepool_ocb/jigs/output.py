@@ -33,8 +33,9 @@ class Output:
     """Bytes of one run in their order, without its secrets. Bytes that are sent again are taken once, from any
     connection.
 
-    An annealer that asks about the run again writes the same bytes over those in its file. So a reader of the file
-    never sees it shrink, unless the run was started anew.
+    The file is made with the first byte: a run that prints nothing has none. An annealer that asks about the run again
+    writes the same bytes over those in its file. So a reader of the file never sees it shrink, unless the run was started
+    anew.
     """
 
     def __init__(self, file: Path | None, most_bytes: int = LOG_BYTES, mask: Mask = Mask()) -> None:  # noqa: B008
@@ -43,19 +44,15 @@ class Output:
         self._stream = MaskingStream(mask)
         self._gap = 0  # bytes that may be the end of a secret with a missing beginning
         self._tail = b""
-        self._path = file
+        self._wanted = file  # until it is opened
+        self._path: Path | None = None  # once it is
         self._file: BinaryIO | None = None
         self._room = most_bytes
         self._most_bytes = most_bytes
-        if file is not None:
-            try:
-                self._file = _opened(file)
-            except OSError as error:
-                self._give_up(error)
 
     @property
     def file(self) -> Path | None:
-        """The file with the output; None if none could be written."""
+        """The file with the output; None before the first byte, and if none could be written."""
         return self._path
 
     @property
@@ -73,9 +70,11 @@ class Output:
 
     def _tell(self, new: bytes) -> None:
         self._tail = (self._tail + new[-TAIL_BYTES:])[-TAIL_BYTES:]
-        if self._file is not None and new:
+        if new:
             try:
-                self._keep(self._file, new)
+                self._open()
+                if self._file is not None:
+                    self._keep(self._file, new)
             except OSError as error:
                 self._give_up(error)
 
@@ -90,12 +89,14 @@ class Output:
         """Begin again: the run was started anew, and the bytes so far belong to another run."""
         self._stream = MaskingStream(self._mask)
         self.position, self._gap, self._tail, self._room = 0, 0, b"", self._most_bytes
-        if self._file is not None:
-            try:
+        try:
+            if self._wanted is not None and self._wanted.exists():  # of an earlier order
+                self._open()
+            if self._file is not None:
                 self._file.truncate(0)
                 self._file.seek(0)
-            except OSError as error:
-                self._give_up(error)
+        except OSError as error:
+            self._give_up(error)
 
     def __enter__(self) -> Output:
         return self
@@ -105,6 +106,12 @@ class Output:
     ) -> None:
         self._tell(self._stream.end())
         self._close()
+
+    def _open(self) -> None:
+        """Open the file, once."""
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            self._file, self._path = _opened(wanted), wanted
 
     def _keep(self, file: BinaryIO, new: bytes) -> None:
         _write(file, new[: self._room])
@@ -116,8 +123,6 @@ class Output:
     def _give_up(self, error: OSError) -> None:
         """Go on without the file, or with the bytes that it has."""
         metrics.RUN_LOG_FAILURES.inc()
-        if self._file is None:
-            self._path = None
         self._close()
         now = time.monotonic()
         if now - _said.get(error.errno, float("-inf")) >= SAID_AGAIN_SECONDS:

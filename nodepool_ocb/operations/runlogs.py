@@ -14,7 +14,7 @@ import msgspec
 
 from nodepool_ocb.errors import NotFound, Unavailable
 from nodepool_ocb.http import logs
-from nodepool_ocb.http.following import Follower, Found, LogDelivery, LogPlaces, first, rest
+from nodepool_ocb.http.following import NOTHING_YET, Follower, Found, LogDelivery, LogPlaces, first, rest
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, Daemon, NodeRole, Run, State
 from nodepool_ocb.operations import logs as daemonlogs
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 LOOK_SECONDS: Final = 5.0  # watches are hints
+RESULTS: Final = ("succeeded", "failed")  # outcomes that tell of the output
 
 
 class RunSeen(msgspec.Struct, frozen=True):
@@ -213,7 +214,7 @@ def document(log: AnyRunLog, note: Callable[[str], None]) -> tuple[RunOutput, st
         run=log.seen.run,
         record=record or msgspec.UNSET,
         log=given.file or (record.log if record else None),
-        whole=given.whole,
+        whole=given.whole or silent(log, given),
         output=b"".join(parts).decode(errors="replace") if given.whole else tail,
     )
     return made, _about(log, given)
@@ -224,6 +225,8 @@ def place(log: AnyRunLog, note: Callable[[str], None]) -> str:
     given = Follower(log, lambda _: None, note, log.ask, -1).give(follow=False)
     record = log.seen.record
     file = given.file or (record.log if record else None)
+    if silent(log, given):
+        raise NotFound(f"run {log.seen.run} of {log.noderole} has no log, since jig {log.jig} wrote no output")
     if not file:
         raise NotFound(
             f"the place of the output of run {log.seen.run} is unknown: {given.reason}; see: nodepool-ocb daemon list"
@@ -233,14 +236,24 @@ def place(log: AnyRunLog, note: Callable[[str], None]) -> str:
     return file
 
 
+def silent(log: AnyRunLog, given: LogDelivery) -> bool:
+    """Whether the run has ended without any output. The record of a result has the end of its output."""
+    record = log.seen.record
+    if record is None or record.outcome not in RESULTS or not log.seen.ended:
+        return False
+    return not (record.log or record.tail or given.offset > 0)
+
+
 def _about(log: AnyRunLog, given: LogDelivery, joined: bool = False) -> str:
     """Its end, its place, and the part that was given out; ``joined``: all, the rest of it from the record."""
     record = log.seen.record
     file = given.file or (record.log if record else None)
     if given.whole:
         where = f"from {given.place}" + (f"; whole output in {file}" if file else "")
-    elif record is not None and log.seen.ended and not (record.log or record.tail or given.offset > 0):
-        where = f"this run has no log: jig {log.jig} wrote none, or annealer.log_dir was not set"
+    elif silent(log, given):
+        where = f"this run has no log, since jig {log.jig} wrote no output"
+    elif given.reason == NOTHING_YET:
+        where = NOTHING_YET
     else:
         read = f"read up to byte {given.offset}; " if given.offset > 0 else ""
         end = "the rest" if joined else "the end"

@@ -153,6 +153,48 @@ def test_log_of_a_noderole_that_waits_says_so_and_begins_with_its_run(
     assert following.returncode == 0
 
 
+def test_a_run_that_printed_nothing_has_no_log_and_that_is_said(annealer: Annealer, ocb: Ocb, ask: Ask) -> None:
+    annealer.registers(annealer.pages)
+    annealer.ends()
+    answer = ocb("noderole", "log", BASE)
+    assert (answer.exit_code, answer.stdout) == (0, "")
+    assert "succeeded, exit code 0; this run has no log, since jig noop wrote no output" in answer.stderr
+    document = ask("noderole", "log", BASE)
+    assert (document["whole"], document["log"], document["output"]) == (True, None, "")
+    place = ocb("noderole", "log", BASE, "--path")
+    assert (place.exit_code, place.stdout) == (3, "")
+    assert f"run r1 of {BASE} has no log, since jig noop wrote no output" in place.stderr
+
+
+@pytest.mark.parametrize("outcome", ["lost", "fenced", "abandoned"])
+def test_of_a_run_without_a_result_nothing_is_said_about_its_output(annealer: Annealer, ocb: Ocb, outcome: str) -> None:
+    annealer.registers(annealer.pages)
+    annealer.ends(outcome=outcome, exit_code=None)
+    said = ocb("noderole", "log", BASE).stderr
+    assert "wrote no output" not in said
+    assert "base-r1 is not there; no output is kept" in said
+
+
+@pytest.mark.parametrize("prints", [True, False])
+def test_following_waits_for_the_first_byte_of_a_run_and_ends_with_a_silent_one(
+    annealer: Annealer, becomes: Becomes, ocb: Ocb, zk_settings: ZooKeeperSettings, prints: bool
+) -> None:
+    annealer.registers(annealer.pages)
+    annealer.claims()
+    becomes(BASE, State.TRANSITION, run="r1")
+    assert "still running; nothing has been printed yet\n" in ocb("noderole", "log", BASE).stderr
+    with begun(zk_settings.hosts, "noderole", "log", BASE, "-f") as (following, printed, said):
+        assert said.readline() == "nothing has been printed yet; waiting, from byte 0 on\n"
+        if prints:
+            annealer.file.write_text("begun\n")
+            assert printed.readline() == "begun\n"
+        annealer.ends()
+        becomes(BASE, State.ACTIVE, run="r1")
+        assert printed.read() == ""
+        assert ("from https://" if prints else "this run has no log") in said.readlines()[-1]
+    assert following.returncode == 0
+
+
 def test_a_noderole_that_is_deleted_before_it_runs_has_no_log_to_wait_for(
     annealer: Annealer, becomes: Becomes, zk_settings: ZooKeeperSettings
 ) -> None:

@@ -127,7 +127,7 @@ def _part(place: str, found: Found) -> Response[Any]:
             Problem(code="log-shorter", status=416, detail=detail, error="Invalid"), {"Log-Size": str(found.size)}
         )
     if isinstance(found, MissingLog):
-        detail = "the daemon has no such log" if found.ended else "the daemon has no such log yet"
+        detail = "nothing was printed, or the log was removed" if found.ended else "nothing has been printed yet"
         return _refused(
             Problem(code="no-log", status=404, detail=detail, error="NotFound"), {"Log-Ended": _word(found.ended)}
         )

@@ -45,7 +45,8 @@ async function run(state, fallback) {
       if (state.signal.aborted) return;
       if (!(error instanceof Refused)) throw error;
       if (error.problem.code === "log-shorter") restart(state);
-      else if (error.problem.code === "no-log" && error.problem.ended) return tell(state, fallback ? "No daemon has the whole log; this is its recorded end." : "No daemon has this log.");
+      else if (error.problem.code === "no-log" && error.problem.ended) return tell(state, fallback ? "No daemon has the whole log; this is its recorded end." : "No daemon has such a log: nothing was printed, or the log was removed.");
+      else if (error.problem.code === "no-log") awaitFirst(state);
       else if ([401, 403].includes(error.problem.status)) return tell(state, error.message);
       else tell(state, `${error.message}; asks again`);
       await rest(pause, state.signal);
@@ -65,6 +66,12 @@ function taken(state, part) {
     state.asked = false;
     painted(state);
   });
+}
+
+/** Nothing has been printed yet: the next request waits for the first byte. */
+function awaitFirst(state) {
+  Object.assign(state, { at: 0, begins: 0, text: "" });
+  tell(state, "Nothing has been printed yet.");
 }
 
 /** The log is shorter than the part that was read: it begins anew. */
