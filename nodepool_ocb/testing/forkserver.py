@@ -100,6 +100,7 @@ class Forkserver:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the process that made it, which then ends each child in order
             )
         self._socket, self._stream = ours, ours.makefile("rw")
         self._lock = threading.Lock()

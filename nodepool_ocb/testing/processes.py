@@ -157,9 +157,11 @@ class DaemonProcess:
         self.begin()
         try:
             await_that(self.ready, timeout_seconds, "the daemon is ready", alive=self.running)
-        except RuntimeError as late:
+        except BaseException as late:  # also Ctrl-C
             self.close()
-            raise RuntimeError(f"{late}; its log ends:\n{self.said[-2000:]}") from None
+            if isinstance(late, RuntimeError):
+                raise RuntimeError(f"{late}; its log ends:\n{self.said[-2000:]}") from None
+            raise
         return self
 
     def kill(self) -> None:

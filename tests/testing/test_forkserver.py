@@ -67,6 +67,10 @@ def test_a_fork_has_the_directory_umask_and_limits_of_the_process_that_asked(
     assert (tmp_path / "log").read_text().split() == [str(tmp_path), "0o27", str(1 << 20)]
 
 
+def test_ctrl_c_in_a_terminal_reaches_the_process_that_asked_alone(server: Forkserver) -> None:
+    assert os.getpgid(server._process.pid) != os.getpgid(0)
+
+
 def test_an_exit_with_a_text_prints_it_and_ends_with_one(server: Forkserver, tmp_path: Path) -> None:
     assert start(server, tmp_path, "word").wait(30) == 1
     assert (tmp_path / "log").read_text().splitlines()[-1] == "a reason"

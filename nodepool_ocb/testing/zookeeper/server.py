@@ -182,7 +182,11 @@ class Server:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def __enter__(self) -> Server:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # also Ctrl-C
+            self.close()
+            raise
         return self
 
     def __exit__(
