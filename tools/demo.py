@@ -25,6 +25,7 @@ from play import COMMAND, PATIENCE_SECONDS, ROOT, Failed, Play
 from scene_images import ImagesScene
 from scene_leases import LeasesScene
 from scene_machines import MachinesScene
+from scene_metal import play_metal
 from scene_rollout import RolloutScene
 from scene_tasks import TasksScene
 
@@ -38,6 +39,9 @@ def main() -> int:
         return stop()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        if asked.metal:
+            play_metal(FOLDER, asked.fast, asked.keep)
+            return 0
         with stage(asked.keep) as built:
             perform(Play(built, asked.fast, asked.keep))
             return 0
@@ -49,6 +53,9 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/demo", description="The whole system on one machine.")
     parser.add_argument("--fast", action="store_true", help="make no pauses")
+    parser.add_argument(
+        "--metal", action="store_true", help="two virtual machines, from their power buttons to ACTIVE (root)"
+    )
     parser.add_argument("--keep", action="store_true", help="leave it running, to be looked at")
     parser.add_argument("--stop", action="store_true", help="stop the stage that --keep left running")
     return parser.parse_args()

@@ -154,6 +154,11 @@ class VirtualMachine:
     # -- observation --
 
     @property
+    def cpu_seconds(self) -> float:
+        """Of the host, since its power is on: about the time that its work takes on an idle host."""
+        return self._program.cpu_seconds if self._program is not None else 0.0
+
+    @property
     def said(self) -> str:
         """All of its serial console."""
         return self.console.read_text(errors="replace") if self.console.exists() else ""

@@ -33,11 +33,21 @@ class InnerProgram:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=os.environ | environment
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=os.environ | environment,
+                start_new_session=True,  # Ctrl-C is for the process that ends it
             )
 
     def running(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User's and system's of its processes that run."""
+        return sum(_cpu_seconds(pid) for pid in _family(self._process.pid))
 
     @property
     def said(self) -> str:
@@ -94,7 +104,11 @@ class Namespace:
         self.folder.mkdir(parents=True, exist_ok=True)
         kinds = ["--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
         self._keeper = subprocess.Popen(
-            ["unshare", *kinds, "sh", "-c", _FIRST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ["unshare", *kinds, "sh", "-c", _FIRST],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         assert self._keeper.stdout is not None
         if self._keeper.stdout.readline() != "ready\n":
@@ -150,6 +164,21 @@ class Namespace:
         """A name for one more interface, unique inside."""
         self._links += 1
         return f"port{self._links}"
+
+
+def _family(pid: int) -> list[int]:
+    """A process and its descendants on this host."""
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [pid, *(each for child in children for each in _family(int(child)))]
+    return []
+
+
+def _cpu_seconds(pid: int) -> float:
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def missing(programs: tuple[str, ...]) -> tuple[str, ...]:

@@ -17,12 +17,12 @@ NIC: Final = {"ethernets": {"all": {"match": {"name": "e*"}, "dhcp4": True}}}
 Command = Callable[..., object]
 
 
-def prepare(site: MetalSite, ocb: Command) -> None:
-    """All commands until machines may come."""
+def prepare(site: MetalSite, ocb: Command, boot: str = "both") -> None:
+    """All commands until machines may come; ``boot``: the firmware that the installed disk is for (bios, uefi or both)."""
     for host in site.admins:  # before the roles of all nodes exist: it gets those of this test alone
         ocb("node", "create", host.fqdn, "--admin", "--address", host.address, "--host-key", host.host_key)
     ocb("barclamp", "import", str(ROOT / "etc/barclamps"))
-    token = site.ask("token", "create", "machines", "--role", "join")["token"]
+    token = site.ask("token", "create", "machines", "--role", "register")["token"]
     ranges = ["ranges.dhcp=10.1.0.100-10.1.0.139", "ranges.host=10.1.0.20-10.1.0.60"]
     ocb("network", "create", NETWORK, "subnet=10.1.0.0/24", "router=10.1.0.1", f"domain={DOMAIN}", *ranges)
     for environment in ("discovery", "install"):
@@ -39,27 +39,27 @@ def prepare(site: MetalSite, ocb: Command) -> None:
         ocb("noderole", "set", f"provisioner-server@{host.fqdn}", *_assigned(values))
         ocb("node", "commit", host.fqdn, "--wait")
     ocb("deployment", "create", DEPLOYMENT)
-    wish = {"install_image": metalimages.SYSTEM, "install_network": NIC}
+    wish = {"install_image": metalimages.SYSTEM, "install_network": NIC, "install_layout": {"boot": boot}}
     ocb("deployment", "set", DEPLOYMENT, INSTALL, *_assigned(wish))
     ocb("deployment", "commit", DEPLOYMENT)
 
 
 def await_images(site: MetalSite, seconds: float) -> None:
-    """Each admin node has the newest build of each image."""
+    """Return when each admin node has the newest build of each image. Raises AssertionError at the end of the time."""
+    site.until(lambda: has_images(site), "each admin node has the images", seconds)
+
+
+def has_images(site: MetalSite) -> bool:
+    """Whether each admin node has a build of each image."""
     names = (metalimages.ENVIRONMENT, metalimages.SYSTEM)
-    for host in site.admins:
-        site.until(
-            lambda host=host: all(host.read(f"http/images/{name}/newest") for name in names),  # type: ignore[misc]
-            f"{host.fqdn} has the images",
-            seconds,
-        )
+    return all(host.read(f"http/images/{name}/newest") for host in site.admins for name in names)
 
 
-def adopt_all(ocb: Command) -> None:
-    """A rule for each machine that waits, or comes; its serial number names its node."""
+def adopt_all(ocb: Command, *more: str) -> None:
+    """A rule for each machine that waits, or comes, with further words; its serial number names its node."""
     ocb(
         *("adoption", "set", RULE, f"name=n{{serial}}.{DOMAIN}", f"deployment={DEPLOYMENT}", f"network={NETWORK}"),
-        *(f"roles={INSTALL}", "commit=true", "allow_install=true"),
+        *(f"roles={INSTALL}", "commit=true", "allow_install=true", *more),
     )
 
 

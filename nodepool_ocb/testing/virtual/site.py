@@ -25,7 +25,7 @@ from nodepool_ocb.model.records import NodeRole, Record, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.testing.looks import rest
-from nodepool_ocb.testing.processes import ANNEALER, API, BUILDER, DaemonProcess
+from nodepool_ocb.testing.processes import ANNEALER, API, BUILDER, LAUNCHER, DaemonProcess
 from nodepool_ocb.testing.virtual.adminhost import AdminHost
 from nodepool_ocb.testing.virtual.network import VirtualNetwork, machines_turn
 from nodepool_ocb.testing.zookeeper.server import Server, init
@@ -54,6 +54,7 @@ class MetalSite:
         self._images, self._admins, self._annealers = images, admins, annealers
         self._up = ExitStack()
         self.annealers: list[DaemonProcess] = []
+        self.launcher: DaemonProcess | None = None
         self.admins: list[AdminHost] = []
         self.key = folder / "id_ed25519"
 
@@ -73,7 +74,8 @@ class MetalSite:
     @property
     def said(self) -> str:
         """The ends of the logs of all daemons."""
-        return "\n".join(f"-- {each.log} --\n{each.said[-6000:]}" for each in (*self.annealers, self.builder, self.api))
+        daemons = [*self.annealers, self.builder, self.api, *([self.launcher] if self.launcher else [])]
+        return "\n".join(f"-- {each.log} --\n{each.said[-6000:]}" for each in daemons)
 
     @property
     def url(self) -> str:
@@ -82,7 +84,7 @@ class MetalSite:
 
     # -- its user --
 
-    def ocb(self, *words: str, given: str | None = None) -> str:
+    def ocb(self, *words: str, given: str | None = None, seconds: float = COMMAND_SECONDS) -> str:
         """The output of a command; raises Refused with its words."""
         environment = os.environ | {"NODEPOOL_OCB_CONFIG": str(self.config)}
         done = subprocess.run(
@@ -92,7 +94,7 @@ class MetalSite:
             capture_output=True,
             text=True,
             check=False,
-            timeout=COMMAND_SECONDS,
+            timeout=seconds,
         )
         if done.returncode:
             raise Refused(f"nodepool-ocb {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
@@ -121,6 +123,16 @@ class MetalSite:
             assert looked < deadline, f"not within {seconds:g} s: {what}"
             looked = rest(looked)
 
+    def launch(self, nodepool: Mapping[str, Any]) -> DaemonProcess:
+        """Start a launcher with this nodepool.yaml; it ends with the site."""
+        folder = self.folder / "launcher"
+        folder.mkdir()
+        (folder / "nodepool.yaml").write_text(yaml.safe_dump(nodepool))
+        ssh = yaml.safe_load(self.config.read_text())["ssh"]
+        made = DaemonProcess(self.zookeeper, folder, {"ssh": ssh}, launcher=LAUNCHER)
+        self.launcher = self._up.enter_context(made)
+        return self.launcher
+
     # -- its parts --
 
     def _begin(self) -> None:
@@ -135,10 +147,11 @@ class MetalSite:
             host = AdminHost(self.network, fqdn, f"10.1.0.{2 + number}", self.key.with_suffix(".pub"))
             self.admins.append(up.enter_context(host))
         server = up.enter_context(Server(fsync=False))
-        zookeeper = init(ZooKeeperSettings(hosts=server.hosts, session_timeout_seconds=4.0))
+        self.zookeeper = zookeeper = init(ZooKeeperSettings(hosts=server.hosts, session_timeout_seconds=4.0))
         self.session = up.enter_context(Session(zookeeper))
+        ssh = {"key_files": [str(self.key)], "connect_timeout_seconds": 30.0}
         self.config = self.folder / "nodepool-ocb.yaml"
-        self.config.write_text(yaml.safe_dump({"zookeeper": {"hosts": server.hosts}}))
+        self.config.write_text(yaml.safe_dump({"zookeeper": {"hosts": server.hosts}, "ssh": ssh}))
         tls = {
             "listen": f"{HOST}:{API_PORT}",
             "cert": str(self.folder / "api.pem"),
@@ -146,7 +159,7 @@ class MetalSite:
         }
         self.api = up.enter_context(DaemonProcess(zookeeper, self.folder / "api", {"api": tls}, launcher=API))
         sections = {
-            "ssh": {"key_files": [str(self.key)], "connect_timeout_seconds": 30.0},
+            "ssh": ssh,
             "annealer": {"probe_seconds": 20.0, "dead_probe_seconds": 1.0},
         }
         for number in range(self._annealers):

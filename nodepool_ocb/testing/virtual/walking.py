@@ -11,7 +11,7 @@ from typing import Any, Final
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.installation import Installation, InstallStep
 from nodepool_ocb.model.joining import MachineRegistration
-from nodepool_ocb.model.records import Node, State
+from nodepool_ocb.model.records import Node, NodeRole, State
 from nodepool_ocb.power.driver import Endpoint
 from nodepool_ocb.power.qemu import QemuPower
 from nodepool_ocb.testing.virtual.machine import VirtualDisk, VirtualHardware, VirtualMachine
@@ -33,15 +33,20 @@ class Walker:
     def __init__(self, site: MetalSite, number: int = 1, **hardware: Any) -> None:
         self.site, self.number, self.mac = site, number, mac(number)
         self.bmc = site.network.folder / f"m{number}" / "bmc"
-        parts = {"memory_mb": MEMORY_MB, "disks": (VirtualDisk(size_mb=DISK_MB, serial=f"disk{number}"),), **hardware}
+        parts = {
+            "memory_mb": MEMORY_MB,
+            "cpus": 2,
+            "disks": (VirtualDisk(size_mb=DISK_MB, serial=f"disk{number}"),),
+            **hardware,
+        }
         power = ("-qmp", f"unix:{self.bmc},server=on,wait=off", "-no-shutdown", "-S")
         serial = ("-smbios", f"type=1,serial={number}")
         self.machine = VirtualMachine(
             site.network, f"m{number}", VirtualHardware(macs=(self.mac,), more=(*power, *serial), **parts)
         )
         self.fqdn = f"n{number}.{DOMAIN}"
-        self.times: list[tuple[str, float]] = []
-        self._since = time.monotonic()
+        self.times: list[tuple[str, float, float]] = []
+        self._since, self._spent = time.monotonic(), 0.0
 
     def __enter__(self) -> Walker:
         self.machine.on(6 * STEP_SECONDS)
@@ -51,10 +56,10 @@ class Walker:
         self.machine.off()
 
     def noted(self, what: str) -> None:
-        """Note the time of a step."""
-        now = time.monotonic()
-        self.times.append((what, round(now - self._since, 1)))
-        self._since = now
+        """Note the seconds of a step, and those of a CPU that its QEMU took."""
+        now, spent = time.monotonic(), self.machine.cpu_seconds
+        self.times.append((what, round(now - self._since, 1), round(spent - self._spent, 1)))
+        self._since, self._spent = now, spent
 
     @property
     def power(self) -> QemuPower:
@@ -86,9 +91,14 @@ class Walker:
         return found
 
     @property
+    def installation(self) -> Installation | None:
+        """The record of its newest installation."""
+        return self.site.record(Installation, paths.installation(self.fqdn))
+
+    @property
     def step(self) -> InstallStep | None:
-        """The step of its newest installation."""
-        found = self.site.record(Installation, paths.installation(self.fqdn))
+        """The step of its newest installation; raises AssertionError with the reason if it failed."""
+        found = self.installation
         assert found is None or found.reason is None, found.reason
         return found.step if found is not None else None
 
@@ -99,6 +109,11 @@ class Walker:
             assert state is not State.ERROR, self.site.ocb("noderole", "explain", f"{role}@{self.fqdn}")
         return bool(states) and set(states.values()) == {State.ACTIVE}
 
+    def failure(self, role: str) -> str | None:
+        """The reason of a noderole that is in ERROR; None in other states."""
+        found = self.site.record(NodeRole, paths.noderole(role, self.fqdn))
+        return (found.reason or "") if found is not None and found.state is State.ERROR else None
+
     def runs(self) -> dict[str, int]:
         """Role → how often it ran."""
         session = self.site.session
@@ -107,6 +122,11 @@ class Walker:
     def heard(self, words: str) -> int:
         """How often the console had a line of the agent with these words."""
         return len(re.findall(rf"^ocb: .*{re.escape(words)}", self.machine.said, re.MULTILINE))
+
+    @property
+    def agent_said(self) -> str:
+        """The lines of the agent on its console: each begins with the seconds since its kernel began."""
+        return "\n".join(re.findall(r"^(?:ocb: .*|\[.*Linux version.*)$", self.machine.said, re.MULTILINE))
 
     def asks(self, command: str, host_key: str | None) -> str:
         """The output of a command on the machine, under this host key alone; None: under any. Raises SubprocessError."""

@@ -25,11 +25,11 @@ ROLES = 10
 
 
 @contextmanager
-def site_with(folder: Path, images: Sequence[Mapping[str, Any]]) -> Iterator[MetalSite]:
-    """A site with one admin node; the logs of its daemons are printed."""
+def site_with(folder: Path, images: Sequence[Mapping[str, Any]], boot: str = "both") -> Iterator[MetalSite]:
+    """A site with one admin node, and disks for this firmware; the logs of its daemons are printed."""
     with MetalSite(folder, images) as site:
         try:
-            preparing.prepare(site, site.ocb)
+            preparing.prepare(site, site.ocb, boot)
             preparing.await_images(site, walking.STEP_SECONDS)
             yield site
         finally:
@@ -89,7 +89,7 @@ def goes_the_whole_way(site: MetalSite, firmware: Firmware) -> None:
         site.ocb("node", "reinstall", walker.fqdn, "--yes")
         second = is_installed(walker, 2)
         after = walker.runs()
-        print(firmware, walker.times)
+        print(firmware, walker.times, walker.agent_said, sep="\n")
         assert second["host_key"] != first["host_key"]
         scripts = {role for role in before if site.ask("role", "show", role)["jig"] == "script"}
         assert {role: after[role] - before[role] for role in scripts} == dict.fromkeys(scripts, 1)
@@ -102,10 +102,10 @@ def test_a_machine_is_installed_by_kept_images(tmp_path: Path) -> None:
         images = metalimages.kept(metalimages.fresh())
     except LookupError as lacking:
         pytest.skip(str(lacking))
-    with site_with(tmp_path, images) as site, Walker(site) as walker:
+    with site_with(tmp_path, images, boot="bios") as site, Walker(site) as walker:
         is_unknown_then_adopted(walker)
         is_installed(walker, 1)
-        print(walker.times)
+        print(walker.times, walker.agent_said, sep="\n")
 
 
 def test_a_machine_is_installed_by_bios_with_images_of_this_test(tmp_path: Path) -> None:
@@ -117,5 +117,5 @@ def test_a_machine_is_installed_by_bios_with_images_of_this_test(tmp_path: Path)
 
 
 def test_a_machine_is_installed_by_uefi(tmp_path: Path) -> None:
-    with site_with(tmp_path, images_of_here()) as site:
+    with site_with(tmp_path, images_of_here(), boot="uefi") as site:
         goes_the_whole_way(site, Firmware.UEFI)
