@@ -22,7 +22,8 @@ ID_BYTES: Final = 6
 SECRET_BYTES: Final = 32
 LONGEST_NAME: Final = 128
 ISSUED: Final = "oidc:"  # how the names of people with a login of an issuer begin; no token has such a name
-_TOKEN: Final = re.compile(r"ocb_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+FORM: Final = r"ocb_([0-9a-f]{12})_([A-Za-z0-9_-]{43})"
+_TOKEN: Final = re.compile(FORM)
 LENGTH: Final = 60  # of a token
 _ID: Final = re.compile(r"[0-9a-f]{12}")
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/=\s]+?)-----END CERTIFICATE-----")

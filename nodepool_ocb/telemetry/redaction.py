@@ -22,6 +22,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from nodepool_ocb.model import tokens
+
 HIDDEN: Final = "(secret)"
 UTF: Final = ("utf-8", "surrogatepass")
 SHORTEST: Final = 4  # characters of a value, or of a line of one, without the blanks around it
@@ -29,12 +31,16 @@ BREAK_BYTES: Final = 2
 SHORTEST_LINE: Final = 60  # characters of base64 before it is cut
 REMEMBERED: Final = 500  # values, for log lines; the newest
 BATCH: Final = 25  # of them; a new one costs a new pattern for its batch alone
+_TOKEN: Final = re.compile(tokens.FORM.encode())
+_BEGINS: Final = re.compile(b"o")
+_PART: Final = re.compile(rb"o|oc|ocb|ocb_[0-9a-f]{0,12}|ocb_[0-9a-f]{12}_[A-Za-z0-9_-]{0,42}")  # of a token
 
 
 class Mask(msgspec.Struct, frozen=True):
-    """Hides some values; those that are too short are left out."""
+    """Hides some values; those that are too short are left out. ``tokens``: also each token of the API, by its form."""
 
     values: frozenset[str] = frozenset()
+    tokens: bool = False
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "values", frozenset(each for each in self.values if len(each) >= SHORTEST))
@@ -42,18 +48,23 @@ class Mask(msgspec.Struct, frozen=True):
     @property
     def longest(self) -> int:
         """Bytes of the longest form of a value."""
-        return _patterns(self.values).longest
+        return max(_patterns(self.values).longest, tokens.LENGTH if self.tokens else 0)
 
     def __bool__(self) -> bool:
-        return bool(self.values)
+        return bool(self.values) or self.tokens
 
     def spans(self, data: bytes) -> list[tuple[int, int]]:
         """The ranges of the data that must be hidden, in order; overlapping ranges are one."""
-        return _merged(_found(self.values, data)) if self.values else []
+        found = _found(self.values, data) if self.values else []
+        return _merged([*found, *(match.span() for match in _TOKEN.finditer(data))] if self.tokens else found)
 
     def unfinished(self, data: bytes) -> int:
         """Where the first value may begin that goes on behind the data; the end of the data where there is none."""
-        return _unfinished(self.values, data)
+        first = _unfinished(self.values, data) if self.values else len(data)
+        if not self.tokens:
+            return first
+        begins = _BEGINS.finditer(data, max(0, len(data) - tokens.LENGTH + 1))
+        return next((at for each in begins if (at := each.start()) < first and _PART.fullmatch(data, at)), first)
 
     def data(self, data: bytes) -> bytes:
         """The same without the values."""

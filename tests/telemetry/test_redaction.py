@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from nodepool_ocb.jigs.jig import Failed, bounded
 from nodepool_ocb.jigs.output import Output
+from nodepool_ocb.model import tokens
 from nodepool_ocb.telemetry import redaction
 from nodepool_ocb.telemetry.logs import Lines, Plain
 from nodepool_ocb.telemetry.redaction import HIDDEN, Mask, MaskingStream
@@ -223,3 +224,23 @@ def test_log_lines_hide_what_two_batches_of_values_share(monkeypatch: pytest.Mon
     monkeypatch.setattr(redaction, "BATCH", 1)
     redaction.remember(["abcdef", "efghij"])
     assert redaction.masked("-abcdefghij-") == f"-{HIDDEN}-"
+
+
+TOKEN = tokens.text("00000000002a", bytes(range(32)))
+
+
+@pytest.mark.parametrize("cut", range(1, len(TOKEN) + 6))
+def test_a_token_that_no_record_has_is_hidden_by_its_form_however_it_is_cut(cut: int) -> None:
+    said = f"foo ocb.boot={TOKEN} ocb_00".encode()
+    stream = MaskingStream(Mask(tokens=True))
+    shown = stream.take(said[:cut]) + stream.take(said[cut:])
+    assert TOKEN[:20].encode() not in shown
+    assert shown + stream.end() == f"foo ocb.boot={HIDDEN} ocb_00".encode()
+
+
+def test_only_the_beginning_of_a_token_is_held_back() -> None:
+    stream = MaskingStream(Mask(frozenset({"hunter22"}), tokens=True))
+    assert stream.take(b"to do ocb_xy ocb.boot=ocb_0000") == b"to do ocb_xy ocb.boot="
+    assert stream.take(b"g0 hunter") == b"ocb_0000g0 "
+    assert Mask(frozenset({"hunter22"})).text(TOKEN) == TOKEN, "other logs have no such rule"
+    assert Mask(tokens=True).longest == tokens.LENGTH

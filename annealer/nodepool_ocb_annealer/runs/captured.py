@@ -25,8 +25,8 @@ from nodepool_ocb_annealer.runs.attempts import Attempt
 def order(context: AnnealerContext, attempt: Attempt, record: Installation, former: str) -> CaptureOrder | None:
     """The console to read; None for a machine without one, and where no log is kept and nothing could be read later.
 
-    ``former``: the run that this one continues. The log hides the name and the token of the boot script: a kernel prints its
-    command line.
+    ``former``: the run that this one continues. The log hides the name of the boot script and each token: a kernel prints its
+    command line. A token that is used is in no record any more, and one of an older script never was in this one's.
     """
     grant = attempt.grant
     found = powering.powers(context.world).get(grant.fqdn)
@@ -43,7 +43,7 @@ def order(context: AnnealerContext, attempt: Attempt, record: Installation, form
         former=_file(context, attempt, former) if former else None,
         take=bool(former) or attempt.state.takeover,
         log_bytes=context.settings.log_run_bytes,
-        mask=Mask(frozenset(hidden)),
+        mask=Mask(frozenset(hidden), tokens=True),
     )
 
 
