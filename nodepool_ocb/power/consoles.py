@@ -12,6 +12,7 @@ import pty
 import socket
 import subprocess
 import termios
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -52,6 +53,9 @@ class SocketConsole:
         except OSError:
             return b""
 
+    def leave(self) -> None:
+        """It has no session."""
+
     def close(self) -> None:
         self._socket.close()
 
@@ -67,6 +71,7 @@ class ProgramConsole:
         self, command: Sequence[str], environment: Mapping[str, str], *, leave: bytes, login: Sequence[str]
     ) -> None:
         self._leave, self._login, self._begun = leave, login, b""
+        self._until: float | None = None  # the end of its time to give the session back (monotonic)
         try:
             self._terminal, inner = pty.openpty()
         except OSError as error:
@@ -105,11 +110,17 @@ class ProgramConsole:
         said = self._begun.decode(errors="replace")
         return any(each in said for each in self._login)
 
+    def leave(self) -> None:
+        if self._until is None:
+            self._until = time.monotonic() + LEAVE_SECONDS
+            with contextlib.suppress(OSError):
+                os.write(self._terminal, self._leave)
+
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._terminal, self._leave)
+        self.leave()
+        assert self._until is not None, "it was left"
         try:
-            self._program.wait(LEAVE_SECONDS)
+            self._program.wait(max(0.0, self._until - time.monotonic()))
         except subprocess.TimeoutExpired:
             self._program.kill()
             self._program.wait()

@@ -89,8 +89,11 @@ class SerialConsole(Protocol):
     def read(self) -> bytes:
         """A piece of its output, empty at its end. Raises nothing."""
 
+    def leave(self) -> None:
+        """Begin to give it back, without a wait. Raises nothing."""
+
     def close(self) -> None:
-        """Give it back; takes some seconds at most. Raises nothing."""
+        """Give it back; ends some seconds after ``leave`` at most. Raises nothing."""
 
 
 class OptionRule(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """The serial consoles of the machines that this annealer installs: the log of each such run, and the newest known line.
 
-One thread reads all consoles, and a few open them. So the number of threads does not grow with the machines, and at most
-``annealer.consoles`` are open; the others wait. A console that cannot be opened is a note in the log. It changes no run.
+One thread reads all consoles, and a few open and close them. So the number of threads does not grow with the machines, and at
+most ``annealer.consoles`` are open; the others wait. A console that cannot be opened is a note in the log. It changes no run.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ OPENERS: Final = 4
 LONGEST_PAUSE_SECONDS: Final = 60.0
 MOST_BYTES: Final = 1 << 20  # of one console, within BURST_SECONDS
 BURST_SECONDS: Final = 4.0
+FORMER_SECONDS: Final = 10.0  # that a console waits for the end of the former session of its machine
 
 
 class Consoles:
@@ -45,6 +46,7 @@ class Consoles:
         self._closed = False
         self._known: dict[str, Capture] = {}  # the same as the reader knows them
         self._open: set[Capture] = set()  # those with a console that is open or is being opened
+        self._closing: dict[str, threading.Event] = {}  # noderole → the end of its former session
 
     # -- on the turn thread --
 
@@ -79,13 +81,13 @@ class Consoles:
 
     def close(self) -> None:
         """Give all sessions back, within seconds."""
+        self._closed = True
         for fqdn in list(self._captures):
             self.end(fqdn)
-        self._closed = True
-        self._openers.close()
         self._ring()
         if self._reader is not None:
             self._reader.join(LONGEST_PAUSE_SECONDS / 12)
+        self._openers.close()
 
     def _started(self) -> bool:
         if self._reader is not None:
@@ -130,6 +132,9 @@ class Consoles:
             now = time.monotonic()
             for fqdn in [each for each, capture in self._known.items() if capture.next_try <= now]:
                 self._try(fqdn, now)
+        for capture in self._known.values():
+            if capture.console is not None:
+                capture.console.leave()  # all have the same time to end
         self._calls()
         for fqdn in list(self._known):
             self._forget(fqdn, self._known[fqdn])
@@ -170,9 +175,12 @@ class Consoles:
             return
         self._open.add(capture)
         take, order, capture.take = capture.take, capture.order, False
+        before = self._closing.get(order.name)
 
         def work() -> SerialConsole | str:
             try:
+                if before is not None:
+                    before.wait(FORMER_SECONDS)  # a BMC has one session
                 return order.open(take)
             except OcbError as fault:
                 return reason_of(fault)
@@ -188,7 +196,7 @@ class Consoles:
             self._later(capture, f"it cannot be opened: {found}")
         elif capture.over or self._known.get(fqdn) is not capture:
             self._open.discard(capture)
-            found.close()
+            self._give_back(capture, found)
         else:
             capture.console, capture.opened = found, time.monotonic()
             self._selector.register(found, selectors.EVENT_READ, fqdn)
@@ -233,8 +241,28 @@ class Consoles:
         if capture.console is not None:
             with contextlib.suppress(KeyError, ValueError):  # it was set aside after a burst
                 self._selector.unregister(capture.console)
-            capture.console.close()
+            self._give_back(capture, capture.console)
         capture.console = None
+
+    def _give_back(self, capture: Capture, console: SerialConsole) -> None:
+        """Close it on another thread: a program may take seconds to end its session, and others are read meanwhile."""
+        console.leave()
+        name, over = capture.order.name, threading.Event()
+
+        def work() -> None:
+            try:
+                console.close()
+            finally:
+                over.set()
+
+        def ended(_: None) -> None:
+            if self._closing.get(name) is over:
+                del self._closing[name]
+
+        self._closing[name] = over
+        if self._closed or not self._openers.ask(work, ended):
+            work()
+            ended(None)
 
     def _forget(self, fqdn: str, capture: Capture) -> None:
         if self._known.get(fqdn) is capture:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool_ocb.power import FaultKind, PowerFault
-from nodepool_ocb.power.consoles import SocketConsole
+from nodepool_ocb.power.consoles import LEAVE_SECONDS, ProgramConsole, SocketConsole
 from nodepool_ocb.power.driver import SerialConsole
 from nodepool_ocb.telemetry.redaction import Mask
 from nodepool_ocb.testing.bmcs import SerialLine
@@ -196,3 +196,56 @@ def test_without_a_console_no_descriptor_is_taken() -> None:
     assert len(os.listdir("/proc/self/fd")) < before + len(idle)
     for each in idle:
         each.close()
+
+
+def test_consoles_that_end_slowly_stop_the_reading_of_no_other_one(made: Reading, line: SerialLine) -> None:
+    """A program may hang when it gives its session back."""
+    go_on, left = threading.Event(), list[str]()
+
+    class Hanging(SocketConsole):
+        def leave(self) -> None:
+            left.append("left")
+
+        def close(self) -> None:
+            go_on.wait(SECONDS)
+            super().close()
+
+    slow = [SerialLine(), SerialLine()]
+    for number, each in enumerate(slow):
+        made.begin(f"slow{number}", lambda _, port=each.port: Hanging(f"127.0.0.1:{port}"))  # type: ignore[misc]
+    until(lambda: all(each.readers for each in slow), "they are open")
+    made.consoles.end("slow0")
+    slow[1].hang_up()
+    made.begin("n1", at(line))
+    until(lambda: line.readers, "the other is opened")
+    line.say("hello\n")
+    until(lambda: "hello" in made.said("n1"), "the other is read")
+    assert left == ["left", "left"]
+    assert not go_on.is_set()
+    tries: list[float] = []
+
+    def open(_: bool) -> SerialConsole:
+        tries.append(time.monotonic())
+        return SocketConsole(f"127.0.0.1:{line.port}")
+
+    made.consoles.end("n1")
+    made.begin("slow0", open)
+    until(lambda: made.consoles._closing, "its former session is being ended")
+    assert not tries, "a BMC has one session"
+    go_on.set()
+    until(lambda: tries, "the next one is opened after that")
+    for each in slow:
+        each.close()
+
+
+def test_a_program_that_hangs_has_one_time_to_end_from_its_leave_on() -> None:
+    hung = [
+        ProgramConsole(("sh", "-c", "trap '' HUP; exec sleep 60"), {"PATH": os.environ["PATH"]}, leave=b"~.", login=())
+        for _ in range(3)
+    ]
+    began = time.monotonic()
+    for each in hung:
+        each.leave()
+    for each in hung:
+        each.close()
+    assert time.monotonic() - began < 2 * LEAVE_SECONDS, "not one time for each"
