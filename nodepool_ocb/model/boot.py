@@ -57,6 +57,7 @@ class Publisher(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     log: str = ""  # the file on the node with the requests to that server
     addresses: tuple[str, ...] = ()  # of the node, when it looked for servers of DHCP
     heard: tuple[HeardServer, ...] = ()  # that answered then; ours do not answer
+    more: bool = False  # other servers answered, too, or one sent a flood of offers
     listened: Moment = 0.0  # when it looked
     fault: str = ""  # why it could not look; ``heard`` is older then
 

@@ -262,7 +262,8 @@ def _strangers(world: World) -> Iterator[StrangerRow]:
             offered=each.offered,
             heard_by=f"{each.interface} of {each.heard_by}",
             since=each.at,
-            advice="switch it off, or block it at the switch",
+            advice="switch it off, or block it at the switch"
+            + ("; there were more than are listed" if each.more else ""),
         )
 
 

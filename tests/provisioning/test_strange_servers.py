@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -18,9 +20,10 @@ from nodepool_ocb.provisioning import boot, publishing
 from nodepool_ocb.provisioning.servers import listening, serverfiles
 from nodepool_ocb.testing.processes import await_that
 from nodepool_ocb.testing.virtual.namespaces import Namespace
-from nodepool_ocb.testing.virtual.network import why_not
+from nodepool_ocb.testing.virtual.network import VirtualNetwork, why_not
 from nodepool_ocb.views.provisioning import databases
 from nodepool_ocb.views.status import overview
+from tests.catalogue.test_shipped_barclamps import IMPORTED
 from tests.provisioning.adminnode import FQDN, NETWORK, AdminNode, admin_node
 
 MISSING: Final = why_not("dnsmasq", "nginx", "cpio", "perl") or (
@@ -81,6 +84,65 @@ def test_a_strange_server_is_heard_and_our_second_one_is_not(admin: AdminNode) -
         assert (admin.folder / "router.leases").read_text() == "", "no address was taken"
     assert admin.publish() == 0, admin.output
     assert listening.strangers(admin.world) == (), "it is gone"
+
+
+#: Answers each request for an address with offers of so many servers, each so many times.
+_FLOOD: Final = """\
+import socket, struct, sys, time
+servers, times = int(sys.argv[1]), int(sys.argv[2])
+s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800))
+s.bind(("eth0", 0x0800))
+s.settimeout(20.0)
+print("listens", flush=True)
+end = time.monotonic() + 20.0
+while time.monotonic() < end:
+    data = s.recv(4096)
+    if data[9] != 17 or data[22:24] != struct.pack("!H", 67):
+        continue
+    asked = data[28:]
+    for number in range(servers * times):
+        server = socket.inet_aton(f"10.66.0.{number % servers + 1}")
+        offer = b"\\2\\1\\6\\0" + asked[4:8] + bytes(8) + socket.inet_aton("10.66.0.99") + bytes(8) + asked[28:44] + bytes(192)
+        offer += b"\\x63\\x82\\x53\\x63" + bytes([53, 1, 2, 54, 4]) + server + b"\\xff"
+        udp = struct.pack("!4H", 67, 68, 8 + len(offer), 0) + offer
+        words = 0x4500, 20 + len(udp), 1, 0, 0x4011, 0, *struct.unpack("!2H", server), 0xFFFF, 0xFFFF
+        total = sum(words)
+        head = struct.pack("!10H", *words[:5], ~(total + (total >> 16)) & 0xFFFF, *words[6:])
+        s.sendto(head + udp, ("eth0", 0x0800, 0, 0, b"\\xff" * 6))
+"""
+
+
+@pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
+@pytest.mark.parametrize(
+    ("servers_", "times", "noted", "more"),
+    [
+        (60, 1, 20, True),
+        pytest.param(3, 2, 3, False, marks=pytest.mark.long),
+        pytest.param(2, 2000, 2, True, marks=pytest.mark.long),
+    ],
+)
+def test_a_flood_of_offers_is_read_to_a_bound_and_said(
+    tmp_path: Path, servers_: int, times: int, noted: int, more: bool
+) -> None:
+    """The program that a role puts on admin nodes, alone."""
+    text = IMPORTED.roles["provisioner-server"].script or ""
+    (tmp_path / "listen.pl").write_text(text.partition("state/listen.pl\" <<'EOF'\n")[2].partition("\nEOF\n")[0])
+    with (
+        VirtualNetwork(tmp_path) as network,
+        Namespace(tmp_path, "asks") as asks,
+        Namespace(tmp_path, "floods") as host,
+    ):
+        network.attach(asks, "10.66.0.250/24")
+        network.attach(host, "10.66.0.251/24")
+        words = (sys.executable, "-c", _FLOOD, str(servers_), str(times))
+        with host.start(*words, deadline_seconds=60.0) as flood:
+            await_that(lambda: "listens" in flood.said, 20.0, "it listens")
+            index = asks.run("ip", "-o", "link", "show", "eth0").partition(":")[0]
+            (tmp_path / "links").write_text(f"{index} eth0 10.66.0.250/24\n")
+            said = asks.run("perl", f"{tmp_path}/listen.pl", "020000000001", "3", f"{tmp_path}/links").splitlines()
+    assert ("more" in said[-1:]) is more, flood.said
+    offers = [line.split() for line in said if line != "more"]
+    assert len({server for _, _, server, _ in offers}) == len(offers) == noted, "each server once"
 
 
 # -- the records alone --
@@ -147,6 +209,25 @@ def test_an_odd_answer_of_a_machine_changes_nothing(given: Mapping[str, Any]) ->
     before = world(heard=(HEARD,))
     returned = {"provisioner": {"published": {}, "directory": "d", **given}}
     assert publishing.records(before, NAME, returned, 700.0) == []
+
+
+def test_explain_and_status_say_that_there_were_more_than_could_be_noted() -> None:
+    before = world()
+    heard = [msgspec.to_builtins(replace(HEARD, server=f"192.168.1.{number}")) for number in range(1, 21)]
+    for more in (False, True):
+        returned = {"provisioner": {"published": {}, "directory": "d", "heard": heard, "addresses": [], "more": more}}
+        [change] = publishing.records(before, NAME, returned, 700.0)
+        assert isinstance(change, Set)
+        assert isinstance(change.data, Publisher)
+        assert change.data.more is more
+    after = world(heard=change.data.heard, more=True)
+    vertex = after.vertex(NAME)
+    assert vertex is not None
+    assert [*databases.sentences(after, vertex, 160.0)][-1].startswith(
+        "more servers of DHCP or offers came than it reads"
+    )
+    rows = overview(after, {}, (), {}, {}, now=160.0).strangers
+    assert {row.advice.partition("; ")[2] for row in rows} == {"there were more than are listed"}
 
 
 def test_a_fault_keeps_the_servers_that_were_heard_and_a_look_is_due_again_later() -> None:

@@ -34,6 +34,7 @@ class StrangeServer(msgspec.Struct, frozen=True, kw_only=True):
     heard_by: str  # an admin node
     interface: str
     at: float
+    more: bool = False  # that admin node could not note all that answered
 
     @property
     def sentence(self) -> str:
@@ -73,7 +74,8 @@ def noted(given: Mapping[str, Json], now: float) -> dict[str, Any]:
         addresses = tuple(str(IPv4Address(each)) for each in addresses)
     except (msgspec.ValidationError, ValueError):
         return {}
-    return {"heard": heard[:MOST], "addresses": addresses[:MOST], "listened": now, "fault": ""}
+    more = given.get("more") is True or len(heard) > MOST
+    return {"heard": heard[:MOST], "addresses": addresses[:MOST], "more": more, "listened": now, "fault": ""}
 
 
 def due(world: World, noderole: str, now: float, every_seconds: float) -> bool:
@@ -103,6 +105,7 @@ def strangers(world: World) -> tuple[StrangeServer, ...]:
                     heard_by=vertex.node.name,
                     interface=each.interface,
                     at=record.listened,
+                    more=record.more,
                 )
             )
     return tuple(found)

@@ -70,5 +70,10 @@ def _strange(world: World, vertex: Vertex, now: float) -> Iterator[str]:
         if each.heard_by == vertex.node.name:
             yield f"{each.sentence} (heard {age(now - each.at)} ago)"
     found = world.of(Publisher).get(vertex.name)
+    if found is not None and found.record.more:
+        yield (
+            f"more servers of DHCP or offers came than it reads (it notes {listening.MOST} servers): a host sends a flood of"
+            " offers, and may hide another server; find its port at the switch"
+        )
     if found is not None and found.record.fault:
         yield f"it could not look for other servers of DHCP: {found.record.fault}"

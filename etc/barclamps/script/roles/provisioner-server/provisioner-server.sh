@@ -209,17 +209,21 @@ listen() { # gives back the servers of DHCP that answer a MAC of this node's: ou
     write_attribute provisioner/fault "$fault"
     return 0
   fi
-  heard=$(lines "$heard" | sort -u | head -n 20 | awk 'NF == 4 {
+  more=false
+  case $heard in *more) more=true ;; esac
+  heard=$(lines "$heard" | awk 'NF == 4 {
     printf "%s{\"interface\": \"%s\", \"own\": \"%s\", \"server\": \"%s\", \"offered\": \"%s\"}", comma, $1, $2, $3, $4; comma = ", " }')
   own=$(awk '{ sub("/.*", "", $3); printf "%s\"%s\"", comma, $3; comma = ", " }' "$top/run/links")
   write_attribute --json provisioner/heard "[$heard]"
+  write_attribute --json provisioner/more "$more"
   write_attribute --json provisioner/addresses "[$own]"
 }
 EOF
 
 # Asks for an address by DHCP on each link, as a machine does that boots from the network, and takes none.
 put "$top/state/listen.pl" <<'EOF'
-# perl listen.pl MAC SECONDS FILE: FILE has lines "INDEX INTERFACE ADDRESS". Prints "INTERFACE ADDRESS SERVER OFFERED" for each offer.
+# perl listen.pl MAC SECONDS FILE: FILE has lines "INDEX INTERFACE ADDRESS". Prints "INTERFACE ADDRESS SERVER OFFERED" for each server of a
+# link that offers, of at most 20, and "more" if there were others, or more than 500 offers: then it reads no further.
 use strict; use warnings; use Socket;
 my ($mac, $seconds, $file) = @ARGV;
 my ($PF_PACKET, $IP) = (17, 0x0800);
@@ -244,8 +248,8 @@ while (my ($index, $name, $address) = split(" ", <$list> // "")) {
   bind($socket, $place->("")) or die "$name: $!\n";
   push @links, [$socket, $place->("\xff" x 6), $name, $address];
 }
-my ($began, $sent) = (time, 0);
-while (time < $began + $seconds) {
+my ($began, $sent, $offers, $more, %server) = (time, 0, 0, 0);
+while (time < $began + $seconds and not $more) {
   if ($sent == 0 or ($sent == 1 and time >= $began + 2)) {
     $sent++;
     for (@links) { send($_->[0], $ip . $udp, 0, $_->[1]) or die "$_->[2]: $!\n" }
@@ -270,10 +274,15 @@ while (time < $began + $seconds) {
       $at += 2 + $size;
     }
     next unless ($option{53} // "") eq "\2";
-    my $server = length($option{54} // "") == 4 ? $option{54} : $source;
-    print join(" ", $_->[2], $_->[3], inet_ntoa($server), inet_ntoa(substr($bootp, 16, 4))), "\n";
+    my $server = inet_ntoa(length($option{54} // "") == 4 ? $option{54} : $source);
+    if (++$offers > 500) { $more = 1; last }
+    next if $server{"$_->[2] $server"};
+    if (keys %server >= 20) { $more = 1; last }
+    $server{"$_->[2] $server"} = 1;
+    print join(" ", $_->[2], $_->[3], $server, inet_ntoa(substr($bootp, 16, 4))), "\n";
   }
 }
+print "more\n" if $more;
 EOF
 
 # site.cpio: the second initrd of each environment, with all that is of this site.
