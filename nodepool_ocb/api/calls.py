@@ -39,7 +39,7 @@ async def call(desk: Desk, request: Request[Any, Any, Any]) -> Response[Any]:
     require_right(actor, kind)
     order = _order(desk, request, kind, await body_of(request))
     order = replace(order, key=call_key(request, actor, order.operation, order.reason))
-    place = desk.take_write(actor, kind)
+    place = desk.take_write(actor, order.operation)
     lines = _lines(desk, actor, order, place)
     with place:
         first = await anext(lines)

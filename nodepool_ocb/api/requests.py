@@ -25,7 +25,7 @@ from nodepool_ocb.api.routes import EVENTS_PATH
 from nodepool_ocb.errors import Invalid, OcbError, TimedOut, TooLarge, Unauthorized
 from nodepool_ocb.model import tokens
 from nodepool_ocb.operations import repeats
-from nodepool_ocb.operations.joining.registering import RegistrationCreate
+from nodepool_ocb.operations.joining.registering import RegistrationCreate, RegistrationPoll
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.repeats import CallKey
 from nodepool_ocb.operations.wire.problems import Problem, problem_of
@@ -87,10 +87,12 @@ class Desk:
                 "the deadline of this request has passed; a write may still happen; see: nodepool-ocb history"
             ) from None
 
-    def take_write(self, actor: Actor, operation: type[Any]) -> RequestPlace:
-        """A place for a write of this actor. Raises TooMany for one that has all of its places, or registers too often."""
-        if operation is RegistrationCreate:
+    def take_write(self, actor: Actor, operation: Operation[Any]) -> RequestPlace:
+        """A place for a write. Raises TooMany for an actor that has all of its places, and a machine that asks too often."""
+        if isinstance(operation, RegistrationCreate):
             self._registering.take(actor.token.name, actor.address)
+        elif isinstance(operation, RegistrationPoll):
+            self._registering.poll(operation.mac, actor.address)
         return self.calls.take(actor.id)
 
     def deadline(self, seconds: float | None = None) -> float:

@@ -63,7 +63,7 @@ async def answer(
     )
     if not kind.writes:
         return await read(desk, request, asked)
-    held = desk.take_write(actor, kind)
+    held = desk.take_write(actor, operation)
     with held:
         return await _write(desk, request, asked, held)
 

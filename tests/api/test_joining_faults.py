@@ -8,7 +8,14 @@ from typing import Any
 import httpx
 import pytest
 
-from nodepool_ocb.api.memory.rates import MOST_SOURCES, REGISTRATIONS_OF_TOKEN, Registering, RequestRate
+from nodepool_ocb.api.memory.rates import (
+    MOST_SOURCES,
+    POLLS_OF_ADDRESS,
+    POLLS_OF_MACHINE,
+    REGISTRATIONS_OF_TOKEN,
+    Registering,
+    RequestRate,
+)
 from nodepool_ocb.errors import TooMany
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.joining import AdoptionRule, MachineRegistration
@@ -207,3 +214,28 @@ def test_the_rate_of_a_token_bounds_a_stranger_with_many_addresses() -> None:
     for number in range(MOST_SOURCES + 1):
         rate.take(f"address {number}")
     rate.take("address 0")  # forgotten, since so many came after it
+
+
+def test_a_machine_that_asks_for_its_token_in_a_loop_is_slowed_down(
+    joinable: ServedApi, join_token: str, adoption_rule: Any
+) -> None:
+    adoption_rule("loops", "name=loops-{n}.example.com")
+    machine, third, other = (JoiningMachine(joinable, join_token) for _ in range(3))
+    for each in (machine, third, other):
+        each.register()
+    resource = f"/v1/registrations/{machine.mac.upper()}/poll", {"secret": machine.secret}, machine
+    operation = "/v1/operations/registration/poll", {"fields": {"mac": third.mac, "secret": third.secret}}, third
+    for path, body, polled in (resource, operation):
+        answered = 0
+        while (limited := joinable.ask("POST", path, body, join_token)).status_code != 429:
+            answered += 1
+            assert answered < 100, "a slow host answers some more than the rate"
+        assert answered >= POLLS_OF_MACHINE[0]
+        assert limited.headers["retry-after"] == "1"
+        assert f"too many polls of machine {polled.mac}" in limited.text
+    assert other.poll()["token"], "the others are not slowed down"
+    rates, most = Registering(lambda: 0.0), POLLS_OF_ADDRESS[0]
+    for number in range(most):
+        rates.poll(f"mac {number}", "address")
+    with pytest.raises(TooMany, match="too many polls from address"):
+        rates.poll("one more", "address")

@@ -17,6 +17,9 @@ MOST_SOURCES: Final = 4096
 
 REGISTRATIONS_OF_ADDRESS: Final = (60, 2.0)  # at once, and a second; many machines may share the address of a proxy
 REGISTRATIONS_OF_TOKEN: Final = (600, 5.0)
+POLLS_OF_MACHINE: Final = (12, 0.5)  # it asks each 10 s, and each second when it was adopted
+POLLS_OF_ADDRESS: Final = (1200, 100.0)
+LONGEST_MAC: Final = 32  # of the text by which a machine is counted
 
 
 class RequestRate:
@@ -56,13 +59,23 @@ class RequestRate:
 
 
 class Registering:
-    """The rates of registrations at one server: of each address, and of each join token."""
+    """The rates of registrations at one server, of each address and each join token; and of polls, of each machine and address.
+
+    A poll of an adopted machine writes a token, so a machine that loops would write without an end.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._addresses = RequestRate(*REGISTRATIONS_OF_ADDRESS, "registrations from", clock)
         self._tokens = RequestRate(*REGISTRATIONS_OF_TOKEN, "registrations with token", clock)
+        self._machines = RequestRate(*POLLS_OF_MACHINE, "polls of machine", clock)
+        self._polls = RequestRate(*POLLS_OF_ADDRESS, "polls from", clock)
 
     def take(self, token: str, address: str) -> None:
         """Count a registration. Raises TooMany."""
         self._addresses.take(address)
         self._tokens.take(token)
+
+    def poll(self, mac: str, address: str) -> None:
+        """Count a poll. Raises TooMany."""
+        self._polls.take(address)
+        self._machines.take(mac.lower()[:LONGEST_MAC])
