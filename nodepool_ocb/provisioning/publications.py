@@ -46,6 +46,21 @@ def unpublished(world: World, fqdn: str) -> tuple[str, ...]:
     return tuple(sorted(each.node.name for each in servers(world) if not current(world, each.name, fqdn, digest)))
 
 
+def outdated(world: World, fqdn: str, since: float) -> tuple[str, ...]:
+    """The nodes of servers, also of dead ones, with files of this node from before ``since`` that are not the present ones.
+
+    A server that was away serves them when it is back, until it has published again.
+    """
+    digest, marked = boot.wanted(world, fqdn).digest, f"{boot.DHCP}@"
+    found = (
+        noderole.partition("@")[2]
+        for (noderole, name), stored in world.of(Publication).items()
+        if name == fqdn and noderole.startswith(marked) and stored.record.at < since
+        if not current(world, noderole, fqdn, digest)
+    )
+    return tuple(sorted(found))
+
+
 def wanted(world: World, noderole: str, name: str) -> BootDocument:
     """The document that a noderole must publish for a node, or, under the name ``OWN``, for its server."""
     role, _, server = noderole.partition("@")

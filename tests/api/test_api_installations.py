@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths, tokens
+from nodepool_ocb.model.boot import Publication, Publisher
 from nodepool_ocb.model.installation import BootToken, Installation, InstallStep
 from nodepool_ocb.model.records import Create, Fence, Node, NodeRole, Role, Set, State
 from nodepool_ocb.model.tokens import TokenRole
@@ -143,6 +144,26 @@ def test_a_second_use_of_the_token_fails_the_installation_by_name(
     assert "the token of the boot was used a second time" in reason
     assert words in reason
     assert problem(place.report(fqdn, own, step="written"))[0] == 409, "it is over"
+
+
+def test_a_second_use_names_the_servers_that_have_older_boot_files_of_the_machine(place: Installers) -> None:
+    fqdn, boot = place.machine()
+    began = place.record(fqdn).since
+    published = {"a1": began - 60.0, "a2": began + 60.0}
+    for server, at in published.items():
+        name = f"provisioner-dhcp-database@{server}.example.com"
+        place.session.commit([Create(paths.publisher(name), Publisher())])
+        place.session.commit([Create(paths.publication(name, fqdn), Publication(digest="older", at=at))])
+    place.identify(fqdn, boot)
+    assert problem(place.identify(fqdn, boot, boot_id="another"))[0] == 409
+    reason = place.record(fqdn).reason or ""
+    assert reason.endswith(
+        "; a1.example.com has boot files of it from before step identified, and may have booted it"
+    ), reason
+    fqdn, boot = place.machine()
+    place.identify(fqdn, boot)
+    assert problem(place.identify(fqdn, boot, boot_id="another"))[0] == 409
+    assert (place.record(fqdn).reason or "").endswith("or a stranger has the token")
 
 
 def test_leave_that_was_taken_back_before_the_order_fails_the_installation(place: Installers) -> None:

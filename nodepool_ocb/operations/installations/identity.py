@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec.structs import replace
 
+from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import installing
 from nodepool_ocb.engine.world import NodeView, Stored, World
 from nodepool_ocb.errors import Conflict, Denied, Invalid
@@ -22,6 +24,8 @@ from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.provisioning import installation as steps
 from nodepool_ocb.provisioning import publications
 from nodepool_ocb.views.provisioning.installations import InstallerOrder
+
+NAMED: Final = 3  # servers in one sentence
 
 
 class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True):
@@ -72,7 +76,7 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
         if record.token_used is not None and not self._repeats(record):
             return (
                 f"the token of the boot was used a second time, by boot {self.boot_id} with MAC {mac}: the machine booted the"
-                " installer again, or a stranger has the token"
+                f" installer again, or a stranger has the token{_older_scripts(view, record)}"
             )
         macs = installing.macs(view)
         if mac not in macs:
@@ -121,6 +125,15 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
         yield Set(paths.installation(view.name), after, found.version)
         if (boot := installing.boot_token(view)) is not None:
             yield Delete(paths.boot_token(view.name), boot.version)
+
+
+def _older_scripts(view: NodeView, record: Installation) -> str:
+    """The servers that may have booted the installer again; empty if there is none."""
+    names = publications.outdated(view.world, view.name, record.since)
+    if not names:
+        return ""
+    have = "has" if len(names) == 1 else "have"
+    return f"; {some(names, NAMED)} {have} boot files of it from before step {record.step}, and may have booted it"
 
 
 def _erasable(view: NodeView, record: Installation) -> bool:
