@@ -151,9 +151,13 @@ def to_set_back(view: NodeView) -> list[Vertex]:
 
 
 def installed(view: NodeView, host_key: str, addresses: tuple[str, ...], now: float) -> Node:
-    """The node when its machine is alive on a new disk: the key of that disk is pinned in the place of all former ones."""
+    """The node when its machine is alive on a new disk: the key of that disk is pinned in the place of all former ones.
+
+    The wish of the command is fulfilled, so no later installation has it.
+    """
     node = _present(view)
     fields: dict[str, Any] = {"alive": True, "reason": None, "mark": None, "suspicion": None, "since": now}
+    fields["install"] = None
     return noticed(view.world, node, replace(node, host_keys=(host_key,), addresses=addresses, **fields))
 
 
@@ -162,7 +166,9 @@ def retired(view: NodeView, now: float, *, erased: bool) -> Node:
     node = _present(view)
     fields: dict[str, Any] = {"alive": False, "reason": "it was decommissioned", "mark": None, "suspicion": None}
     keys = () if erased else node.host_keys
-    return noticed(view.world, node, replace(node, decommissioned=now, host_keys=keys, since=now, **fields))
+    return noticed(
+        view.world, node, replace(node, decommissioned=now, install=None, host_keys=keys, since=now, **fields)
+    )
 
 
 def rescued(view: NodeView, now: float) -> Node:

@@ -26,7 +26,7 @@ def requested(view: NodeView, request: InstallRequest | None, now: float, by: st
     """One transaction: the machine is to be installed, with this wish over the attributes of the role.
 
     The data of the role's disk is lost, and with ``request.wipe`` that of all fixed disks. A noderole that is PROPOSED is
-    committed, any other one is redeployed. The request stays in the record of the node until the next one, so a retry has it.
+    committed, any other one is redeployed. The request stays in the record of the node until that is done, so a retry has it.
     The installation is over when the noderole is ACTIVE, or in ERROR with the reason, in a later generation than now.
 
     Raises Conflict: see ``installer``; also while the noderole is in TRANSITION.
@@ -87,7 +87,7 @@ def rescued(view: NodeView, role: str, now: float, by: str | None = None) -> lis
 
 def recommissioned(view: NodeView, now: float, by: str | None = None) -> list[Change]:
     """The node is in service again, and not alive: its machine must be installed or found alive. Empty if it is in service."""
-    return liveness.changed(view.world, view, now, by, decommissioned=None, install=None)
+    return liveness.changed(view.world, view, now, by, decommissioned=None)
 
 
 def _begun(vertex: Vertex, now: float, by: str | None) -> list[Change]:

@@ -108,7 +108,9 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     rack: str | None = None
     bootenv: str = "local"
     allow_install: bool = False  # the data of its disks may be erased by an installation
-    install: InstallRequest | None = None  # the wish of the newest `node reinstall` or `node decommission`
+    install: InstallRequest | None = (
+        None  # the wish of the newest `node reinstall` or `node decommission`, until it is done
+    )
     decommissioned: Moment | None = None  # since when nothing runs on it: its machine was taken out of service
     hints: Mapping[str, Json] = {}
     macs: tuple[Mac, ...] = ()  # of its boot NICs, that of the hint admin-mac first; each has a MacOwner

@@ -114,6 +114,14 @@ def test_a_wish_for_an_image_and_all_disks_is_kept_by_the_node_and_ends_with_the
     assert [each.install for each in nodes] == [None]
 
 
+@pytest.mark.parametrize("over", [True, False])
+def test_the_wish_of_a_command_ends_with_the_work_that_fulfils_it(over: bool) -> None:
+    view = installed(install=InstallRequest(image="fedora", wipe=WipeMethod.DISCARD)).nodes["n"]
+    after = liveness.installed(view, "ssh-ed25519 AAAA", (), 9.0) if over else liveness.retired(view, 9.0, erased=True)
+    assert after.install is None, "no later redeployment has it"
+    assert liveness.rescued(view, 9.0).install is not None, "it is another one's"
+
+
 def test_a_request_of_a_daemon_commits_a_proposed_installation_and_refuses_one_under_way() -> None:
     made = installed()
     vertex = made.vertex("os@n")
