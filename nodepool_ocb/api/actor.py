@@ -54,7 +54,8 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def limits(self) -> Limits | None:
         """None for a token that opens the whole cluster."""
-        return Limits(self.token.deployments, self.token.selector, self.token.life) if self.token.limited else None
+        token = self.token
+        return Limits(token.deployments, token.selector, token.life, token.created) if token.limited else None
 
 
 def require_right(actor: Actor, operation: type[Operation[Any]]) -> None:

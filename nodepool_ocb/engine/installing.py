@@ -197,5 +197,25 @@ def resting(view: NodeView) -> bool:
     return stored is not None and stored.record.returned is not None and switchable(view.world, view.name)
 
 
+def tokens_from(view: NodeView) -> float:
+    """The time before which no token of the machine itself counts (ZooKeeper's clock).
+
+    Its former user may have a copy of an older one: a use by a pool began or ended, the node was decommissioned, or its disks
+    are being written. If such a boot fails, the former system has its token again when it is alive.
+    """
+    used, done, node = use(view), stored(view), view.record
+    times = [0.0]
+    if used is not None:
+        times.append(used.record.since if used.record.returned is None else used.record.returned)
+    if node is not None and node.decommissioned is not None:
+        times.append(node.decommissioned)
+    if done is not None and done.record.step is InstallStep.RETIRED:
+        times.append(done.record.since)
+    elif done is not None and done.record.purpose is not InstallPurpose.RESCUE:
+        written = under_way(view) is not None or node is None or not node.alive
+        times.append(done.record.started if written else 0.0)
+    return max(times)
+
+
 def _universal(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.errors import Stale
 from nodepool_ocb.model import paths, tokens
+from nodepool_ocb.model.installation import MachineUse
 from nodepool_ocb.model.joining import Inventory, MachineRegistration
 from nodepool_ocb.model.networks import MacOwner
 from nodepool_ocb.model.records import Create, Delete, Node, NodeRole, Set, State
@@ -214,3 +215,51 @@ def test_an_inventory_that_is_too_large_is_refused(joinable: ServedApi, join_tok
     machine = JoiningMachine(joinable, join_token, more="x" * 70_000)
     assert problem(machine.register())[:2] == (413, "too-large")
     assert record(joinable, MachineRegistration, paths.registration(machine.mac)) is None
+
+
+def test_a_machine_in_discovery_keeps_its_node_when_the_node_is_renamed(
+    joinable: ServedApi, join_token: str, adoption_rule: Any
+) -> None:
+    adoption_rule("renamed", "name=before-{n}.example.com")
+    machine = JoiningMachine(joinable, join_token)
+    fqdn = machine.register().json()["answer"]["node"]
+    former = machine.poll()["token"]
+    joinable.call("node/rename", {"node": fqdn, "name": "after.example.com"}, agreed=True)
+    assert record(joinable, MachineRegistration, paths.registration(machine.mac)).node == "after.example.com"
+    answer = machine.poll()
+    assert answer["node"] == "after.example.com"
+    assert joinable.ask("GET", "/v1/nodes/after.example.com", token=answer["token"]).status_code == 200
+    assert joinable.ask("GET", "/v1/nodes/after.example.com", token=former).status_code == 401
+
+
+def test_the_token_of_the_former_user_of_a_pools_machine_opens_nothing(
+    joinable: ServedApi, join_token: str, adoption_rule: Any
+) -> None:
+    adoption_rule("lent", "name=lent-{n}.example.com")
+    machine = JoiningMachine(joinable, join_token)
+    fqdn = machine.register().json()["answer"]["node"]
+    own = machine.poll()["token"]
+    made = record(joinable, tokens.Token, paths.token((tokens.split(own) or ("", ""))[0])).created
+    used = MachineUse(
+        cluster="c", provider="rack", pool="main", pool_node="1", key="k", label="small", image="debian",
+        since=made - 1.0, generation=1,
+    )  # fmt: skip
+
+    def says(verb: str, **body: Any) -> tuple[int, str]:
+        answer = joinable.ask("POST", f"/v1/nodes/{fqdn}/{verb}", body, own, If_Match="*")
+        return answer.status_code, answer.text
+
+    with Session(joinable.settings) as session:
+        session.commit([Create(paths.machine_use(fqdn), used)])
+        assert says("going-down")[0] == 200, "its user may say so"
+        status, text = says("inventory", inventory={"memory": 900 * GIB})
+        assert (status, "is lent by a pool" in text) == (403, True), text
+        session.commit([Set(paths.machine_use(fqdn), replace(used, returned=made + 1.0), 0)])
+        before = record(joinable, Node, paths.node(fqdn)), record(joinable, Inventory, paths.inventory(fqdn))
+        for verb, body in (("going-down", {}), ("alive", {}), ("inventory", {"inventory": {"memory": 5}})):
+            status, text = says(verb, **body)
+            assert (status, f"node {fqdn} does not exist" in text) == (404, True), text
+        assert joinable.ask("GET", f"/v1/nodes/{fqdn}", token=own).status_code == 404
+        session.commit([Set(paths.machine_use(fqdn), replace(used, since=made + 2.0, pool_node="2"), 1)])
+        assert says("going-down")[0] == 404, "the next use makes it no younger"
+    assert before == (record(joinable, Node, paths.node(fqdn)), record(joinable, Inventory, paths.inventory(fqdn)))

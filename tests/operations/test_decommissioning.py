@@ -16,6 +16,7 @@ from nodepool_ocb.model.joining import Inventory, MachineDisk, MachineFacts
 from nodepool_ocb.model.records import Daemon, InstallRequest, Node, NodeRole, Role, State, WipeMethod
 from nodepool_ocb.operations.installations.decommissioning import NodeDecommission, NodeRecommission
 from nodepool_ocb.operations.installations.rescuing import NodeRescue
+from nodepool_ocb.operations.limits.narrowing import Limits, names_within
 from nodepool_ocb.operations.operation import Operation
 from nodepool_ocb.operations.reads.agreement import Agreed, Agreement
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs
@@ -156,3 +157,39 @@ def test_a_rescue_is_ended_by_a_person_once_the_machine_is_in_the_environment() 
         performed(made, NodeRescue(nodes=(N,), end=True))
         assert node(made).bootenv == "local"
         assert made.of(Installation)[N].record.step is InstallStep.LEAVING
+
+
+def boot(step: InstallStep, purpose: InstallPurpose = InstallPurpose.INSTALL, **fields: Any) -> Installation:
+    known: dict[str, Any] = {"generation": 1, "since": 60.0, "started": 50.0, "deadline": 90.0}
+    return Installation(
+        noderole=f"os@{N}", run="r", epoch=1, nonce="0" * 32, token_digest="0" * 64, step=step, purpose=purpose,
+        **(known | fields),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("installation", "state", "alive", "begins"),
+    [
+        (boot(InstallStep.CHECKED), State.TRANSITION, True, 50.0),  # under way: its disks are being written
+        (boot(InstallStep.CHECKED, InstallPurpose.RESCUE), State.TRANSITION, True, 0.0),  # it keeps its system
+        (boot(InstallStep.CHECKED, reason="no image"), State.ERROR, True, 0.0),  # it failed, and the former system runs
+        (boot(InstallStep.CHECKED, reason="no image"), State.ERROR, False, 50.0),
+        (boot(InstallStep.RETIRED, InstallPurpose.WIPE), State.ACTIVE, True, 60.0),  # also after a recommissioning
+    ],
+)
+def test_a_token_of_the_machine_from_before_it_lost_its_disks_does_not_count(
+    installation: Installation, state: State, alive: bool, begins: float
+) -> None:
+    made = there(alive=alive)
+    put(made, f"os@{N}", state)
+    made.put(Stored(installation, 0), N)
+    assert installing.tokens_from(made.nodes[N]) == begins
+    limits = Limits((), f"name:{N}", life=0, made=begins)
+    assert names_within(made, limits) == {N, *(vertex.name for vertex in made.nodes[N].noderoles.values())}
+    assert names_within(made, replace(limits, made=begins - 0.5)) == set()
+    assert names_within(made, replace(limits, life=None, made=0.0)) != set(), "a token of a person is no machine's own"
+
+
+def test_a_token_of_the_machine_does_not_count_when_its_node_was_decommissioned() -> None:
+    made = there(decommissioned=70.0)
+    assert installing.tokens_from(made.nodes[N]) == 70.0

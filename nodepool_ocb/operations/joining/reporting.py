@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nodepool_ocb.engine import liveness
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.engine import installing, liveness
+from nodepool_ocb.errors import Denied, NotFound
+from nodepool_ocb.model import tokens
 from nodepool_ocb.model.aliveness import Marker
 from nodepool_ocb.model.joining import Inventory, MachineFacts
 from nodepool_ocb.model.records import Json
@@ -47,7 +48,7 @@ class NodeMachine(Operation[FactsDocument], frozen=True, kw_only=True):
 
 
 class NodeInventory(Operation[Explained], frozen=True, kw_only=True):
-    """Store the facts of the machine of a node."""
+    """Store the facts of the machine of a node. The user of a pool's machine may not: pools choose machines by their facts."""
 
     noun = "node"
     verb = "inventory"
@@ -59,9 +60,14 @@ class NodeInventory(Operation[Explained], frozen=True, kw_only=True):
     inventory: Mapping[str, Json]
 
     def decide(self, situation: Situation) -> Steps[Explained]:
-        """Raises TooLarge or Invalid. The same facts again write nothing."""
+        """Raises TooLarge, Invalid or Denied. The same facts again write nothing."""
         world = yield from ReadWorld()
-        node_of(world, self.node)
+        view = node_of(world, self.node)
+        if situation.by == tokens.of_machine(view.name) and installing.in_use(view) and not installing.under_way(view):
+            raise Denied(
+                f"{self.node} is lent by a pool, so its user may not change the facts by which pools choose machines; an"
+                f" operator may: nodepool-ocb node inventory {self.node} FILE"
+            )
         facts = inventories.facts_of(self.inventory)
         before = world.of(Inventory).get(self.node)
         if before is None or before.record.facts != facts:

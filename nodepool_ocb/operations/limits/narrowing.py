@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodepool_ocb.documents.counting import counted as counted_words
-from nodepool_ocb.engine import selection
+from nodepool_ocb.engine import installing, selection
 from nodepool_ocb.engine.selection import SelectionFacts
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Denied, NotFound
@@ -45,11 +45,12 @@ class Limits(msgspec.Struct, frozen=True):
     deployments: tuple[str, ...] = ()
     selector: str | None = None
     life: int | None = None  # the nodes must have this epoch_base: no two lives of a name share one
+    made: float = 0.0  # with a life: when the token was made; another user may have the machine now
 
     @property
     def text(self) -> str:
         """The same for the same objects."""
-        return self.expression if self.life is None else f"{self.expression} {self.life}"
+        return self.expression if self.life is None else f"{self.expression} {self.life} {self.made}"
 
     @property
     def expression(self) -> str:
@@ -338,9 +339,11 @@ class _Inside:
         return ()
 
     def _alike(self, view: NodeView) -> bool:
-        """Whether the node is the one that the limits were made for, and no later one of its name."""
-        life = self._limits.life
-        return life is None or (view.record is not None and view.record.epoch_base == life)
+        """Whether the node is the one that the limits were made for: no later one of its name, and no later user has it."""
+        life, made = self._limits.life, self._limits.made
+        if life is None:
+            return True
+        return view.record is not None and view.record.epoch_base == life and made >= installing.tokens_from(view)
 
 
 def _no_outdated(_: Iterable[Vertex]) -> Iterable[Vertex]:
