@@ -2,11 +2,15 @@
 
 An annealer takes a request, carries out its steps one after the other, and records each before the next begins. If the annealer
 dies, another one repeats the step in the record: to switch off a machine that is off has no effect. A cycle records that the
-machine was off before it is switched on, so that no machine is cycled twice. Pure.
+machine was off before it is switched on, so that no machine is cycled twice.
+
+A machine that its pool switched off after a use must be off (``off_since``): else its former user's system goes on. If that
+request fails, it is made again, each time after twice the time, until the machine is off. Pure.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from typing import Final, TypeAlias
 
@@ -20,6 +24,13 @@ from nodepool_ocb.model.power import MachinePower, PowerAction, Powered, PowerRe
 REQUEST_SECONDS: Final = 900.0  # until a request fails that no annealer has finished
 REASON_CHARACTERS: Final = 500
 FULL_SECONDS: Final = 5.0  # between two looks at a chassis with no room
+AGAIN_SECONDS: Final = 60.0  # before a machine that must be off is switched off again; doubles
+LONGEST_PAUSE_SECONDS: Final = 3600.0
+BY_HAND: Final = "manual"  # the driver of a machine that a person switches
+#: The options that do not say which machine is switched.
+BESIDE: Final = frozenset({"ca", "console", "host_key", "interface", "mode", "nic", "verify"})
+DEFAULT_PORTS: Final[Mapping[str, str]] = {"ipmi": ":623", "redfish": ":443", "ssh": ":22"}
+REPEATER: Final = "annealer"  # that asks for power off again
 
 #: The step after each step of an action; None: the request is done.
 TABLE: Final[Mapping[tuple[PowerAction, PowerStep], PowerStep | None]] = {
@@ -73,6 +84,12 @@ class FailRequest(msgspec.Struct, frozen=True):
     record: MachinePower
 
 
+class AskAgain(msgspec.Struct, frozen=True):
+    """Write this record: the machine must be off, and the request to switch it off is made again."""
+
+    record: MachinePower
+
+
 class WaitForOthers(msgspec.Struct, frozen=True):
     """Do nothing before this time has passed, or a record has changed. ``reason``: for people."""
 
@@ -80,7 +97,7 @@ class WaitForOthers(msgspec.Struct, frozen=True):
     reason: str
 
 
-PowerDecision: TypeAlias = TakeRequest | CarryOutStep | FailRequest | WaitForOthers | None
+PowerDecision: TypeAlias = TakeRequest | CarryOutStep | FailRequest | AskAgain | WaitForOthers | None
 
 
 def request(id: str, action: PowerAction, by: str, now: float, *, network: bool = False) -> PowerRequest:
@@ -91,14 +108,16 @@ def request(id: str, action: PowerAction, by: str, now: float, *, network: bool 
 def asked(record: MachinePower, request: PowerRequest) -> MachinePower:
     """The record with a new request. Raises Conflict while another one is under way.
 
-    A request with the id of the one under way is the same call again, whose answer was lost.
+    A request with the id of the one under way is the same call again, whose answer was lost. After power on by a person, the
+    machine need not be off any more.
     """
     under_way = record.request
     if under_way is not None and under_way.id != request.id:
         raise Conflict(
             f"{under_way.by} asked for power {under_way.action} before, and that is {under_way.step}; wait until it ends"
         )
-    return record if under_way is not None else replace(record, request=request)
+    off_since = None if request.action is PowerAction.ON else record.off_since
+    return record if under_way is not None else replace(record, request=request, off_since=off_since)
 
 
 def record_of(world: World, fqdn: str) -> Stored[MachinePower]:
@@ -112,6 +131,22 @@ def record_of(world: World, fqdn: str) -> Stored[MachinePower]:
 def powers(world: World) -> dict[str, Stored[MachinePower]]:
     """All power records, by node."""
     return world.of(MachinePower)
+
+
+def machine(record: MachinePower) -> tuple[object, ...] | None:
+    """The machine that it switches: no two nodes may have the same. None where a person or nothing names it.
+
+    >>> one, other = (MachinePower(driver="ipmi", address=each) for each in ("BMC1:623", "bmc1"))
+    >>> machine(one) == machine(other), machine(MachinePower(driver="manual"))
+    (True, None)
+    """
+    if record.driver == BY_HAND or not record.address:
+        return None
+    address = record.address.rstrip("/").removesuffix(DEFAULT_PORTS.get(record.driver, "/"))
+    if not address.startswith("unix:"):
+        address = address.lower()
+    options = sorted((name, value) for name, value in record.options.items() if name not in BESIDE)
+    return record.driver, address, tuple(options)
 
 
 def group(world: World, fqdn: str, record: MachinePower) -> str:
@@ -133,8 +168,11 @@ def decide(world: World, fqdn: str, situation: PowerSituation, now: float) -> Po
     Its cost does not grow with the requests that wait.
     """
     stored = powers(world).get(fqdn)
-    if stored is None or (request := stored.record.request) is None:
+    if stored is None:
         return None
+    if (request := stored.record.request) is None:
+        again = off_again(stored.record)
+        return AskAgain(_off_asked(stored.record, now)) if again is not None and now >= again else None
     if request.annealer == situation.annealer:
         return CarryOutStep(request)
     if request.annealer in situation.living:
@@ -175,7 +213,8 @@ def after(record: MachinePower, state: Powered, now: float) -> MachinePower:
     """The record after the step of its request, which ended with this state of the machine."""
     request = record.request
     assert request is not None, "a step belongs to a request"
-    seen = replace(record, powered=state, seen=now)
+    off = state is Powered.OFF or request.step is PowerStep.OFF  # a driver may not see the state
+    seen = replace(record, powered=state, seen=now, off_since=None if off else record.off_since)
     step = TABLE[request.action, request.step]
     if step is not None:
         return replace(seen, request=replace(request, step=step, began=now))
@@ -202,3 +241,36 @@ def failed(record: MachinePower, reason: str, state: Powered | None, now: float)
     )
     seen = record if state is None else replace(record, powered=state, seen=now)
     return replace(seen, request=None, result=result)
+
+
+# -- a machine that must be off --
+
+
+def off_again(record: MachinePower) -> float | None:
+    """When power off is asked for again; None: never, or a request is under way."""
+    if record.off_since is None or record.request is not None or record.driver == BY_HAND:
+        return None
+    last = max(record.result.at if record.result is not None else 0.0, record.off_since)
+    return last + min(max(last - record.off_since, AGAIN_SECONDS), LONGEST_PAUSE_SECONDS)
+
+
+def off_sentence(record: MachinePower, now: float) -> str | None:
+    """Why a machine that must be off is not off yet; None for any other one."""
+    if record.off_since is None:
+        return None
+    failed = record.result is not None and not record.result.done and record.result.at >= record.off_since
+    parts = ["it must be switched off after its use, and is not off yet"]
+    if failed and record.result is not None:
+        parts.append(f"power {record.result.action} failed: {record.result.reason}")
+    if record.request is not None:
+        parts.append(f"power {record.request.action} is under way")
+    elif (again := off_again(record)) is not None:
+        parts.append(f"it is tried again in {max(0.0, again - now):.0f} s")
+    return "; ".join(parts)
+
+
+def _off_asked(record: MachinePower, now: float) -> MachinePower:
+    """The record with one more request to switch it off; each annealer gives it the same id."""
+    newest = record.result.id if record.result is not None else ""
+    id = hashlib.sha256(f"{newest} {record.off_since}".encode()).hexdigest()[:16]
+    return asked(record, request(id, PowerAction.OFF, REPEATER, now))

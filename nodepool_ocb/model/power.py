@@ -83,3 +83,4 @@ class MachinePower(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1)
     seen: Moment = 0.0  # when that was reported
     request: PowerRequest | None = None
     result: PowerResult | None = None
+    off_since: Moment | None = None  # since when it must be off: power off is asked for again until it is

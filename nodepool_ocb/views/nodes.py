@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nodepool_ocb.engine import installing, maintenance, marks, readiness
+from nodepool_ocb.engine import installing, maintenance, marks, powering, readiness
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.model.records import Claim, Node, State
 from nodepool_ocb.views.view import View
@@ -114,6 +114,13 @@ def _held(node: Node, now: float) -> str | None:
     return maintenance.sentence(node.hold) if maintenance.holds(node.hold, now) else None
 
 
+def _use(view: NodeView, now: float) -> str | None:
+    """The pool that has the machine or had it last, and why the machine is not off yet after that."""
+    power = powering.powers(view.world).get(view.name)
+    waits = powering.off_sentence(power.record, now) if power is not None else None
+    return "; ".join(each for each in (installing.use_sentence(view), waits) if each) or None
+
+
 def document(view: NodeView, node: Node, now: float) -> NodeDocument:
     """The node with the record ``node``."""
     ordered = sorted(view.noderoles.values(), key=lambda each: (WORST.index(each.record.state), each.name))
@@ -127,7 +134,7 @@ def document(view: NodeView, node: Node, now: float) -> NodeDocument:
         record=node,
         reason=why,
         held=_held(node, now),
-        use=installing.use_sentence(view),
+        use=_use(view, now),
         epoch=view.epoch,
         claim=view.claim,
         noderoles=tuple(bound),

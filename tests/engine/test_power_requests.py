@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import powering
 from nodepool_ocb.engine.powering import (
+    AskAgain,
     CarryOutStep,
     FailRequest,
     PowerLimits,
@@ -141,3 +142,66 @@ def test_a_failure_keeps_the_state_that_was_seen_before() -> None:
 def test_a_node_without_settings_is_named_with_the_command_that_sets_them() -> None:
     with pytest.raises(NotFound, match="nodepool-ocb power set n9"):
         powering.record_of(world(), "n9")
+
+
+OWED = 500.0  # since when the machine must be off
+
+
+def owed(**fields: Any) -> MachinePower:
+    """A machine with a BMC, which must be off."""
+    return MachinePower(driver="ipmi", address="bmc", off_since=OWED, **fields)
+
+
+def refused(record: MachinePower, now: float) -> MachinePower:
+    """The request of the record fails."""
+    return powering.failed(record, "bmc does not answer", None, now)
+
+
+def test_a_machine_that_must_be_off_is_switched_off_again_after_longer_and_longer_pauses() -> None:
+    record, now, asked = refused(owed(request=request(PowerAction.OFF)), OWED), OWED, []
+    while len(asked) < 12:
+        again = powering.off_again(record)
+        assert again is not None
+        assert decided(world(record), now=again - 0.1) is None
+        once = decided(world(record), now=again)
+        assert isinstance(once, AskAgain)
+        assert decided(world(record), now=again + 5.0).record.request.id == once.record.request.id, "of each annealer"
+        assert (once.record.request.action, once.record.request.by) == (PowerAction.OFF, "annealer")
+        assert powering.off_again(once.record) is None, "it is under way"
+        asked.append(again - now)
+        record, now = refused(once.record, again), again
+    assert asked == [60.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, *[3600.0] * 5]
+
+
+@pytest.mark.parametrize(
+    ("action", "step", "state", "over"),
+    [
+        (PowerAction.OFF, PowerStep.OFF, Powered.OFF, True),
+        (PowerAction.OFF, PowerStep.OFF, Powered.UNKNOWN, True),  # the driver cannot see it
+        (PowerAction.CYCLE, PowerStep.OFF, Powered.OFF, True),  # the next installation
+        (PowerAction.LOOK, PowerStep.LOOK, Powered.OFF, True),  # a person took its plug
+        (PowerAction.LOOK, PowerStep.LOOK, Powered.ON, False),
+        (PowerAction.ROTATE, PowerStep.ROTATE, Powered.UNKNOWN, False),
+    ],
+)
+def test_it_must_be_off_until_it_was_seen_off_or_switched_off(
+    action: PowerAction, step: PowerStep, state: Powered, over: bool
+) -> None:
+    after = powering.after(owed(request=request(action, step=step)), state, NOW)
+    assert after.off_since == (None if over else OWED)
+
+
+def test_power_on_by_a_person_ends_that_and_a_machine_switched_by_hand_is_not_asked_again() -> None:
+    assert powering.asked(owed(), request(PowerAction.ON)).off_since is None
+    assert powering.asked(owed(), request(PowerAction.CYCLE)).off_since == OWED
+    assert powering.off_again(replace(owed(), driver="manual")) is None
+
+
+def test_a_sentence_says_why_a_machine_is_not_off_yet() -> None:
+    begins = "it must be switched off after its use, and is not off yet"
+    assert powering.off_sentence(power(None), NOW) is None
+    record = owed(request=request(PowerAction.OFF))
+    assert powering.off_sentence(record, NOW) == f"{begins}; power off is under way"
+    record = refused(record, OWED + 200.0)
+    said = f"{begins}; power off failed: bmc does not answer; it is tried again in 150 s"
+    assert powering.off_sentence(record, OWED + 250.0) == said

@@ -145,7 +145,8 @@ class MetalSite:
             assert znode is not None
             record = codec.decode(MachinePower, znode)
             if record.request is not None:
-                self.session.commit([Set(paths.power(fqdn), replace(record, request=None), znode.version)])
+                off = replace(record, request=None, off_since=None)
+                self.session.commit([Set(paths.power(fqdn), off, znode.version)])
 
     def all_active(self, *but: str) -> None:
         """All other noderoles that annealers would run become ACTIVE."""

@@ -7,13 +7,14 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
+from nodepool_ocb.engine import powering
 from nodepool_ocb.engine.advancing import advance, copied
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.installation import Installation, InstallStep, MachineUse
 from nodepool_ocb.model.joining import Inventory, MachineDisk, MachineFacts
 from nodepool_ocb.model.maintenance import Maintenance
-from nodepool_ocb.model.power import MachinePower, PowerAction, PowerRequest
+from nodepool_ocb.model.power import MachinePower, PowerAction, Powered, PowerRequest
 from nodepool_ocb.model.records import (
     Check,
     Claim,
@@ -28,6 +29,7 @@ from nodepool_ocb.model.records import (
 )
 from nodepool_ocb.pool.metal import choosing, taking
 from nodepool_ocb.pool.metal.plans import MetalOffer, MetalPlan, MetalSight, MetalStamp, MetalUntaken
+from nodepool_ocb.views import nodes
 
 NOW: Final = 1000.0
 OS: Final = "os"
@@ -270,10 +272,37 @@ def test_a_return_ends_the_run_then_unbinds_the_roles_of_the_use_and_switches_of
     assert (last.waits, last.unbound) == (None, (f"ntp@{M0}",))
     after = carried_out(made, last)
     assert after.of(MachineUse)[M0].record.returned == NOW
-    request = after.of(MachinePower)[M0].record.request
-    assert request is not None
-    assert request.action is PowerAction.OFF
+    power = after.of(MachinePower)[M0].record
+    assert power.request is not None
+    assert (power.request.action, power.off_since) == (PowerAction.OFF, NOW)
+    assert after.nodes[M0].version == made.nodes[M0].version + 1, (
+        "a report that was judged before is not written after it"
+    )
     assert taking.give_back(after, M0, stamp(), NOW, "0" * 16) == MetalPlan(), "a second return does nothing"
+
+
+def test_a_machine_that_could_not_be_switched_off_after_its_use_is_not_free_before_it_is_off() -> None:
+    off = PowerRequest(id="1" * 16, action=PowerAction.OFF, by="ann", since=0.0, until=900.0)
+    made = world()
+    made.put(Stored(used(), 0), M0)
+    made.put(Stored(MachinePower(driver="ipmi", address="bmc", request=off), 0), M0)
+    made = carried_out(made, taking.give_back(made, M0, stamp(), NOW, "0" * 16))
+    power = made.of(MachinePower)[M0].record
+    assert (power.request, power.off_since) == (off, NOW), (
+        "the request of a person is enough, and is repeated if it fails"
+    )
+    assert "is not free: it must be switched off after its use, and is not off yet; power off is under way" in why(made)
+    refused = powering.failed(power, "bmc does not answer", None, NOW)
+    made.put(Stored(refused, 9), M0)
+    assert "power off failed: bmc does not answer; it is tried again in 60 s" in why(made)
+    shown = nodes.document(made.nodes[M0], made.nodes[M0].record, NOW)  # type: ignore[arg-type]
+    assert "after label small; it must be switched off" in (shown.use or "")
+    made.put(Stored(powering.after(power, Powered.OFF, NOW), 9), M0)
+    assert why(made) == ""
+    made = world()
+    made.put(Stored(used(), 0), M0)
+    made = carried_out(made, taking.give_back(made, M0, stamp(), NOW, "0" * 16))
+    assert why(made) == "", "a person switches it: nothing could be asked again"
 
 
 def test_a_return_waits_for_a_request_of_power_so_that_the_system_of_the_user_ends() -> None:

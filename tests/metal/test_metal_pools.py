@@ -69,7 +69,7 @@ def test_a_machine_is_installed_for_each_use_and_nothing_of_a_use_is_left(
         asked = codec.decode(MachinePower, znode).request
         assert asked is not None
         assert (asked.action, asked.by) == (PowerAction.OFF, "launcher")
-        site.set(paths.power(fqdn), MachinePower, request=None)
+        site.set(paths.power(fqdn), MachinePower, request=None, off_since=None)
         site.set(paths.node(fqdn), Node, alive=False)
     assert len(keys) == 2
     assert all(key.startswith(KEY) for key in keys)

@@ -30,7 +30,7 @@ from nodepool_ocb.secrecy import keyring
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
-from tests.operations.performing import ListeningCaller
+from tests.operations.performing import InterruptedPerformer, ListeningCaller
 
 N1, N2 = "n1.example.com", "n2.example.com"
 PASSWORD = "a-password-of-a-bmc"
@@ -217,3 +217,44 @@ def test_power_goes_and_is_renamed_with_its_node(performer: Performer, zk_sessio
     assert [row.node for row in performer.perform(PowerList()).answer] == ["n3.example.com"]
     assert zk_session.get(paths.power(N2)) is None
     performer.perform(PowerCheck(nodes=("n3.example.com",)))
+
+
+IPMI = ("driver=ipmi", f"password={PASSWORD}")
+
+
+@pytest.mark.parametrize("address", ["bmc1", "BMC1", "bmc1:623"])
+def test_two_nodes_never_get_the_power_of_one_machine(performer: Performer, address: str) -> None:
+    given(performer, *IPMI, "address=bmc1")
+    with pytest.raises(Invalid, match=f"{N2}: ipmi {address} is the power of {N1}, too"):
+        given(performer, *IPMI, f"address={address}", "mode=uefi", "chassis=c1", nodes=(N2,))
+    assert [row.node for row in performer.perform(PowerList()).answer] == [N1]
+    given(performer, "username=root")  # it keeps its own
+
+
+def test_one_command_never_gives_two_nodes_one_machine_and_a_blade_has_its_own_option(performer: Performer) -> None:
+    with pytest.raises(Invalid) as raised:
+        given(performer, *IPMI, "address=bmc1", nodes=(N1, N2))
+    assert [problem.split(": ")[0] for problem in raised.value.problems] == [N1, N2]
+    assert "bmc-{host}.example.com" in str(raised.value)
+    assert performer.perform(PowerList()).answer == []
+    blade = ("driver=redfish", "address=https://enclosure", f"password={PASSWORD}")
+    given(performer, *blade, "system=1")
+    given(performer, *blade, "system=2", nodes=(N2,))
+    with pytest.raises(Invalid, match=f"{N2}: redfish https://enclosure is the power of {N1}, too"):
+        given(performer, "system=1", f"password={PASSWORD}", nodes=(N2,))
+    for name in (N1, N2):
+        given(performer, "driver=manual", "password=", nodes=(name,))
+    given(performer, *IPMI, "address=bmc1")
+    performer.perform(NodeDelete(nodes=(N1,)))
+    given(performer, *IPMI, "address=bmc1", nodes=(N2,))
+
+
+def test_of_two_admins_that_set_one_machine_for_two_nodes_at_the_same_moment_one_is_refused(
+    performer: Performer, zk_settings: ZooKeeperSettings
+) -> None:
+    words = ("driver=ipmi", "address=bmc1")
+    slower = InterruptedPerformer(zk_settings, lambda: given(performer, *words, nodes=(N2,)))
+    with pytest.raises(Invalid, match=f"{N1}: ipmi bmc1 is the power of {N2}, too"):
+        slower.perform(PowerSet(nodes=(N1,), assignments=words))
+    assert slower.reads == 2, "its first decision was refused"
+    assert [row.node for row in performer.perform(PowerList()).answer] == [N2]

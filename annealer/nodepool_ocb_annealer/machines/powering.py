@@ -22,6 +22,7 @@ from nodepool_ocb.config import SshSettings
 from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine import powering
 from nodepool_ocb.engine.powering import (
+    AskAgain,
     CarryOutStep,
     FailRequest,
     PowerLimits,
@@ -106,7 +107,7 @@ class Powering:
             waiting = self._waiting.get(before.chassis, {})
             if (first := next(iter(waiting), None)) is not None:
                 self._later(first, 0.0)
-        if stored is not None and stored.record.request is not None:
+        if stored is not None and (stored.record.request is not None or stored.record.off_since is not None):
             self._later(fqdn, 0.0)
         else:
             self._leave_queues(fqdn)
@@ -150,7 +151,11 @@ class Powering:
             or paths.power(fqdn) in context.world.unreadable
         ):
             return
-        decision = powering.decide(context.world, fqdn, self._situation(), context.session.now())
+        now, again = context.session.now(), powering.off_again(stored.record)
+        if again is not None and now < again:
+            self._later(fqdn, again - now)
+            return
+        decision = powering.decide(context.world, fqdn, self._situation(), now)
         if isinstance(decision, WaitForOthers):
             self._wait(fqdn, stored.record, decision.seconds)
             return
@@ -174,17 +179,16 @@ class Powering:
     def _rank(self, fqdn: str, record: MachinePower) -> float:
         """The seconds that annealers before us have to take it; 0 if it is our turn."""
         request = record.request
-        assert request is not None, "there is something to decide"
         rank = self._context.ranking.of(powering.group(self._context.world, fqdn, record))
-        since = max(request.since, request.began)
+        since = max(request.since, request.began) if request is not None else powering.off_again(record) or 0.0
         return max(0.0, since + rank * self._context.settings.dead_probe_seconds - self._context.session.now())
 
     def _later(self, fqdn: str, seconds: float) -> None:
         self._context.timers.at(time.monotonic() + seconds, Timer(TimerKind.POWER, fqdn))
 
-    def _write(self, fqdn: str, decision: TakeRequest | FailRequest) -> None:
+    def _write(self, fqdn: str, decision: TakeRequest | FailRequest | AskAgain) -> None:
         stored = powering.powers(self._context.world)[fqdn]
-        request = stored.record.request
+        request = stored.record.request or decision.record.request
         assert request is not None, "a decision is about a request"
         self._under_way[fqdn] = request.id
         if powering.at_work(decision.record):

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from nodepool_ocb.engine import unreadable
+from nodepool_ocb.engine import powering, unreadable
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.executions import Key
@@ -91,8 +91,11 @@ def _explained(world: World, name: str, now: float) -> Steps[ExplainedNoderole]:
 
 
 def _observations(world: World, vertex: Vertex, now: float) -> Steps[list[str]]:
-    """Sentences about the documents that it publishes, and about machines that look like the one that is installed."""
+    """Sentences about its documents, its machine that must be off, and machines that look like the one that is installed."""
     seen = list(databases.sentences(world, vertex, now))
+    power = powering.powers(world).get(vertex.node.name)
+    if power is not None and (waits := powering.off_sentence(power.record, now)) is not None:
+        seen.append(f"{vertex.node.name}: {waits}")
     if sightings.wanted(vertex.node):
         found = yield from ReadRegistrations()
         seen += itertools.islice(sightings.sentences(vertex.node, found, now), MOST_OBSERVATIONS)

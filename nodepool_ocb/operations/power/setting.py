@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import powering
+from nodepool_ocb.engine import powering, structure
 from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView, Stored
 from nodepool_ocb.errors import Conflict, Invalid
@@ -27,6 +27,7 @@ from nodepool_ocb.operations.values import strict_json
 PLACE: Final = "power/password"  # for which a password is encrypted
 BMC: Final = "{bmc}"
 FIELDS: Final = ("driver", "address", "username", "password", "chassis")
+_NAMING: Final = "redfish: system=ID; ssh: its commands"
 
 
 class PowerSet(Operation[Explained], frozen=True, kw_only=True):
@@ -34,7 +35,8 @@ class PowerSet(Operation[Explained], frozen=True, kw_only=True):
 
     It takes the right of an admin, and with another address the password is given again. Else a secret would go to any address
     that a person names. ``{node}`` and ``{host}`` in an address stand for the name of the node and its first label.
-    ``{bmc}`` stands for the address of the BMC that the machine itself reported, in a network of ``within``.
+    ``{bmc}`` stands for the address of the BMC that the machine itself reported, in a network of ``within``. Two nodes never get
+    the power of one machine: a cycle for one would switch the other.
     """
 
     noun = "power"
@@ -73,9 +75,15 @@ class PowerSet(Operation[Explained], frozen=True, kw_only=True):
         after = {name: _merged(name, present.get(name), keys, password) for name, keys in given_to.items()}
         for name, record in after.items():
             yield from CheckDriver(record.driver, record.address, dict(record.options), name)
+        before = {name: stored.record for name, stored in present.items() if name in world.nodes}
+        _refuse_shared(before, after)
 
         def one(view: NodeView) -> list[Change]:
-            return _written(view.name, present.get(view.name), after[view.name])
+            changes = _written(view.name, present.get(view.name), after[view.name])
+            if not changes or not _moved(before.get(view.name), after[view.name]):
+                return changes
+            raised = structure.stored(world)  # for it rests on the powers of all nodes; another admin may set one now
+            return [*changes, Set(paths.STRUCTURE, raised.record, raised.version)]
 
         yield from together.decided(world, chosen, one)
         return Explained()
@@ -111,6 +119,31 @@ class PowerUnset(Operation[Explained], frozen=True, kw_only=True):
 
         yield from together.decided(world, chosen, one)
         return Explained()
+
+
+def _moved(before: MachinePower | None, after: MachinePower) -> bool:
+    return before is None or powering.machine(before) != powering.machine(after)
+
+
+def _refuse_shared(before: Mapping[str, MachinePower], after: Mapping[str, MachinePower]) -> None:
+    """Raises Invalid for nodes that would get the power of another node's machine, with the name of that node."""
+    owners: dict[tuple[object, ...], list[str]] = {}
+    for name, record in {**before, **after}.items():
+        if (machine := powering.machine(record)) is not None:
+            owners.setdefault(machine, []).append(name)
+    faults = []
+    for name, record in after.items():
+        machine = powering.machine(record)
+        others = [each for each in owners.get(machine, ()) if each != name] if machine is not None else []
+        if others and _moved(before.get(name), record):
+            shared = f"{record.driver} {record.address}"
+            faults.append(
+                f"{name}: {shared} is the power of {', '.join(sorted(others)[:3])}, too, and a cycle for one would switch the"
+                " other; give each its own address, as bmc-{host}.example.com, or the option that names its machine"
+                f" ({_NAMING})"
+            )
+    if faults:
+        raise Invalid(faults)
 
 
 def _addressed(given: Mapping[str, str], found: discovering.ReportedBmc, fqdn: str) -> Mapping[str, str]:
@@ -160,6 +193,7 @@ def _merged(
         result=before.result,
         powered=before.powered,
         seen=before.seen,
+        off_since=before.off_since,
     )
 
 

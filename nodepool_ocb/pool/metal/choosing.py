@@ -51,7 +51,7 @@ def obstacle(view: NodeView, now: float, keeps: Collection[str] = ()) -> str | N
         return f"a record of {name} cannot be read; see: nodepool-ocb status"
     if used is not None and used.record.returned is None:
         return f"{name} is node {used.record.pool_node} of {used.record.provider}/{used.record.pool}"
-    return _of_people(view, node, now) or _of_noderoles(view, used, keeps) or _of_power(view, node)
+    return _of_people(view, node, now) or _of_noderoles(view, used, keeps) or _of_power(view, node, now)
 
 
 def _of_people(view: NodeView, node: Node, now: float) -> str | None:
@@ -83,7 +83,10 @@ def _of_noderoles(view: NodeView, used: Stored[MachineUse] | None, keeps: Collec
     return None
 
 
-def _of_power(view: NodeView, node: Node) -> str | None:
+def _of_power(view: NodeView, node: Node, now: float) -> str | None:
+    power = powering.powers(view.world).get(view.name)
+    if power is not None and (waits := powering.off_sentence(power.record, now)) is not None:
+        return f"{view.name} is not free: {waits}; see: nodepool-ocb power show {view.name}"
     if node.alive or installing.switchable(view.world, view.name):
         return None
     return f"{view.name} is not alive, and its power cannot be switched: {node.reason or 'it was never reached'}"

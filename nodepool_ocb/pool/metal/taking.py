@@ -4,7 +4,7 @@
 - It runs when the installation of its use has ended: it is alive, with the host key that was pinned, and with the image of the
   use. A machine that runs its former system never counts as running.
 - To give it back ends its run, and takes away the noderoles that the pool bound. The machine is switched off where its power
-  can be switched. Its disks are erased by the installation of the next use.
+  can be switched, and is free when it is off. Its disks are erased by the installation of the next use.
 """
 
 from __future__ import annotations
@@ -208,7 +208,9 @@ def give_back(world: World, fqdn: str, stamp: MetalStamp, now: float, request: s
     if (switched := _being_switched(view)) is not None:
         return MetalPlan(waits=switched)
     over = Set(paths.machine_use(fqdn), replace(used.record, returned=now), used.version)
-    changes: list[Change] = [over, *_withdrawn(vertex, now), *_switched_off(view, request, now)]
+    # The record of the node gets another version: so no report of the former user that was judged before is written after this.
+    touched = Set(paths.node(fqdn), view.record, view.version)
+    changes: list[Change] = [over, touched, *_withdrawn(vertex, now), *_switched_off(view, request, now)]
     return MetalPlan(changes=tuple(changes), unbound=tuple(each.name for each in going))
 
 
@@ -245,9 +247,11 @@ def _being_switched(view: NodeView) -> str | None:
 
 
 def _switched_off(view: NodeView, request: str, now: float) -> list[Change]:
-    """The former user's system ends, and with it the access of the user."""
+    """The former user's system ends, and with it the access of the user. Annealers repeat a request that fails."""
     stored = powering.powers(view.world).get(view.name)
-    if stored is None or not installing.switchable(view.world, view.name) or stored.record.request is not None:
+    if stored is None or not installing.switchable(view.world, view.name):
         return []
-    off = powering.request(request, PowerAction.OFF, BY, now)
-    return [Set(paths.power(view.name), powering.asked(stored.record, off), stored.version)]
+    wanted = replace(stored.record, off_since=now)
+    if wanted.request is None:
+        wanted = powering.asked(wanted, powering.request(request, PowerAction.OFF, BY, now))
+    return [Set(paths.power(view.name), wanted, stored.version)]

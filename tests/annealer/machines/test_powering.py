@@ -141,3 +141,20 @@ def test_a_bmc_gets_a_new_password_also_if_the_annealer_died_after_it_was_set(fl
         result = switch.end(switch.ask(PowerAction.ROTATE))
         assert "refuses user admin" in (result.reason or "")
         assert (switch.record.password, switch.record.fresh) == (former, secret), "a failure forgets neither"
+
+
+def test_a_machine_whose_power_off_failed_after_its_use_is_switched_off_when_its_bmc_obeys(
+    fleet: Fleet, bmc: IpmiBmc
+) -> None:
+    """Its pool asked for that before the annealer began; the request failed."""
+    switch = Switch(fleet, bmc)
+    (bmc.folder / "state" / "power").write_text("1\n")
+    now = fleet.session.now()
+    failed = PowerResult(id="f" * 16, action=PowerAction.OFF, done=False, reason="bmc is away", at=now - 3000.0)
+    switch.write(off_since=now - 3100.0, result=failed)
+    begin(fleet)
+    fleet.until(lambda: switch.record.off_since is None, "it is off")
+    assert (bmc.value("power"), bmc.commands("power"), switch.record.powered) == ("0", ["0"], Powered.OFF)
+    result = switch.record.result
+    assert result is not None
+    assert (result.done, result.action) == (True, PowerAction.OFF)
