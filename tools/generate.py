@@ -39,7 +39,7 @@ from nodepool_ocb.jigs.ssh.faults import TABLE
 from nodepool_ocb.model import aliveness, journal, maintenance
 from nodepool_ocb.model import records as model
 from nodepool_ocb.model.kinds import RecordKind, Wake
-from nodepool_ocb.model.records import Attrib, Record, State
+from nodepool_ocb.model.records import Attrib, Rare, Record, State
 from nodepool_ocb.model.statemachines import StateMachine
 from nodepool_ocb.operations import registry
 from nodepool_ocb.operations.operation import Operation
@@ -310,7 +310,8 @@ def _intro(module: ModuleType) -> str:
 
 def _section(cls: type, classes: Iterable[type]) -> list[str]:
     """The section of a struct with the keys that these classes declare."""
-    rows = [row for each in classes for row in _fields(_body(each), comments(_module(each)))]
+    parts = [part for each in classes for part in ((each, Rare) if each is model.NodeRole else (each,))]
+    rows = [row for each in parts for row in _fields(_body(each), comments(_module(each))) if row[0] != "`rare`"]
     return [
         f"## {cls.__name__}\n\n{prose(inspect.getdoc(cls))}\n",
         table(("key", "type", "default", "meaning"), rows),

@@ -2,11 +2,11 @@
 
 Run by ``tools/check``. A record with a state is made and changed by the functions in TABLES alone. Elsewhere these are faults:
 
-- a call of the class of such a record, even without ``state``: the class may have a default;
+- a call of the class of such a record, or of its ``of``, even without ``state``: the class may have a default;
 - the keyword ``state`` in a call of anything but a class; rows and documents are classes, and may show a state;
 - a mapping with the key ``state``, an assignment to ``x["state"]`` or to ``x.state`` (``self.state`` is an object's own: records
   are frozen), ``setattr`` with that name or a computed one;
-- ``replace`` with ``**`` of a mapping with computed keys.
+- ``replace``, or ``amended`` of a noderole, with ``**`` of a mapping with computed keys.
 
 For a run (engine/run) the field is ``phase``, and only ``replace`` and the class RunState of engine/run count: other records have
 a number of that name. A record that is decoded, from ZooKeeper or from a document, comes whole; this check does not see that.
@@ -101,7 +101,8 @@ EXEMPT: Final[Mapping[tuple[str, str], str]] = {
     ("nodepool_ocb/views/images.py", "wait_words"): "a row of a table",
 }
 
-REPLACES: Final = frozenset({"replace", "_replace", "__replace__"})
+REPLACES: Final = frozenset({"replace", "_replace", "__replace__", "amended"})
+MAKES: Final = "of"  # NodeRole.of
 KEYS: Final = frozenset({"setdefault", "__setitem__"})
 SETS: Final = frozenset({"setattr", "force_setattr", "__setattr__"})
 
@@ -147,6 +148,8 @@ class Finder(ast.NodeVisitor):
             self._modules[each.asname or each.name] = each.name
 
     def _is_record(self, called: ast.expr) -> bool:
+        if isinstance(called, ast.Attribute) and called.attr == MAKES:
+            return self._is_record(called.value)
         if isinstance(called, ast.Attribute):
             return called.attr in RECORDS.get(self._modules.get(ast.unparse(called.value), ""), ())
         return isinstance(called, ast.Name) and called.id in self._records

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from msgspec.structs import replace
-
 from nodepool_ocb.engine import claim, drift
 from nodepool_ocb.engine.noderole import Event, apply
 from nodepool_ocb.engine.world import NodeView, Vertex
@@ -78,7 +76,7 @@ class CheckScheduler:
         if events:
             moved = apply(events, now, by=context.identity)
             for vertex in (each for each, event in events.items() if event is Event.REFRESH):
-                moved[vertex] = replace(moved[vertex], mended=True)
+                moved[vertex] = moved[vertex].amended(mended=True)
             changes = claim.settling(moved, events)
             context.send(changes, partial(self._asked, view.name, len(events)), f"checks on {view.name}")
 

@@ -73,7 +73,7 @@ def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: 
     epoch, fence = vertex.node.epoch + 1, vertex.node.fence + 1
     claimed = replace(after(record, Event.CLAIM, now, by=annealer), run=run, epoch=epoch)
     if "destructive" in world.role_of(vertex).flags and claimed.check is None:
-        claimed = replace(claimed, once="started")
+        claimed = claimed.amended(once="started")
     jig = ordered_with(vertex) if taking_over else None
     previous = record.epoch if taking_over else None
     return Grant(
@@ -162,7 +162,7 @@ def leaving(grant: Grant, reason: str) -> list[Change]:
     vertex = grant.vertex
     if vertex.unreadable:
         return releasing(grant)
-    return [*releasing(grant), *writes(vertex, replace(vertex.record, reason=reason))]
+    return [*releasing(grant), *writes(vertex, vertex.record.amended(reason=reason))]
 
 
 def superseded(world: World, grant: Grant) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec.structs import replace
-
 from nodepool_ocb.engine.placed import Placed
 from nodepool_ocb.model.records import NodeRole, State
 
@@ -27,7 +25,7 @@ def with_hook(vertex: Placed, record: NodeRole, before: NodeRole) -> NodeRole:
     entered = record.state is not before.state and not _skipped(before, record)
     if not entered or record.state is State.TRANSITION or hook not in vertex.hooks or hook in record.hooks:
         return record
-    return replace(record, hooks=(*record.hooks, hook))
+    return record.amended(hooks=(*record.hooks, hook))
 
 
 def _skipped(before: NodeRole, after: NodeRole) -> bool:

@@ -39,7 +39,7 @@ from nodepool_ocb.engine.entering import with_hook
 from nodepool_ocb.engine.placed import Placed
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.drift import PendingCheck
-from nodepool_ocb.model.records import NodeRole, State
+from nodepool_ocb.model.records import NodeRole, State, altered
 
 
 class Event(StrEnum):
@@ -142,7 +142,7 @@ def refreshable(record: NodeRole) -> bool:
 def failed(record: NodeRole) -> bool:
     """Whether it keeps the other tasks of its run from its node.
 
-    >>> [failed(NodeRole(state=state, since=0.0, task_run="0000000003")) for state in (State.ERROR, State.TODO)]
+    >>> [failed(NodeRole.of(state=state, since=0.0, task_run="0000000003")) for state in (State.ERROR, State.TODO)]
     [True, False]
     """
     return record.state is State.ERROR and record.task_run is not None
@@ -150,7 +150,7 @@ def failed(record: NodeRole) -> bool:
 
 def bound(now: float, by: str | None, **fields: Any) -> NodeRole:
     """The record of a noderole that is made; ``fields`` are its other keys."""
-    return NodeRole(state=State.PROPOSED, since=now, by=by, **fields)
+    return NodeRole.of(state=State.PROPOSED, since=now, by=by, **fields)
 
 
 def after(record: NodeRole, event: Event, now: float, by: str | None = None, reason: str | None = None) -> NodeRole:
@@ -162,15 +162,23 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
     if state is None or not _possible(record, event):
         raise Conflict(f"a noderole in {record.state} cannot {event}")
     if event is Event.CANCEL:  # the worker, the time and the reason stay as they are
-        return replace(record, cancel_reason=record.cancel_reason or reason or "asked for")
+        return record.amended(cancel_reason=record.cancel_reason or reason or "asked for")
     if event is Event.REFRESH and state is State.TRANSITION:
-        return replace(record, check=replace(record.check or PendingCheck(), refresh=True))
+        return record.amended(check=replace(record.check or PendingCheck(), refresh=True))
     if record.cancel_reason and event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
         raise Conflict(f"its run is being cancelled ({record.cancel_reason}), so it cannot {event}")
-    changes = {"state": state, "since": now, "by": by, "reason": reason, **_no_check(record, event)}
-    changes["mended"] = record.mended and event in _STILL_MENDED
-    changed = replace(record, **{**changes, **_AT_EVENT[event](record)})
-    return _entered_todo(changed) if state is State.TODO else changed
+    own: dict[str, Any] = {"state": state, "since": now, "by": by}
+    seldom: dict[str, Any] = {"reason": reason, "mended": record.mended and event in _STILL_MENDED}
+    for changes, table in ((own, _COUNTED), (seldom, _AT_EVENT)):
+        if event in table:
+            changes |= table[event](record)
+    if record.check is not None and event not in (Event.CLAIM, Event.CANCEL):
+        own |= _run_before(record)
+        seldom.setdefault("check", None)
+    if state is State.TODO:
+        own["generation"] = record.generation + 1
+        seldom |= _ENTERED_TODO
+    return replace(record, rare=altered(record.rare, **seldom), **own)
 
 
 def _possible(record: NodeRole, event: Event) -> bool:
@@ -188,17 +196,11 @@ def _possible(record: NodeRole, event: Event) -> bool:
     return event is not Event.CHECKED or record.check is not None
 
 
-def _entered_todo(record: NodeRole) -> NodeRole:
-    return replace(record, generation=record.generation + 1, refresh=False, checked=None)
-
-
-def _no_check(record: NodeRole, event: Event) -> dict[str, Any]:
-    """Of a check that ends, or does not begin: the newest run is the one before it again."""
-    if record.check is None or event in (Event.CLAIM, Event.CANCEL):
+def _run_before(record: NodeRole) -> dict[str, Any]:
+    """Of a check that ends: the newest run is the one before it again. A check that has not begun changed no run."""
+    if record.check is None or record.state is not State.TRANSITION:
         return {}
-    if record.state is not State.TRANSITION:
-        return {"check": None}
-    return {"check": None, "run": record.check.run, "epoch": record.check.epoch}
+    return {"run": record.check.run, "epoch": record.check.epoch}
 
 
 def _as_claimed(record: NodeRole) -> PendingCheck | None:
@@ -214,19 +216,33 @@ def _not_again(record: NodeRole) -> dict[str, Any]:
 #: The events on the way from a run that is to mend drift to the check of its effect.
 _STILL_MENDED: Final = frozenset({Event.CLAIM, Event.SUCCEED, Event.DEFER, Event.LOSE, Event.CHECK})
 
-#: The changes of an event beside the state.
-_AT_EVENT: Final[Mapping[Event, Callable[[Any], dict[str, Any]]]] = {
-    Event.COMMIT: lambda _: {"attempt": 0, "not_before": 0.0},
-    Event.PROPOSE: lambda record: {"refresh": False, **_not_again(record)},
-    Event.CLAIM: lambda record: {
-        "redeploy": False,
-        "attempt": record.attempt + (record.state is not State.TRANSITION),
-        "check": record.check and _as_claimed(record),
+#: The rare fields of a noderole that enters TODO, with its next generation.
+_ENTERED_TODO: Final[Mapping[str, Any]] = {"refresh": False, "checked": None}
+
+#: The changes of an event in other fields than the rare ones, beside the state.
+_COUNTED: Final[Mapping[Event, Callable[[Any], dict[str, Any]]]] = {
+    Event.COMMIT: lambda _: {"attempt": 0},
+    Event.CLAIM: lambda record: {"attempt": record.attempt + (record.state is not State.TRANSITION)},
+    Event.SUCCEED: lambda _: {"attempt": 0},
+    Event.RETRY: lambda _: {"attempt": 0},
+    Event.REDEPLOY: lambda _: {"attempt": 0},
+    Event.REFRESH: lambda record: {"generation": record.generation + 1},
+    Event.CHECK: lambda record: {"generation": record.generation + 1, "since": record.since},
+    Event.CHECKED: lambda record: {
+        "generation": record.generation + record.check.refresh,
+        "attempt": 0,
+        "since": record.check.since,
     },
+}
+
+#: The changes of an event in the rare fields.
+_AT_EVENT: Final[Mapping[Event, Callable[[Any], dict[str, Any]]]] = {
+    Event.COMMIT: lambda _: {"not_before": 0.0},
+    Event.PROPOSE: lambda record: {"refresh": False, **_not_again(record)},
+    Event.CLAIM: lambda record: {"redeploy": False, "check": record.check and _as_claimed(record)},
     Event.SUCCEED: lambda record: {
         "refresh": False,
         "checked": None,
-        "attempt": 0,
         "not_before": 0.0,
         "once": "done" if record.once else None,
     },
@@ -236,34 +252,17 @@ _AT_EVENT: Final[Mapping[Event, Callable[[Any], dict[str, Any]]]] = {
         "cancel_reason": None,
     },
     Event.DEFER: lambda _: {"once": None},
-    Event.LOSE: lambda _: {},
-    Event.CANCEL: lambda _: {},
-    Event.RETRY: lambda _: {"attempt": 0, "not_before": 0.0, "once": None},
+    Event.RETRY: lambda _: {"not_before": 0.0, "once": None},
     Event.REDEPLOY: lambda record: {
-        "attempt": 0,
         "not_before": 0.0,
         "once": None,
         "redeploy": record.redeploy or record.once == "done",
     },
-    Event.REFRESH: lambda record: {"refresh": True, "generation": record.generation + 1, "not_before": 0.0},
+    Event.REFRESH: lambda _: {"refresh": True, "not_before": 0.0},
     Event.WITHDRAW: lambda record: {"refresh": False, **_not_again(record)},
-    Event.CHECK: lambda record: {
-        "refresh": True,
-        "check": PendingCheck(),
-        "generation": record.generation + 1,
-        "not_before": 0.0,
-        "since": record.since,
-    },
-    Event.CHECKED: lambda record: {
-        "refresh": record.check.refresh,
-        "generation": record.generation + record.check.refresh,
-        "attempt": 0,
-        "since": record.check.since,
-        "cancel_reason": None,
-    },
+    Event.CHECK: lambda _: {"refresh": True, "check": PendingCheck(), "not_before": 0.0},
+    Event.CHECKED: lambda record: {"refresh": record.check.refresh, "cancel_reason": None},
     Event.NODE_DIED: lambda _: {"not_before": 0.0, "cancel_reason": None},
-    Event.SKIP: lambda _: {},
-    Event.ALLOW: lambda _: {},
 }
 
 
@@ -276,13 +275,13 @@ def settled(record: NodeRole, waiting: int, now: float) -> NodeRole:
     if record.state not in SETTLING:
         return record
     if waiting:
-        return (
-            record
-            if record.state is State.BLOCKED
-            else replace(record, state=State.BLOCKED, since=now, reason=None, refresh=False, check=None)
-        )
+        if record.state is State.BLOCKED:
+            return record
+        rare = altered(record.rare, reason=None, refresh=False, check=None)
+        return replace(record, state=State.BLOCKED, since=now, rare=rare)
     if record.state is State.BLOCKED:
-        record = _entered_todo(replace(record, state=State.TODO, since=now, reason=None))
+        rare = altered(record.rare, reason=None, **_ENTERED_TODO)
+        record = replace(record, state=State.TODO, since=now, generation=record.generation + 1, rare=rare)
     if record.state is State.TODO and record.once == "done":
         return after(record, Event.SKIP, now, reason="destructive: it was done once and is not run again")
     if record.state is State.TODO and record.once == "started":

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.model.aliveness import Mark, Suspicion
 from nodepool_ocb.model.drift import CheckResult, Checks, Drift, PendingCheck
@@ -126,21 +128,15 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
     epoch_base: Count = 0  # its epochs are above this, which is above those of all nodes that were deleted before
 
 
-class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=False):
-    """A role bound to a node: ``nodes/<fqdn>/noderoles/<role>``."""
+class Rare(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The fields of a noderole that nearly all noderoles leave at their defaults: one value, which noderoles share.
 
-    state: State
-    since: Moment
-    deployment: str = "system"
-    parents: tuple[str, ...] = ()  # "role@fqdn", or "role@*deployment" for a cluster's members; sorted
+    A cluster has a hundred thousand noderoles, and each field of each costs eight bytes. So a noderole has one reference to
+    this value, and properties of the same names. In JSON these fields stand among its other keys (store.codec).
+    """
+
     serves: tuple[str, ...] = ()  # the cluster roles as which it is a member of its deployment's clusters
-    generation: Count = 0  # counts the intended runs; begins above those of all noderoles deleted before
-    run: RunName | None = None  # the newest run; its record is runs/<run>
-    epoch: Count = 0  # the node's epoch under which that run was claimed
-    given: Count = 0  # a digest of the inputs of the newest successful run; 0: not noted, 1: not known
-    attempt: Times = 0  # runs of this generation's work since the last success or RETRY by a person
     reason: str | None = None  # why it stands where it stands, for ERROR and for back-off
-    by: str | None = None  # the author of the newest change
     refresh: bool = False  # ACTIVE, to be run again in place; parents of others meanwhile
     check: PendingCheck | None = None  # with refresh: that run is a check, and changes nothing
     checked: CheckResult | None = None  # the result of the newest check, if no run followed
@@ -153,10 +149,129 @@ class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=
     task_run: Id | None = None  # of a noderole of a task list: its run of tasks
     rank: Times = 0  # of those that may start on its node the highest goes first
 
+
+#: All at their defaults. A noderole with such fields has this very value, so that JSON leaves it out.
+USUAL: Final = Rare()
+RARE: Final = frozenset(Rare.__struct_fields__)
+
+
+def altered(rare: Rare, **changes: Any) -> Rare:
+    """The fields with other values of some of them."""
+    if rare is USUAL and not any(changes.values()):  # each default is false
+        return rare
+    made = replace(rare, **changes)
+    return USUAL if made == USUAL else made
+
+
+@lru_cache(maxsize=1024)
+def shared(rare: Rare) -> Rare:
+    """An equal value that other noderoles hold, if there is one: thousands serve as one role, or belong to one run of tasks.
+
+    >>> shared(Rare()) is USUAL, shared(Rare(serves=("dns",))) is shared(Rare(serves=("dns",)))
+    (True, True)
+    """
+    return USUAL if rare == USUAL else rare
+
+
+class NodeRole(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1, gc=False):
+    """A role bound to a node: ``nodes/<fqdn>/noderoles/<role>``."""
+
+    state: State
+    since: Moment
+    deployment: str = "system"
+    parents: tuple[str, ...] = ()  # "role@fqdn", or "role@*deployment" for a cluster's members; sorted
+    generation: Count = 0  # counts the intended runs; begins above those of all noderoles deleted before
+    run: RunName | None = None  # the newest run; its record is runs/<run>
+    epoch: Count = 0  # the node's epoch under which that run was claimed
+    given: Count = 0  # a digest of the inputs of the newest successful run; 0: not noted, 1: not known
+    attempt: Times = 0  # runs of this generation's work since the last success or RETRY by a person
+    by: str | None = None  # the author of the newest change
+    rare: Rare = USUAL  # read by the properties below, and changed by ``amended``; no key in JSON: its fields are
+
+    @classmethod
+    def of(cls, **fields: Any) -> NodeRole:
+        """A noderole with these fields, the rare ones too.
+
+        >>> failed = NodeRole.of(state=State.ERROR, since=0.0, reason="no disk")
+        >>> failed.reason, failed.amended(reason=None) == NodeRole(state=State.ERROR, since=0.0)
+        ('no disk', True)
+        """
+        seldom = {name: fields.pop(name) for name in RARE.intersection(fields)}
+        return cls(**fields, rare=shared(Rare(**seldom))) if seldom else cls(**fields)
+
+    def amended(self, **changes: Any) -> NodeRole:
+        """The record with other values of some fields, the rare ones too."""
+        seldom = {name: changes.pop(name) for name in RARE.intersection(changes)}
+        if seldom:
+            changes["rare"] = altered(self.rare, **seldom)
+        return replace(self, **changes)
+
+    @property
+    def serves(self) -> tuple[str, ...]:
+        return self.rare.serves
+
+    @property
+    def reason(self) -> str | None:
+        return self.rare.reason
+
+    @property
+    def refresh(self) -> bool:
+        return self.rare.refresh
+
+    @property
+    def check(self) -> PendingCheck | None:
+        return self.rare.check
+
+    @property
+    def checked(self) -> CheckResult | None:
+        return self.rare.checked
+
+    @property
+    def mended(self) -> bool:
+        return self.rare.mended
+
+    @property
+    def once(self) -> Once | None:
+        return self.rare.once
+
+    @property
+    def redeploy(self) -> bool:
+        return self.rare.redeploy
+
+    @property
+    def not_before(self) -> float:
+        return self.rare.not_before
+
+    @property
+    def hooks(self) -> tuple[str, ...]:
+        return self.rare.hooks
+
+    @property
+    def cancel_reason(self) -> str | None:
+        return self.rare.cancel_reason
+
+    @property
+    def task_run(self) -> str | None:
+        return self.rare.task_run
+
+    @property
+    def rank(self) -> int:
+        return self.rare.rank
+
     @property
     def drift(self) -> Drift | None:
         """The result of the newest check since the newest run; None without one."""
         return self.checked.drift if self.checked else None
+
+
+def keys_of(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The keys that JSON may have of a record of this kind, ``unknown`` left out; each is an attribute of the record, too.
+
+    >>> keys_of(Fence), keys_of(NodeRole)[-3:]
+    (('run', 'annealer', 'jig'), ('cancel_reason', 'task_run', 'rank'))
+    """
+    own = tuple(name for name in kind.__struct_encode_fields__ if name not in ("unknown", "rare"))
+    return own + Rare.__struct_fields__ if kind is NodeRole else own
 
 
 class Deployment(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

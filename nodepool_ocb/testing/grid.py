@@ -152,7 +152,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
             run = f"{level * self.lanes + lane + 1:010d}-5eed{lane:02x}"
             record = replace(record, state=State.ACTIVE, generation=1, run=run, epoch=level + 1, by=f"bench-{node % 3}")
         lacking = self.record_bytes - len(codec.encode(record)) - len(',"reason":""')
-        return replace(record, reason="x" * lacking) if lacking > 0 else record
+        return record.amended(reason="x" * lacking) if lacking > 0 else record
 
     def _parents(self, node: int, level: int, lane: int) -> tuple[str, ...]:
         if level == 0:

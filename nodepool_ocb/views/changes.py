@@ -31,9 +31,11 @@ from nodepool_ocb.model.records import (
     Node,
     NodeRole,
     Raise,
+    Rare,
     Record,
     Set,
     Structure,
+    keys_of,
 )
 from nodepool_ocb.model.tokens import Token
 from nodepool_ocb.views import differences
@@ -174,12 +176,13 @@ def _check(new: Json) -> FieldRow:
 def _defaults(kind: type[Record]) -> Mapping[str, Json]:
     """The default of each field, by its name in JSON. A record in JSON leaves out fields with their default."""
     found = {}
-    for each in msgspec.structs.fields(kind):
+    parts = (kind, Rare) if kind is NodeRole else (kind,)
+    for each in (field for part in parts for field in msgspec.structs.fields(part)):
         if each.default is not msgspec.NODEFAULT:
             found[each.encode_name] = msgspec.to_builtins(each.default)
         elif each.default_factory is not msgspec.NODEFAULT:
             found[each.encode_name] = each.default_factory()
-    return {name: value for name, value in found.items() if name != "unknown"}
+    return {name: value for name, value in found.items() if name in keys_of(kind)}
 
 
 def _of_world(change: Change, data: object, place: OfWorld | None) -> tuple[str, str] | None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from nodepool_ocb.model.records import Json, Record
+from nodepool_ocb.model.records import Json, Record, keys_of
 from nodepool_ocb.model.secrecy import hidden
 
 R_co = TypeVar("R_co", bound=Record, covariant=True)
@@ -80,7 +80,8 @@ def _single(kind: Any) -> bool:
 
 def whole(record: msgspec.Struct) -> dict[str, Json]:
     """A record with all its fields, defaults too, and the unknown fields of a later version."""
-    known = {name: msgspec.to_builtins(value) for name, value in _fields(record) if name != "unknown"}
+    values = ((name, getattr(record, name)) for name in keys_of(type(record)))
+    known = {name: msgspec.to_builtins(value) for name, value in values if value is not msgspec.UNSET}
     return {**(getattr(record, "unknown", None) or {}), **known}
 
 

@@ -55,7 +55,7 @@ def test_an_attempt_that_is_put_off_by_ten_years_begins_at_once(fleet: Fleet) ->
     name = propose(fleet, "quick", N1)
     put_off = fleet.session.now() + 10 * YEAR
     fleet.session.commit(
-        [Set(paths.noderole("quick", N1), replace(fleet.record(name), state=State.TODO, not_before=put_off), 0)]
+        [Set(paths.noderole("quick", N1), fleet.record(name).amended(state=State.TODO, not_before=put_off), 0)]
     )
     fleet.annealer().begin()
     fleet.until_state(name, State.ACTIVE)

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from nodepool_ocb.engine import binding, commands, liveness
 from nodepool_ocb.engine.noderole import Event
@@ -103,7 +102,7 @@ def test_what_is_refused_because_a_gate_was_lost_is_tried_less_and_less_often_an
     base = load_world(fleet.session).vertex(f"base@{N1}")
     assert base is not None
     began = time.monotonic()
-    errs = replace(base.record, state=State.ERROR, reason="it broke")
+    errs = base.record.amended(state=State.ERROR, reason="it broke")
     fleet.session.commit([Set(paths.noderole("base", N1), errs, base.version)])
     fleet.until(lambda: f"settle osd@{N1} was refused" in annealer.said, "it is reported", 60.0)
     assert time.monotonic() - began > 2.0

@@ -47,7 +47,7 @@ class Installers:
             checksum=SUM, order={"checksum": SUM}, boot_id="boot-of-before", nonce="0" * 32, token=id,
             token_digest=tokens.digest(secret),
         )  # fmt: skip
-        record = NodeRole(state=State.TRANSITION, since=now, generation=1, run="r1", epoch=7, once="started")
+        record = NodeRole.of(state=State.TRANSITION, since=now, generation=1, run="r1", epoch=7, once="started")
         self.session.commit(
             [
                 Create(paths.node(fqdn), Node(alive=True, allow_install=True, bootenv="install", macs=(MAC,))),

@@ -71,7 +71,7 @@ def becomes(api: ServedApi, name: str, state: State, **fields: Any) -> None:
     with Session(api.settings) as session:
         vertex = load_world(session).vertex(name)
         assert vertex is not None
-        record = NodeRole(
+        record = NodeRole.of(
             state=state, since=1.0, deployment=vertex.record.deployment, parents=vertex.record.parents, **fields
         )
         session.commit([Set(paths.noderole(*paths.split_noderole(name)), record, vertex.version)])

@@ -6,7 +6,6 @@ import time
 from typing import Any, Final
 
 import pytest
-from msgspec.structs import replace
 
 from nodepool_ocb.catalogue import files
 from nodepool_ocb.model import paths
@@ -420,7 +419,7 @@ def test_the_list_of_all_noderoles_shows_each_change_at_once(cluster: ServedApi)
     named, lab = f"more@{N2}", cluster.direct.token(role="viewer", deployments=("lab",))
     steps: list[Change] = [
         Create(more, record),
-        *(Set(more, replace(record, reason=f"no disk {number}"), number) for number in range(5)),
+        *(Set(more, record.amended(reason=f"no disk {number}"), number) for number in range(5)),
         Delete(more, 5),
     ]
     before = rows(cluster, 0)

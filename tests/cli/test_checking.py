@@ -39,7 +39,7 @@ def becomes(ocb: Ocb, zk_session: Session, tmp_path: Path) -> Callable[..., None
     def put(state: State = State.ACTIVE, runs: tuple[tuple[str, str, int], ...] = (), **fields: object) -> None:
         vertex = load_world(zk_session).vertex(NAME)
         assert vertex is not None
-        record = NodeRole(state=state, since=1.0, deployment="lab", **fields)  # type: ignore[arg-type]
+        record = NodeRole.of(state=state, since=1.0, deployment="lab", **fields)  # type: ignore[arg-type]
         changes = [Set(paths.noderole(*paths.split_noderole(NAME)), record, vertex.version)]
         kept = [
             Create(

@@ -79,7 +79,7 @@ def _run_of_tasks(session: Session, deployment: str) -> None:
     head = TaskRun(state=TaskRunState.SUCCESSFUL, virtual=OF_LAB, parts={Table.LIST: 3})
     task = Role(barclamp=roles.barclamp(deployment), jig="noop", flags=("task",))
     node = Node(deployment=deployment, virtual=True, alive=True, labels={OF_TASKS: deployment})
-    bound = NodeRole(state=State.PROPOSED, since=1.0, deployment=deployment, task_run="0000000000")
+    bound = NodeRole.of(state=State.PROPOSED, since=1.0, deployment=deployment, task_run="0000000000")
     session.ensure(paths.task_runs(deployment).rpartition("/")[0])
     world = load_world(session)
     changes: list[Change] = [

@@ -111,7 +111,7 @@ def _work(session: Session) -> None:
     """What daemons would have written."""
     vertex = load_world(session).vertex(f"{ROLE}@{NODE}")
     assert vertex is not None
-    record = NodeRole(state=State.ERROR, since=1.0, deployment=DEPLOYMENT, reason=REASON, run="1-a")
+    record = NodeRole.of(state=State.ERROR, since=1.0, deployment=DEPLOYMENT, reason=REASON, run="1-a")
     log = "annealer-1.east-2.example.com:/var/log/nodepool-ocb/runs/1-a.log"
     run = Run(annealer="a", started=1.0, ended=2.0, outcome="failed", generation=1, epoch=1, reason=REASON, log=log)
     daemon = Daemon(

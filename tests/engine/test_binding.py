@@ -324,7 +324,7 @@ def test_a_new_node_gets_no_address_of_another() -> None:
 
 def test_named_parents_that_stand_are_noderoles_that_exist_and_clusters_with_members() -> None:
     made = world({"base": role()})
-    made.put_noderole(N1, "base", NodeRole(state=State.ACTIVE, since=0.0, serves=("base",)), 0)
+    made.put_noderole(N1, "base", NodeRole.of(state=State.ACTIVE, since=0.0, serves=("base",)), 0)
     names = [f"base@{N1}", "base@*system"]
     assert standing(made, names) == names
     with pytest.raises(NotFound, match=f"parent app@{N1} does not exist"):

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from nodepool_ocb.engine import advancing, binding, claim, commands, structure
 from nodepool_ocb.engine.noderole import AFTER, Event, after, apply, satisfied, settle
@@ -135,9 +134,9 @@ def test_a_member_s_record_raises_the_gate_exactly_when_it_ceases_to_be_satisfie
         if event is Event.CHECK and refresh:
             continue
         if event is Event.CHECKED or (event is Event.REFRESH and state is State.TRANSITION):
-            vertex.record = replace(vertex.record, refresh=True, check=PendingCheck())
+            vertex.record = vertex.record.amended(refresh=True, check=PendingCheck())
         if event is Event.WITHDRAW:
-            vertex.record = replace(vertex.record, redeploy=True)
+            vertex.record = vertex.record.amended(redeploy=True)
         record = after(vertex.record, event, 1.0)
         ceased = satisfied(vertex.record) and not satisfied(record) and bool(vertex.record.serves)
         raised = [change for change in claim.writes(vertex, record) if isinstance(change, Raise)]
@@ -363,7 +362,7 @@ def test_ends_of_a_large_cluster_stay_within_what_a_transaction_aims_at() -> Non
     assert len(changes) == limits.MOST_CHANGES
     assert Set(paths.noderole("osd", first.node.name), moved[first], 7) in changes
     assert Raise(GATE, Gate(by=first.name)) in changes
-    assert replace(moved[first], reason=None).state is State.ERROR
+    assert moved[first].amended(reason=None).state is State.ERROR
 
 
 # -- what a transaction had no room for --

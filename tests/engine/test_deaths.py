@@ -22,7 +22,7 @@ def world(**states: State) -> World:
     for name, state in states.items():
         made.put(Stored(Role(barclamp="b", jig="noop"), 0), name)
         running = {"run": "0000000001", "by": "other"} if state is State.TRANSITION else {}
-        made.put_noderole(N1, name, NodeRole(state=state, since=0.0, generation=1, **running), 7)  # type: ignore[arg-type]
+        made.put_noderole(N1, name, NodeRole.of(state=state, since=0.0, generation=1, **running), 7)  # type: ignore[arg-type]
     return made
 
 

@@ -35,7 +35,7 @@ def world(checks: Checks | None = DAILY, **node: Any) -> World:
 
 
 def bound(made: World, role: str = "ntp", **fields: Any) -> Vertex:
-    record = NodeRole(**{"state": State.ACTIVE, "since": 4.5 * DAY, "deployment": "rack", **fields})
+    record = NodeRole.of(**{"state": State.ACTIVE, "since": 4.5 * DAY, "deployment": "rack", **fields})
     return made.put_noderole(NAME, role, record, 0)
 
 
@@ -116,14 +116,14 @@ def test_a_run_that_is_to_mend_drift_is_followed_by_a_check_at_once() -> None:
 
 
 def test_what_is_to_mend_drift_is_known_until_its_check_has_ended() -> None:
-    record = NodeRole(state=State.ACTIVE, since=0.0, refresh=True, mended=True)
+    record = NodeRole.of(state=State.ACTIVE, since=0.0, refresh=True, mended=True)
     for event in (Event.CLAIM, Event.SUCCEED, Event.CHECK, Event.CLAIM):
         record = after(record, event, 1.0)
         assert record.mended
     assert drift.noted(record, Drift.DRIFTED, 5.0, "r-check", 7).unmended
     assert not after(record, Event.CHECKED, 1.0).mended
     for event in (Event.WITHDRAW, Event.PROPOSE, Event.REFRESH, Event.NODE_DIED):
-        assert not after(NodeRole(state=State.ACTIVE, since=0.0, refresh=True, mended=True), event, 1.0).mended
+        assert not after(NodeRole.of(state=State.ACTIVE, since=0.0, refresh=True, mended=True), event, 1.0).mended
 
 
 @pytest.mark.parametrize(
@@ -171,11 +171,11 @@ def test_a_check_waits_for_no_other_and_keeps_no_refresh_waiting() -> None:
     below = made.put_noderole(
         NAME,
         "plain",
-        NodeRole(state=State.ACTIVE, since=0.0, deployment="rack", parents=(f"ntp@{NAME}",), refresh=True),
+        NodeRole.of(state=State.ACTIVE, since=0.0, deployment="rack", parents=(f"ntp@{NAME}",), refresh=True),
         0,
     )
     assert Code.PARENT_WAITING not in {reason.code for reason in why_not(made, below, 9 * DAY)}
-    made.put_noderole(NAME, "ntp", replace(above.record, check=None), 1)
+    made.put_noderole(NAME, "ntp", above.record.amended(check=None), 1)
     assert Code.PARENT_WAITING in {reason.code for reason in why_not(made, below, 9 * DAY)}
 
 
@@ -216,7 +216,7 @@ def test_a_check_that_ends_calls_no_hook() -> None:
 
 
 def test_a_check_that_was_to_end_is_over_when_it_has_ended() -> None:
-    record = NodeRole(
+    record = NodeRole.of(
         state=State.TRANSITION,
         since=2.0,
         refresh=True,

@@ -62,7 +62,7 @@ def test_what_is_cut_is_below_half_of_what_the_store_refuses(length: int) -> Non
 
 @pytest.mark.parametrize("parents", [0, 1, 300])
 def test_a_noderole_is_never_counted_as_less_than_it_takes(parents: int) -> None:
-    longest = NodeRole(
+    longest = NodeRole.of(
         state=State.TRANSITION,
         since=1700000000.123456,
         deployment="d" * 63,
@@ -117,7 +117,7 @@ def crowded(count: int, state: State = State.ACTIVE, **fields: object) -> tuple[
     view = world.put_node("n.example.com", Node(alive=True), 0)
     for number in range(count):
         above = (f"r{number - 1:04}@n.example.com",) if number % 10 else ()
-        record = NodeRole(state=state, since=0.0, generation=1, parents=above, **fields)  # type: ignore[arg-type]
+        record = NodeRole.of(state=state, since=0.0, generation=1, parents=above, **fields)  # type: ignore[arg-type]
         world.put(Stored(Role(barclamp="b", jig="noop"), 0), f"r{number:04}")
         world.put_noderole("n.example.com", f"r{number:04}", record, 0)
     return world, view

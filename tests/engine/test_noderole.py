@@ -26,7 +26,7 @@ def graph(states: Sequence[State], edges: Edges, **fields: Sequence[object]) -> 
     for number, state in enumerate(states):
         more = {name: values[number] for name, values in fields.items()}
         parents = tuple(f"r{parent}@n" for parent, child in edges if child == number)
-        world.put_noderole("n", f"r{number}", NodeRole(state=state, since=0.0, parents=parents, **more))  # type: ignore[arg-type]
+        world.put_noderole("n", f"r{number}", NodeRole.of(state=state, since=0.0, parents=parents, **more))  # type: ignore[arg-type]
     return [world.nodes["n"].noderoles[f"r{number}"] for number in range(len(states))]
 
 
@@ -98,7 +98,7 @@ def test_after_any_prefix_of_the_changes_deciding_again_ends_in_the_same_place(
     ):  # of a check alone, and that moves nobody else
         return
     if event is Event.WITHDRAW:
-        vertex.record = replace(vertex.record, redeploy=True)
+        vertex.record = vertex.record.amended(redeploy=True)
     own = {vertex: after(vertex.record, event, 1.0)}
     whole = settle(own, 1.0)
     expected = {v.name: whole.get(v, v.record).state for v in vertices}
@@ -152,7 +152,7 @@ def ready_for(record: NodeRole, event: Event) -> NodeRole:
     """With what the event asks for beside the state: a refresh, none, a check, or a redeployment."""
     during = event is Event.REFRESH and record.state is State.TRANSITION
     check = PendingCheck() if event is Event.CHECKED or during else None
-    return replace(record, refresh=event is not Event.CHECK, check=check, redeploy=event is Event.WITHDRAW)
+    return record.amended(refresh=event is not Event.CHECK, check=check, redeploy=event is Event.WITHDRAW)
 
 
 def test_a_pair_that_is_not_in_the_table_is_refused() -> None:
@@ -175,7 +175,7 @@ def test_every_entry_into_todo_raises_the_generation_and_a_take_over_does_not() 
 
 def test_an_error_blocks_everything_below_and_mending_it_runs_all_again() -> None:
     top, middle, bottom = vertices = graph([State.TRANSITION, State.ACTIVE, State.ACTIVE], [(0, 1), (1, 2)])
-    top.record = replace(top.record, refresh=True)
+    top.record = top.record.amended(refresh=True)
     put_all(vertices, {})
     moved = apply({top: Event.FAIL}, 1.0, reason="exit 1")
     assert [moved[v].state for v in vertices] == [State.ERROR, State.BLOCKED, State.BLOCKED]
@@ -231,14 +231,14 @@ def test_a_destructive_role_that_is_skipped_was_not_run_so_its_hook_is_not_calle
         (State.ACTIVE, ("on_active",)),
         (State.ACTIVE, ()),
     ]
-    put_all(vertices, moved | {destructive: replace(moved[destructive], state=State.TRANSITION, once="started")})
+    put_all(vertices, moved | {destructive: moved[destructive].amended(state=State.TRANSITION, once="started")})
     assert apply({destructive: Event.SUCCEED}, 2.0)[destructive].hooks == ("on_active",), "this time it ran"
 
 
 def test_a_run_that_is_to_be_ended_comes_to_an_error_and_to_nothing_else() -> None:
     running = NodeRole(state=State.TRANSITION, since=5.0, by="a1", run="r1", epoch=3, generation=2)
     cancelled = after(running, Event.CANCEL, 9.0, by="ann", reason="time is up")
-    assert cancelled == replace(running, cancel_reason="time is up"), "who runs it, and since when, stays known"
+    assert cancelled == running.amended(cancel_reason="time is up"), "who runs it, and since when, stays known"
     assert after(cancelled, Event.CANCEL, 9.5, reason="again").cancel_reason == "time is up"
     for event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
         with pytest.raises(Conflict, match="time is up"):

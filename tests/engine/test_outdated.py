@@ -157,7 +157,7 @@ def test_what_will_run_anyway_is_not_outdated_nor_what_nobody_noted() -> None:
     now = inputs.Judged(7, Given(jig="script"))
     record = NodeRole(state=State.ACTIVE, since=0.0, given=6)
     assert inputs.outdated(record, now)
-    assert not inputs.outdated(replace(record, refresh=True), now)
+    assert not inputs.outdated(record.amended(refresh=True), now)
     assert not inputs.outdated(replace(record, given=0), now)
     for state in set(State) - {State.ACTIVE}:
         assert not inputs.outdated(replace(record, state=state), now)

@@ -66,12 +66,12 @@ def test_a_reason_is_not_shown_when_its_cause_is_over(
     made = World()
     made.put_node("n1", Node(**node), 0)
     made.put_noderole("n1", "above", NodeRole(state=State.TODO, since=1.0), 0)
-    record = NodeRole(state=state, since=2.0, parents=("above@n1",) if state is State.BLOCKED else (), **fields)
+    record = NodeRole.of(state=state, since=2.0, parents=("above@n1",) if state is State.BLOCKED else (), **fields)
     assert standing(made.put_noderole("n1", "below", record, 0)) == shown
 
 
 def test_what_is_blocked_has_no_reason_of_an_earlier_state() -> None:
-    failed = NodeRole(state=State.ERROR, since=1.0, reason="exit code 3")
+    failed = NodeRole.of(state=State.ERROR, since=1.0, reason="exit code 3")
     assert noderole.settled(failed, 1, 2.0).reason is None
 
 

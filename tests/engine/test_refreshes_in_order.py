@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from nodepool_ocb.engine.readiness import Code, runnable, why_not
 from nodepool_ocb.engine.world import Stored, Vertex, World
@@ -24,7 +23,7 @@ def world() -> World:
     for fqdn, role, parents in (("n1", "base", ()), ("n1", "middle", ("base@n1",)), ("n2", "top", ("middle@n1",))):
         made.put(Stored(Role(barclamp="b", jig="script"), 0), role)
         refresh = role != "middle"
-        made.put_noderole(fqdn, role, NodeRole(state=State.ACTIVE, since=0.0, parents=parents, refresh=refresh), 0)
+        made.put_noderole(fqdn, role, NodeRole.of(state=State.ACTIVE, since=0.0, parents=parents, refresh=refresh), 0)
     made.edges.turned.clear()
     return made
 
@@ -37,7 +36,7 @@ def of(world: World, name: str) -> Vertex:
 
 def becomes(world: World, name: str, **fields: object) -> None:
     vertex = of(world, name)
-    world.put_noderole(vertex.node.name, vertex.role, replace(vertex.record, **fields), vertex.version + 1)
+    world.put_noderole(vertex.node.name, vertex.role, vertex.record.amended(**fields), vertex.version + 1)
 
 
 def test_what_stands_above_goes_first(world: World) -> None:
@@ -61,7 +60,7 @@ def test_in_the_transaction_that_ends_what_goes_first_the_next_may_be_claimed(wo
     becomes(world, "middle@n1", refresh=True)
     middle = of(world, "middle@n1")
     assert not runnable(world, middle, 9.0, JIGS)
-    assert runnable(world, middle, 9.0, JIGS, {base: replace(base.record, refresh=False)})
+    assert runnable(world, middle, 9.0, JIGS, {base: base.record.amended(refresh=False)})
 
 
 def test_what_is_removed_holds_nothing_back(world: World) -> None:
@@ -95,7 +94,7 @@ def site(size: int) -> World:
         made.put_node(fqdn, Node(alive=True), 0)
         made.put_fence(fqdn, 0, Fence())
         for role, fields in (("member", {"serves": ("member",)}), ("child", {"parents": ("member@*system",)})):
-            made.put_noderole(fqdn, role, NodeRole(state=State.ACTIVE, since=0.0, refresh=True, **fields), 0)
+            made.put_noderole(fqdn, role, NodeRole.of(state=State.ACTIVE, since=0.0, refresh=True, **fields), 0)
     made.put_gate("system", "member", 0, 0)
     made.edges.turned.clear()
     return made

@@ -46,7 +46,7 @@ def world() -> World:
 
 def put(made: World, name: str, state: State, *parents: str, **fields: object) -> Vertex:
     role, fqdn = paths.split_noderole(name)
-    record = NodeRole(state=state, since=0.0, generation=1, parents=parents, deployment="lab", **fields)  # type: ignore[arg-type]
+    record = NodeRole.of(state=state, since=0.0, generation=1, parents=parents, deployment="lab", **fields)  # type: ignore[arg-type]
     return made.put_noderole(fqdn, role, record, 0)
 
 

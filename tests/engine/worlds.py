@@ -23,5 +23,5 @@ def put(made: World, name: str, state: State, *parents: str, **fields: object) -
     if made.node(fqdn).record is None:
         made.put_node(fqdn, Node(alive=True), 5)
         made.put_fence(fqdn, 6)
-    record = NodeRole(state=state, since=0.0, generation=1, parents=parents, **fields)  # type: ignore[arg-type]
+    record = NodeRole.of(state=state, since=0.0, generation=1, parents=parents, **fields)  # type: ignore[arg-type]
     return made.put_noderole(fqdn, role, record, 7)

@@ -173,7 +173,7 @@ class Fleet:
     ) -> str:
         """A committed noderole: TODO, or BLOCKED where it has parents."""
         above = tuple(sorted(parents))
-        record = NodeRole(
+        record = NodeRole.of(
             state=State.BLOCKED if above else State.TODO,
             since=time.time(),
             deployment=deployment,

@@ -74,7 +74,7 @@ class InstallFleet:
 
     def was_installed(self, role: str = INSTALL) -> str:
         """A noderole that installed the machine some time ago, or did other work that is done once."""
-        record = NodeRole(state=State.ACTIVE, since=0.0, deployment=DEPLOYMENT, once="done", generation=1)
+        record = NodeRole.of(state=State.ACTIVE, since=0.0, deployment=DEPLOYMENT, once="done", generation=1)
         path = paths.noderole(role, self.fqdn)
         self.fleet.session.commit([Create(path, record), Create(paths.runs(role, self.fqdn))])
         self.fleet.session.commit([Create(paths.user(role, self.fqdn), self.attributes)])

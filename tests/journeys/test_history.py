@@ -22,7 +22,7 @@ def line(time: float, event: Event, epoch: int = 1, noderole: str = A, generatio
 def recorded(
     *runs: tuple[str, int, str], parents: tuple[str, ...] = (), destructive: bool = False, **more: object
 ) -> Recorded:
-    record = NodeRole(**({"state": State.ACTIVE, "since": 0.0, "parents": parents} | more))  # type: ignore[arg-type]
+    record = NodeRole.of(**({"state": State.ACTIVE, "since": 0.0, "parents": parents} | more))  # type: ignore[arg-type]
     return Recorded(
         record,
         destructive,

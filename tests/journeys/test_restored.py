@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from msgspec.structs import replace
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.config import ZooKeeperSettings
@@ -145,7 +144,7 @@ def test_a_run_that_the_copy_has_under_way_is_ended(
     zk_session: Session, changes: dict[str, object], state: State, refresh: bool
 ) -> None:
     name, fqdn = "ntp", "n1.example.com"
-    running = replace(NodeRole(state=State.TRANSITION, since=1.0, generation=3, run="r1"), **changes)
+    running = NodeRole(state=State.TRANSITION, since=1.0, generation=3, run="r1").amended(**changes)
     _made(zk_session, fqdn)
     zk_session.commit([Create(paths.noderole(name, fqdn), running)])
     for _ in range(2):  # it may be given again

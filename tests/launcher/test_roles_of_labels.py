@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from msgspec.structs import replace
 
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.pool import PoolNodeState, RequestState
@@ -29,7 +28,7 @@ def noderole(fleet: LauncherFleet, **fields: Any) -> None:
     path = paths.noderole("dns", found)
     znode = fleet.session.get(path)
     assert znode is not None
-    fleet.session.commit([Set(path, replace(codec.decode(NodeRole, znode), **fields), znode.version)])
+    fleet.session.commit([Set(path, codec.decode(NodeRole, znode).amended(**fields), znode.version)])
 
 
 def names(fleet: LauncherFleet) -> list[str]:

@@ -172,7 +172,7 @@ class MetalSite:
 
     def bind(self, fqdn: str, role: str, **fields: Any) -> None:
         """A noderole of a person."""
-        record = NodeRole(state=State.ACTIVE, since=1.0, **fields)
+        record = NodeRole.of(state=State.ACTIVE, since=1.0, **fields)
         path = paths.noderole(role, fqdn)
         self.session.commit([Create(path, record), Create(paths.runs(role, fqdn))])
 

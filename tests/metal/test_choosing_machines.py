@@ -60,7 +60,7 @@ def world(*names: str, **node: Any) -> World:
 
 
 def bind(made: World, fqdn: str, role: str, state: State = State.ACTIVE, **fields: Any) -> None:
-    made.put_noderole(fqdn, role, NodeRole(state=state, since=0.0, generation=1, **fields), 0, 0)
+    made.put_noderole(fqdn, role, NodeRole.of(state=state, since=0.0, generation=1, **fields), 0, 0)
 
 
 def carried_out(before: World, plan: MetalPlan) -> World:

@@ -123,7 +123,7 @@ def test_records_out_of_range_are_not_written() -> None:
     for record in (
         Role(barclamp="b", jig="noop", backoff_seconds=-5.0),
         NodeRole(state=State.TODO, since=1.0, generation=10**15 + 1),
-        NodeRole(state=State.TODO, since=1.0, not_before=math.inf),
+        NodeRole.of(state=State.TODO, since=1.0, not_before=math.inf),
         Claim(annealer="a", noderole="n@n1", run="r", epoch=10**15 + 1, since=1.0),
         Run(annealer="a", started=1.0, ended=-1.0, outcome="failed", generation=1, epoch=1),
         Run(annealer="a", started=1.0, ended=1.0, outcome="failed", generation=1, epoch=1, exit_code=2**31),

@@ -156,9 +156,9 @@ def test_an_attribute_that_only_one_of_two_noderoles_has_is_a_difference() -> No
     [
         (NodeRole(state=State.TODO, since=0.0), True),
         (NodeRole(state=State.BLOCKED, since=0.0), True),
-        (NodeRole(state=State.ACTIVE, since=0.0, refresh=True), True),
+        (NodeRole.of(state=State.ACTIVE, since=0.0, refresh=True), True),
         (NodeRole(state=State.ACTIVE, since=0.0), False),
-        (NodeRole(state=State.TRANSITION, since=0.0, refresh=True), False),
+        (NodeRole.of(state=State.TRANSITION, since=0.0, refresh=True), False),
         (NodeRole(state=State.ERROR, since=0.0), False),
     ],
 )

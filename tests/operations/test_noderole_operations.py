@@ -40,7 +40,7 @@ def states(session: Session) -> dict[str, State]:
 def becomes(session: Session, name: str, **fields: object) -> None:
     role, fqdn = paths.split_noderole(name)
     vertex = load_world(session).nodes[fqdn].noderoles[role]
-    record: NodeRole = replace(vertex.record, **fields)
+    record: NodeRole = vertex.record.amended(**fields)
     session.commit([Set(paths.noderole(role, fqdn), record, vertex.version)])
 
 

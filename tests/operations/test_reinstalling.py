@@ -41,7 +41,7 @@ def installed(**fields: Any) -> World:
     put(made, "os@n", State.ACTIVE)
     vertex = made.vertex("os@n")
     assert vertex is not None
-    made.put_noderole("n", "os", replace(vertex.record, once="done", generation=4), 7)
+    made.put_noderole("n", "os", vertex.record.amended(once="done", generation=4), 7)
     made.put_node("n", Node(**{"alive": True, "allow_install": True, **fields}), 5)
     return made
 
@@ -126,7 +126,7 @@ def test_a_request_of_a_daemon_commits_a_proposed_installation_and_refuses_one_u
     made = installed()
     vertex = made.vertex("os@n")
     assert vertex is not None
-    made.put_noderole("n", "os", replace(vertex.record, state=State.PROPOSED, once=None), 8)
+    made.put_noderole("n", "os", vertex.record.amended(state=State.PROPOSED, once=None), 8)
     changes = requested(made.nodes["n"], InstallRequest(image="x"), 9.0, "launcher")
     moved = [change.data for change in changes if isinstance(change, Set) and isinstance(change.data, NodeRole)]
     assert [record.state for record in moved] == [State.TODO]
@@ -148,9 +148,7 @@ def test_an_installation_that_failed_is_not_started_again_by_the_death_of_its_ma
     made = installed()
     vertex = made.vertex("os@n")
     assert vertex is not None
-    made.put_noderole(
-        "n", "os", replace(vertex.record, state=State.ERROR, once=None, reason="step written: no disk"), 8
-    )
+    made.put_noderole("n", "os", vertex.record.amended(state=State.ERROR, once=None, reason="step written: no disk"), 8)
     record = Installation(
         noderole="os@n", generation=4, run="r", epoch=1, since=0.0, started=0.0, deadline=0.0, nonce="0" * 32,
         token_digest="0" * 64, step=InstallStep.IDENTIFIED, token_used=1.0,
@@ -165,7 +163,7 @@ def test_the_words_of_a_machine_and_of_hooks_are_ignored_while_it_is_installed_a
     vertex = made.vertex("os@n")
     assert vertex is not None
     begun = apply({vertex: Event.REDEPLOY}, 1.0)[vertex]
-    made.put_noderole("n", "os", replace(begun, state=State.TRANSITION, once="started", run="r"), 8)
+    made.put_noderole("n", "os", begun.amended(state=State.TRANSITION, once="started", run="r"), 8)
     record = Installation(
         noderole="os@n", generation=5, run="r", epoch=1, since=0.0, started=0.0, deadline=0.0, nonce="0" * 32,
         token_digest="0" * 64,

@@ -74,7 +74,7 @@ def change(session: Session, noderole: str, **fields: object) -> None:
     role, _, node = noderole.partition("@")
     znode = session.get(paths.noderole(role, node))
     assert znode is not None
-    record = replace(codec.decode(NodeRole, znode), **fields)
+    record = codec.decode(NodeRole, znode).amended(**fields)
     session.commit([Set(znode.path, record, znode.version)])
 
 

@@ -151,7 +151,7 @@ def test_a_server_that_is_away_or_not_ready_is_not_waited_for() -> None:
         assert publications.unpublished(found, N1) == (OTHER,)
     found = world()
     found.put_noderole(ADMIN, boot.DHCP, NodeRole(state=State.ERROR, since=1.0), 1)
-    found.put_noderole(OTHER, boot.DHCP, NodeRole(state=State.TRANSITION, since=1.0, refresh=True), 1)
+    found.put_noderole(OTHER, boot.DHCP, NodeRole.of(state=State.TRANSITION, since=1.0, refresh=True), 1)
     assert publications.unpublished(found, N1) == (OTHER,), "one that runs again in place still answers machines"
 
 

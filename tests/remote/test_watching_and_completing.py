@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner
-from msgspec.structs import replace
 
 from nodepool_ocb.cli.main import cli
 from nodepool_ocb.model import paths
@@ -77,7 +76,7 @@ def becomes(lab: ServedApi, name: str, state: State, **fields: Any) -> None:
     with Session(lab.settings) as session:
         vertex = load_world(session).vertex(name)
         assert vertex is not None
-        record = replace(vertex.record, state=state, **fields)
+        record = vertex.record.amended(state=state, **fields)
         session.commit([Set(paths.noderole(*paths.split_noderole(name)), record, vertex.version)])
 
 

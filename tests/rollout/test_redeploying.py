@@ -37,7 +37,7 @@ def there(jig: str = "install", **states: str) -> World:
 def change(made: World, name: str, **fields: object) -> None:
     vertex = made.vertex(name)
     assert vertex is not None
-    made.put_noderole(vertex.node.name, vertex.role, replace(vertex.record, **fields), 1)
+    made.put_noderole(vertex.node.name, vertex.role, vertex.record.amended(**fields), 1)
 
 
 def record(made: World, name: str) -> NodeRole:

@@ -33,7 +33,7 @@ def world(states: Mapping[str, str], parents: Mapping[str, list[str]] | None = N
     for name, state in states.items():
         role, fqdn = name.split("@")
         made.put_node(fqdn, Node(deployment=deployment, alive=True), 0)
-        record = NodeRole(
+        record = NodeRole.of(
             state=State(state),
             since=0.0,
             deployment=deployment,
@@ -60,7 +60,7 @@ def of_run(there: World, run: str, *names: str) -> None:
     for name in names:
         vertex = there.vertex(name)
         assert vertex is not None
-        there.put_noderole(vertex.node.name, vertex.role, replace(vertex.record, task_run=run), 1)
+        there.put_noderole(vertex.node.name, vertex.role, vertex.record.amended(task_run=run), 1)
 
 
 RUN, OTHER = "0000000003", "0000000002"
@@ -150,7 +150,7 @@ def test_a_node_is_seen_by_its_noderoles() -> None:
 
 def test_a_run_is_ended_only_where_somebody_can_end_it() -> None:
     there = world({"a@n1.x.y": "TRANSITION"})
-    record = msgspec.structs.replace(there.nodes["n1.x.y"].noderoles["a"].record, cancel_reason="cancelled")
+    record = there.nodes["n1.x.y"].noderoles["a"].record.amended(cancel_reason="cancelled")
     there.put_noderole("n1.x.y", "a", record, 1)
     rollout = rollout_of(there, [{"name": "deploy"}])
     for _ in range(2):
@@ -197,7 +197,7 @@ def again(there: World, roles: Mapping[str, Mapping[str, int]]) -> Rollout:
 
 
 def put(there: World, role: str, **fields: Any) -> None:
-    record = NodeRole(**{"state": State.ACTIVE, "since": 0.0, "deployment": "lab", "epoch": 3, **fields})
+    record = NodeRole.of(**{"state": State.ACTIVE, "since": 0.0, "deployment": "lab", "epoch": 3, **fields})
     there.put_noderole("n1.x.y", role, record, 0)
 
 

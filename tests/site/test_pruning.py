@@ -188,7 +188,9 @@ def _with_a_task(site: Scene, fqdn: str, **node: Any) -> None:
     made = Node(**node) if node else site.world.nodes[fqdn].record
     assert made is not None
     site.world.put_node(fqdn, made, 0)
-    site.world.put_noderole(fqdn, "once", NodeRole(state=State.ACTIVE, since=1.0, deployment="lab", task_run="0001"), 0)
+    site.world.put_noderole(
+        fqdn, "once", NodeRole.of(state=State.ACTIVE, since=1.0, deployment="lab", task_run="0001"), 0
+    )
 
 
 def test_a_prune_keeps_noderoles_of_task_runs() -> None:

@@ -194,7 +194,7 @@ def test_a_destructive_role_that_was_done_is_not_done_again_in_a_cluster_that_is
     first.apply("site: 1\nnodes: {n1.example.com: {noderoles: {once: {state: COMMITTED}}}}\n")
     done = first.world.vertex("once@n1.example.com")
     assert done is not None
-    record = replace(done.record, state=State.ACTIVE, once="done")
+    record = done.record.amended(state=State.ACTIVE, once="done")
     first.world.put_noderole("n1.example.com", "once", record, done.version + 1)
     second = Scene(empty())
     second.apply(first.exported())

@@ -79,7 +79,7 @@ def cluster(zk_session: Session) -> Session:
 
 def bound(name: str, state: State, **fields: Any) -> list[Change]:
     path = paths.noderole(*paths.split_noderole(name))
-    return [Create(path, NodeRole(state=state, since=1.0, deployment="lab", **fields)), Create(f"{path}/runs")]
+    return [Create(path, NodeRole.of(state=state, since=1.0, deployment="lab", **fields)), Create(f"{path}/runs")]
 
 
 def claiming(world: World) -> list[Change]:

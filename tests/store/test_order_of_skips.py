@@ -40,7 +40,7 @@ def build(session: Session, *, cluster: bool = False, destructive: bool = True) 
         ("c", A, (first, f"p2@{A}"), {"once": "done" if destructive else None}),
         ("d", A, (f"c@{A}",), {}),
     ):
-        record = NodeRole(state=State.ACTIVE, since=1.0, generation=1, parents=tuple(sorted(parents)), **more)  # type: ignore[arg-type]
+        record = NodeRole.of(state=State.ACTIVE, since=1.0, generation=1, parents=tuple(sorted(parents)), **more)  # type: ignore[arg-type]
         session.commit([Create(paths.noderole(role, node), record), Create(paths.runs(role, node))])
 
 

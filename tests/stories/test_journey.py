@@ -309,7 +309,7 @@ def test_status_names_each_hook_whose_code_no_annealer_has_once(world: Session, 
     world.commit([Create(paths.role("watched"), Role(barclamp="b", jig="noop", hooks=("on_active", "on_node_create")))])
     for fqdn in ("w1.example.com", "w2.example.com"):
         world.commit([Create(paths.node(fqdn), Node(hooks=("on_node_create",))), Create(paths.noderoles(fqdn))])
-        record = NodeRole(state=State.ACTIVE, since=1.0, hooks=("on_active",))
+        record = NodeRole.of(state=State.ACTIVE, since=1.0, hooks=("on_active",))
         world.commit([Create(paths.noderole("watched", fqdn), record)])
     missing = ask("status")["hooks_without_code"]
     assert missing == [

@@ -68,7 +68,7 @@ class Graph:
             if known is None:
                 state = State(words.pop(0)) if words and "=" not in words[0] else State.PROPOSED
                 fields = {field: read_value(value) for field, value in (word.split("=") for word in words)}
-                record = NodeRole(state=state, since=0.0, parents=tuple(sorted(parents)), **fields)
+                record = NodeRole.of(state=state, since=0.0, parents=tuple(sorted(parents)), **fields)
             else:
                 record = NodeRole(state=known.record.state, since=0.0, parents=tuple(sorted(parents)))
             self.world.put_noderole(ON, name, record)

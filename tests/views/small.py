@@ -34,7 +34,7 @@ def small() -> World:
 def put(world: World, name: str, state: State, *parents: str, since: float = 0.0, **fields: object) -> None:
     """Bind a noderole in deployment lab, or put it into another state."""
     role, _, fqdn = name.partition("@")
-    record = NodeRole(state=state, since=since, deployment="lab", parents=parents, **fields)  # type: ignore[arg-type]
+    record = NodeRole.of(state=state, since=since, deployment="lab", parents=parents, **fields)  # type: ignore[arg-type]
     world.put_noderole(fqdn, role, record, 0)
 
 
@@ -50,5 +50,7 @@ def chain(levels: int, first: State) -> World:
         world.put(Stored(Role(barclamp="b", jig="noop"), 0), role)
         parents = (f"r{level - 1}@n",) if level else ()
         state = State.BLOCKED if level else first
-        world.put_noderole("n", role, NodeRole(state=state, since=5.0, deployment="d", parents=parents, reason="bang"))
+        world.put_noderole(
+            "n", role, NodeRole.of(state=state, since=5.0, deployment="d", parents=parents, reason="bang")
+        )
     return world

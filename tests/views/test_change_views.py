@@ -113,10 +113,10 @@ def test_a_kind_of_record_is_looked_at_once_for_a_thousand_changes_of_such(monke
 
 def test_a_check_that_is_asked_for_is_told_without_how_it_is_kept() -> None:
     path, before = paths.noderole("ntp", "n1.x"), {"schema": 1, "state": "ACTIVE", "since": 1.0}
-    checking = NodeRole(state=State.ACTIVE, since=1.0, refresh=True, check=PendingCheck(run="5", epoch=5))
+    checking = NodeRole.of(state=State.ACTIVE, since=1.0, refresh=True, check=PendingCheck(run="5", epoch=5))
     (row,) = rows([Set(path, checking, 1)], parse, {(path, 1): before})
     assert DetailedRow.of(row).fields == "check: - -> asked for"
-    (row,) = rows([Set(path, NodeRole(state=State.ACTIVE, since=1.0, refresh=True), 1)], parse, {(path, 1): before})
+    (row,) = rows([Set(path, NodeRole.of(state=State.ACTIVE, since=1.0, refresh=True), 1)], parse, {(path, 1): before})
     assert DetailedRow.of(row).fields == "refresh: false -> true", "it runs again, and is not checked"
 
 

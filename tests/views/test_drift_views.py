@@ -21,7 +21,7 @@ def world(checked: CheckResult) -> World:
     checks = Checks(schedule="* * * * *", since=0.0, refresh=True)
     made.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED, checks=checks), 0), "system")
     made.put_node("n1.example.com", Node(alive=True), 0)
-    made.put_noderole("n1.example.com", "motd", NodeRole(state=State.ACTIVE, since=0.0, checked=checked), 0)
+    made.put_noderole("n1.example.com", "motd", NodeRole.of(state=State.ACTIVE, since=0.0, checked=checked), 0)
     return made
 
 

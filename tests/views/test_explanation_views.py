@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from nodepool_ocb.engine.readiness import Code
 from nodepool_ocb.model.records import Node, NodeRole, Run, State
@@ -110,7 +109,7 @@ def test_a_secret_is_named_only_where_it_ended_the_attempt() -> None:
     world = chain(1, State.TODO)
     vertex = world.vertex("r0@n")
     assert vertex is not None
-    world.put_noderole("n", "r0", replace(vertex.record, reason="secret a/b: no key of this file opens it"))
+    world.put_noderole("n", "r0", vertex.record.amended(reason="secret a/b: no key of this file opens it"))
     vertex = world.vertex("r0@n")
     assert vertex is not None
     assert (

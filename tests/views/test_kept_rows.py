@@ -21,7 +21,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([*STATES, None, 
 def show(world: World, number: int, state: State, at: float) -> None:
     """``b`` waits for ``a`` of its node."""
     parents = () if number == 0 else (f"{'ab'[number - 1]}@n1.example.com",)
-    record = NodeRole(state=state, since=at, deployment="lab", parents=parents, reason=f"it is {state}")
+    record = NodeRole.of(state=state, since=at, deployment="lab", parents=parents, reason=f"it is {state}")
     world.put_noderole("n1.example.com", "abc"[number], record)
 
 
@@ -120,7 +120,7 @@ def test_a_waiting_row_follows_its_parent_of_another_part() -> None:
     waiting = NodeRole(state=State.BLOCKED, since=1.0, deployment="lab", parents=(parent,))
     world.put_noderole("n1.example.com", "s", waiting)
     assert whole(kept, world)[-1]["reason"] is None
-    record = NodeRole(state=State.ERROR, since=2.0, deployment="lab", reason="no disk")
+    record = NodeRole.of(state=State.ERROR, since=2.0, deployment="lab", reason="no disk")
     kept.forget([world.put_noderole("n1.example.com", "r0000", record)])
     assert whole(kept, world)[-1]["reason"] == f"its parent {parent} failed: no disk"
 

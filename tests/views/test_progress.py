@@ -30,7 +30,7 @@ def test_waiting_is_over_when_the_end_is_known(first: State, outcome: str | None
 def test_a_refresh_that_is_pending_is_not_ready() -> None:
     world = chain(1, State.ACTIVE)
     assert of_noderoles(world, ["r0@n"]).outcome == "active"
-    world.put_noderole("n", "r0", NodeRole(state=State.ACTIVE, since=5.0, deployment="d", refresh=True))
+    world.put_noderole("n", "r0", NodeRole.of(state=State.ACTIVE, since=5.0, deployment="d", refresh=True))
     assert of_noderoles(world, ["r0@n"]).outcome is None
 
 

@@ -53,7 +53,7 @@ def measure_memory(plan: Plan) -> Iterator[Figure]:
         ours=each,
         ratio=each,
         bound="at most",
-        target=700,
+        target=660,
         note=f"resident: {_mib(bytes_['small'])} at {small.size:,}, {_mib(bytes_['large'])} at {large.size:,}",
     )
 

@@ -18,7 +18,7 @@ from nodepool_ocb.store.client.session import Session
 
 ZNODES: Final = 1_000
 SETS: Final = 20_000
-RECORD: Final = NodeRole(state=State.ACTIVE, since=1_700_000_000.0, reason="x" * 380)
+RECORD: Final = NodeRole.of(state=State.ACTIVE, since=1_700_000_000.0, reason="x" * 380)
 DATA: Final = codec.encode(RECORD)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from nodepool_ocb.catalogue.code import Hooked
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.claim import settling, writes
@@ -33,7 +31,7 @@ def job(context: AnnealerContext, installation: InstalledCode, name: str) -> Job
     if paths.system(vertex.role, vertex.node.name) in context.world.spoiled:
         return None  # so is this
     if hook not in stored.record.hooks:  # its barclamp was imported anew, without that code
-        after = replace(record, hooks=tuple(each for each in record.hooks if each != hook))
+        after = record.amended(hooks=tuple(each for each in record.hooks if each != hook))
         context.send(writes(vertex, after), lambda _: None, f"{hook} of {name}")
         return None
     if not installation.has(vertex.role, barclamp, hook):
@@ -63,7 +61,7 @@ def _changes(context: AnnealerContext, vertex: Vertex, record: NodeRole, hook: s
             reason=f"{hook}: {done.error}",
         )
         own = moved.get(vertex, record)
-        moved[vertex] = replace(own, hooks=tuple(name for name in own.hooks if name != hook))
+        moved[vertex] = own.amended(hooks=tuple(name for name in own.hooks if name != hook))
         return settling(moved, (vertex,))
     changes = wanted(context, vertex.node, done)
     path = paths.noderole(vertex.role, vertex.node.name)
@@ -71,7 +69,7 @@ def _changes(context: AnnealerContext, vertex: Vertex, record: NodeRole, hook: s
     base = now.data if isinstance(now, Set) and isinstance(now.data, NodeRole) else record
     kept = tuple(name for name in base.hooks if name != hook)
     changes.pop(path, None)
-    changes |= {change.path: change for change in writes(vertex, replace(base, hooks=kept))}
+    changes |= {change.path: change for change in writes(vertex, base.amended(hooks=kept))}
     return list(changes.values())  # its own record last: a refusal of an earlier write runs the hook again
 
 

@@ -79,7 +79,7 @@ def conclude(
         if not results.instant:
             run = replace(run, given=results.number, former=results.former)
     if more:
-        moved[vertex] = replace(moved[vertex], **more)
+        moved[vertex] = moved[vertex].amended(**more)
     over = installations.given_up(grant, run.reason or "it ended", now) if event is not Event.SUCCEED else []
     return _of_run(grant, moved, run, event, [*results.changes, *over])
 
@@ -91,7 +91,7 @@ def _checked(grant: claim.Grant, outcome: Outcome, run: Run, now: float) -> Conc
         found = drift.found(outcome.exit_code)
     moved = apply({grant.vertex: Event.CHECKED}, now, by=grant.annealer)
     checked = drift.noted(grant.vertex.record, found, run.ended, grant.run, grant.epoch)
-    moved[grant.vertex] = replace(moved[grant.vertex], checked=checked)
+    moved[grant.vertex] = moved[grant.vertex].amended(checked=checked)
     reason = run.reason if found is Drift.UNKNOWN else None
     return _of_run(grant, moved, replace(run, outcome=str(found), reason=reason), Event.CHECKED)
 
@@ -112,7 +112,7 @@ def untouched(grant: claim.Grant, reason: str, now: float, pause_seconds: float 
     vertex = grant.vertex
     moved = apply({vertex: Event.DEFER}, now, by=grant.annealer, reason=reason)
     not_before = now + pause_seconds if pause_seconds else 0.0
-    moved[vertex] = replace(moved[vertex], attempt=grant.record.attempt - 1, not_before=not_before)
+    moved[vertex] = moved[vertex].amended(attempt=grant.record.attempt - 1, not_before=not_before)
     return claim.finishing(grant, moved, _record(grant, Unknown(reason), now))
 
 

@@ -108,7 +108,7 @@ def _noderoles(world: World, number: int, now: float, by: str) -> dict[Vertex, N
 def _raised(vertex: Vertex, number: int, now: float, by: str) -> NodeRole:
     record = vertex.record
     if vertex.destructive and record.once is None and record.state is not State.ACTIVE:
-        record = replace(record, once="started")
+        record = record.amended(once="started")
     if record.state is State.TRANSITION:
         record = _ended(record, now, by)
     return replace(record, generation=max(record.generation, number))

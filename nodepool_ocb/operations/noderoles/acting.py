@@ -197,7 +197,7 @@ class NoderoleRetry(NoderoleAct, frozen=True, kw_only=True):
             if vertex.record.state is not State.ERROR and vertex not in pausing and vertex.name not in moved_before:
                 hint = f"see: nodepool-ocb noderole explain {vertex.name}"
                 raise Conflict(f"{vertex.name} is {vertex.record.state}; only failed noderoles can be retried; {hint}")
-        hurried = ((v, replace(v.record, not_before=0.0, by=situation.by)) for v in pausing)
+        hurried = ((v, v.record.amended(not_before=0.0, by=situation.by)) for v in pausing)
         yield from limits.parts(claim.writes(vertex, record) for vertex, record in hurried)
         broken = [vertex for vertex in chosen if vertex.record.state is State.ERROR]
         moved = commands.apply_to(world, chosen, Event.RETRY, now, situation.by)

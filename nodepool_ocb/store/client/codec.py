@@ -4,6 +4,8 @@ A znode is one line of compact JSON with ``"schema": 1`` first and defaults left
 second: the signature of the transaction that wrote it (``outcome``). It is no part of the record. Keys that this
 version does not know are kept in ``record.unknown`` and written back where they were: at the top.
 
+The rare fields of a noderole are a value of their own here, and keys among its others in JSON.
+
 Records of ``WHOLE`` kinds are Nodepool's, too. Each key of them is written, also a default. A key with null is read as
 its default.
 
@@ -16,7 +18,6 @@ from __future__ import annotations
 import functools
 import re
 import secrets
-from collections.abc import Callable
 from sys import intern
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
@@ -25,12 +26,14 @@ import msgspec
 from nodepool_ocb.errors import Invalid, Spoiled, Unreadable
 from nodepool_ocb.model.limits import BLOB_BYTES, RECORD_BYTES
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode
-from nodepool_ocb.model.records import Claim, Fence, Json, NodeRole, Record, Run
+from nodepool_ocb.model.records import USUAL, Claim, Fence, Json, NodeRole, Rare, Record, Run, keys_of, shared
 from nodepool_ocb.store.client.frames import Znode
 
 T = TypeVar("T", bound=Record)
+S = TypeVar("S", bound=msgspec.Struct)
 
-OF_EVERY_RUN: Final = frozenset({Claim, Fence, NodeRole, Run})  # the kinds of records that are written most
+#: The kinds of records that are written most, and the part of one of them.
+OF_EVERY_RUN: Final[frozenset[type[msgspec.Struct]]] = frozenset({Claim, Fence, NodeRole, Rare, Run})
 
 DEPTH: Final = 200  # of attributes, which are merged by functions that call themselves, and of records
 SHALLOW_BYTES: Final = 2 * DEPTH  # JSON of fewer is not deeper: each level has a bracket at either end
@@ -44,13 +47,28 @@ _SIGNED: Final = b'{"schema":1,"tx":"'
 _SIGNATURE_BYTES: Final = 12
 
 _encode_json = msgspec.json.Encoder().encode
+_force = msgspec.structs.force_setattr
 
 
 def _encode(value: Record | Json) -> bytes:
+    if type(value) is NodeRole and value.rare is not USUAL:
+        return _encode_flat(value)
     data = _encode_json(value)
     if type(value) in WHOLE and data.startswith(_NONE_UNKNOWN):
         return _SCHEMA + data[len(_NONE_UNKNOWN) :]
     return data
+
+
+def _encode_flat(record: NodeRole) -> bytes:
+    """JSON in which the rare fields stand behind the others.
+
+    >>> from nodepool_ocb.model.records import State
+    >>> _encode_flat(NodeRole.of(state=State.ERROR, since=0.0, reason="no disk"))
+    b'{"schema":1,"state":"ERROR","since":0.0,"reason":"no disk"}'
+    """
+    data = _encode_json(msgspec.structs.replace(record, rare=USUAL))
+    keys = _encode_json(record.rare)
+    return data if keys == b"{}" else b"%b,%b" % (data[:-1], keys[1:])
 
 
 def signature() -> str:
@@ -93,9 +111,11 @@ def encode(value: Record | Json) -> bytes:
         if not isinstance(value, Record):
             return data
         _judge(type(value)).decode(data)  # a reader would quarantine a value out of its range
+        if isinstance(value, NodeRole) and value.rare is not USUAL:
+            _judge(Rare).decode(data)
         if value.unknown is None:
             return data
-        known = msgspec.to_builtins(msgspec.structs.replace(value, unknown=None))
+        known = msgspec.json.decode(_encode(msgspec.structs.replace(value, unknown=None)))
         known.pop("unknown", None)
         return _encode({**known, **_extra(value, known)})
     except msgspec.ValidationError as error:
@@ -111,10 +131,10 @@ def decode(kind: type[T], znode: Znode) -> T:
         if len(data) >= SHALLOW_BYTES:
             _bounded(data, RECORD_BYTES)
         record: T = _read(kind, data)
-        if _encode(record) != data or record.unknown is not None:
-            record = _with_unknown(kind, record, data)  # not as this version writes it: look closer
         if isinstance(record, NodeRole):
             _share(record)
+        if _encode(record) != data or record.unknown is not None:
+            record = _looked_closer(kind, record, data)
         return record
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Unreadable(f"{znode.path}: not a {kind.__name__} of schema 1: {error}", znode.path) from error
@@ -172,12 +192,12 @@ def _deeper(data: bytes, levels: int) -> bool:
 
 
 @functools.cache
-def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+def _decoder(kind: type[S]) -> msgspec.json.Decoder[S]:
     return msgspec.json.Decoder(kind)
 
 
 @functools.cache
-def _judge(kind: type[Record]) -> msgspec.json.Decoder[Any]:
+def _judge(kind: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
     """The decoder that refuses a record that cannot be read again.
 
     For records that every run writes it checks numbers alone: the names in them were read before or are the daemon's
@@ -207,16 +227,23 @@ def _bare(hint: Any) -> set[Any]:
 
 def fields(kind: type[Record]) -> tuple[str, ...]:
     """The keys of a kind of records, in the order in which they are written."""
-    return tuple(name for name in kind.__struct_encode_fields__ if name != "unknown")
+    return keys_of(kind)
 
 
 @functools.cache
 def _known(kind: type[Record]) -> frozenset[str]:
-    return frozenset(kind.__struct_encode_fields__) - {"unknown"} | {"schema", "tx"}
+    return frozenset(keys_of(kind)) | {"schema", "tx"}
 
 
-def _with_unknown(kind: type[T], record: T, data: bytes) -> T:
-    """The record with its unknown keys. This is the slow way, for records with keys of people or of other versions."""
+def _looked_closer(kind: type[T], record: T, data: bytes) -> T:
+    """The record with its rare fields, or with its unknown keys. Raises DecodeError.
+
+    The second is the slow way, for records with keys of people or of other versions.
+    """
+    if isinstance(record, NodeRole):
+        _force(record, "rare", shared(_decoder(Rare).decode(data)))
+        if _encode(record) == data and record.unknown is None:
+            return record
     keys: dict[str, Any] = msgspec.json.decode(data)
     unknown = {key: value for key, value in keys.items() if key not in _known(kind)}
     if not unknown and record.unknown is None:
@@ -224,12 +251,14 @@ def _with_unknown(kind: type[T], record: T, data: bytes) -> T:
     return msgspec.structs.replace(record, unknown=unknown or None)
 
 
-def _share(record: NodeRole, share: Callable[..., None] = msgspec.structs.force_setattr) -> None:
-    """Hold the names once that a hundred thousand noderoles have in common; the record is ours alone so far."""
+def _share(record: NodeRole) -> None:
+    """Hold once what a hundred thousand noderoles have in common; the record is ours alone so far."""
     if record.by is not None:
-        share(record, "by", intern(record.by))
+        _force(record, "by", intern(record.by))
     if record.deployment != "system":
-        share(record, "deployment", intern(record.deployment))
+        _force(record, "deployment", intern(record.deployment))
+    if record.rare is not USUAL:  # a key of that name, which is none of ours
+        _force(record, "rare", USUAL)
 
 
 def _extra(record: Record, known: dict[str, Any]) -> dict[str, Json]:

@@ -14,6 +14,8 @@ import gc
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec.structs
+
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
@@ -102,6 +104,7 @@ class WorldTree:
         folders = ((paths.noderoles(fqdn) + "/", roles) for fqdn, roles in nodes.items())
         znodes = session.stream(f"{folder}{role}" for folder, roles in folders for role in roles)
         changes = self._changes
+        moments, zxids = dict[float, float](), dict[int, int]()  # those that a transaction wrote share both
         for fqdn, roles in nodes.items():
             shown = self.world.nodes[fqdn].noderoles if fqdn in self.world.nodes else {}
             odd = bool(self._unreadable) or not is_node(fqdn)
@@ -117,7 +120,9 @@ class WorldTree:
                     odd = True
                     self._hide(WorldPath(NodeRole, fqdn, role), znode, str(wrong))
                     continue
-                vertex = self.world.put_noderole(fqdn, role, record, znode.version, znode.mzxid)
+                msgspec.structs.force_setattr(record, "since", moments.setdefault(record.since, record.since))
+                mzxid = zxids.setdefault(znode.mzxid, znode.mzxid)
+                vertex = self.world.put_noderole(fqdn, role, record, znode.version, mzxid)
                 changes.vertices.add(vertex)
                 changes.nodes.add(fqdn)
 

@@ -79,6 +79,6 @@ def waiting_again(world: World, running: LoadedTaskRun) -> Iterator[list[Change]
             continue
         above = (there[each] for each in running.plan.parents[at])
         parents = tuple(sorted(each.name for each in above if each is not None))
-        wanted = replace(vertex.record, parents=parents, reason=None)
+        wanted = vertex.record.amended(parents=parents, reason=None)
         if wanted != vertex.record:
             yield claim.writes(vertex, wanted)

@@ -119,7 +119,7 @@ def of_noderoles(world: World, running: LoadedTaskRun, now: float, by: str | Non
             yield [Create(path, made), Create(f"{path}/runs")]
             continue
         record = _taken_back(vertex, now, by)
-        wanted = replace(record, reason=None, **own)
+        wanted = record.amended(reason=None, **own)
         if wanted != vertex.record:
             yield [*_let_go(vertex, ours, let_go), *claim.writes(vertex, wanted)]
 

@@ -106,7 +106,7 @@ class Desk:
         self.read()
 
     def noderole(self, fqdn: str = "n1", role: str = ROLE, state: State = State.TODO, **fields: Any) -> None:
-        record = NodeRole(state=state, since=0.0, generation=1, deployment=LAB, **fields)
+        record = NodeRole.of(state=state, since=0.0, generation=1, deployment=LAB, **fields)
         self.session.commit([Create(paths.noderole(role, fqdn), record)])
         self.read()
 

@@ -95,7 +95,7 @@ def test_a_hook_of_a_noderole_that_moved_on_meanwhile_writes_nothing_and_runs_ag
     desk.hooking.look_at_all()
     for timer in desk.take():
         desk.hooking.due(timer.kind, timer.about)
-    desk.write(paths.noderole(ROLE, "n1"), replace(record(desk), reason="moved"))
+    desk.write(paths.noderole(ROLE, "n1"), record(desk).amended(reason="moved"))
     desk.turn()
     assert desk.sent == []
     assert (record(desk).hooks, system(desk)) == (("on_todo",), {})
@@ -158,7 +158,7 @@ def test_a_hook_that_wants_a_noderole_at_work_to_run_again_waits_until_that_has_
         grant = claim.take(world, vertex, "b", "0000000001-b1", 1.0)
         desk.session.commit(claim.claiming(world, grant))
     else:
-        desk.write(paths.noderole(ROLE, "n2"), replace(vertex.record, state=State.TRANSITION, cancel_reason="enough"))
+        desk.write(paths.noderole(ROLE, "n2"), vertex.record.amended(state=State.TRANSITION, cancel_reason="enough"))
     desk.read()
     desk.run()
     assert (desk.sent == []) is claimed

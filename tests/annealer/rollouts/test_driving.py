@@ -96,7 +96,7 @@ class Simulated:
             record = settled(vertex.record, vertex.waiting, 0.0)
             if record.state is State.TODO and (chance is None or chance.random() < 0.5):
                 lost = self.failing.get(vertex.name)
-                record = replace(record, state=State.ERROR if lost else State.ACTIVE, reason=lost)
+                record = record.amended(state=State.ERROR if lost else State.ACTIVE, reason=lost)
             if record is not vertex.record:
                 self.world.put_noderole(vertex.node.name, vertex.role, record, vertex.version + 1)
                 moved = True

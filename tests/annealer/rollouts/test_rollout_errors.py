@@ -28,7 +28,7 @@ def broken(zookeeper: Server, chroot: str, tmp_path: Path) -> Iterator[Fleet]:
     with Fleet(zookeeper, chroot, tmp_path, machines=0) as fleet:
         names = [f"role-{number:02}" for number in range(ERRORS)]
         roles(fleet, **{name: Role(barclamp="fleet", jig="noop") for name in names})
-        lost = NodeRole(state=State.ERROR, since=1.0, deployment=DEPLOYMENT, generation=12, reason=WHY)
+        lost = NodeRole.of(state=State.ERROR, since=1.0, deployment=DEPLOYMENT, generation=12, reason=WHY)
         made: list[Change] = []
         for number in range(NODES):
             fqdn = f"compute-{number:04}.rack12.example.com"

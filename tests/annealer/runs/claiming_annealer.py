@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from nodepool_ocb.engine.run import RunEvent
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import OcbError
@@ -76,7 +74,7 @@ class Stage:
         self.dones.pop()(SlotAnswer(event, outcome, 1.0, **fields))
 
     def cancel(self, reason: str = "time is up") -> None:
-        self.write(replace(self.attempt.grant.record, cancel_reason=reason))
+        self.write(self.attempt.grant.record.amended(cancel_reason=reason))
         self.executor.look("n")
 
     def written(self, path: str = paths.noderole("a", "n")) -> Any:

@@ -156,7 +156,7 @@ def test_a_check_calls_no_hook_and_waits_for_no_code_of_any(fleet: Fleet) -> Non
     def changes(world: World) -> list[Change]:
         vertex = world.vertex(noderole)
         assert vertex is not None
-        asked = NodeRole(
+        asked = NodeRole.of(
             state=State.ACTIVE, since=1.0, deployment=vertex.record.deployment, refresh=True, check=PendingCheck()
         )
         return [Set(paths.noderole(vertex.role, vertex.node.name), asked, vertex.version)]

@@ -147,7 +147,7 @@ def scheduled(fleet: Fleet, noderole: str, at: float | None = None, **fields: An
         stored = world.deployments[vertex.record.deployment]
         checks = Checks(schedule="* * * * *", since=1.0, **fields)
         checked = vertex.record.checked if at is None else replace(vertex.record.checked, at=at)
-        record = replace(vertex.record, since=2.0, checked=checked)
+        record = vertex.record.amended(since=2.0, checked=checked)
         return [
             Set(paths.deployment(vertex.record.deployment), replace(stored.record, checks=checks), stored.version),
             Set(paths.noderole(vertex.role, vertex.node.name), record, vertex.version),

@@ -50,7 +50,7 @@ def test_a_run_that_is_to_end_is_left_alone_when_the_session_is_over() -> None:
     """A slot's thread knows that before the turn thread does: both must not ask each other until it does."""
     stage = Stage()
     stage.claimed()
-    stage.write(replace(stage.attempt.grant.record, cancel_reason="time is up"))
+    stage.write(stage.attempt.grant.record.amended(cancel_reason="time is up"))
     stage.executor.look("n")
     assert stage.attempt.state.phase is RunPhase.CANCELLING
     stage.executor.stop()
@@ -138,7 +138,7 @@ def test_an_outcome_that_no_record_may_hold_ends_as_a_failure_without_it_or_give
     assert "cannot be kept: no Run can be written so" in (run.reason or "")
     stage.answer(Invalid("nor so"))
     assert stage.context.asked == ["claim of a@m"], "the slot is free"
-    stage.write(replace(stage.attempt.grant.record, cancel_reason="it hangs"))
+    stage.write(stage.attempt.grant.record.amended(cancel_reason="it hangs"))
     stage.executor.due("n")
     assert stage.attempt.conclusion.event is Happened.FAIL
 

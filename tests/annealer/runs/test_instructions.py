@@ -407,7 +407,7 @@ def test_a_run_is_destructive_by_its_role_or_its_record_and_a_check_never(
     made = world()
     vertex = put(made, "a@n", State.TODO)
     grant = claim.take(made, vertex, "a", "r1", 1.0)
-    grant = replace(grant, record=replace(grant.record, once=once, check=check, refresh=check is not None))
+    grant = replace(grant, record=grant.record.amended(once=once, check=check, refresh=check is not None))
     jigs: Any = {"noop": SimpleNamespace(attaches=True), "blind": SimpleNamespace(attaches=False)}
     attempt = Attempt(grant, Role(barclamp="b", jig="noop", flags=flags), 7, jigs)
     state = attempt.state

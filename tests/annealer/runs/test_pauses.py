@@ -18,7 +18,7 @@ def pauses(role: Role, outcome: Outcome) -> list[float]:
     """Seconds after each of four attempts that came to this; 0 where none follows."""
     found = []
     for attempt in range(1, 5):
-        world, record = World(), NodeRole(state=State.TRANSITION, since=0.0, attempt=attempt)
+        world, record = World(), NodeRole.of(state=State.TRANSITION, since=0.0, attempt=attempt)
         world.put_noderole("n", "r", record, 1)
         (vertex,) = world.vertices()
         grant = Grant(vertex, record, "a", "0000000001-aaaaaa", 1, 1, 0.0)

@@ -231,7 +231,7 @@ def _meanwhile(session: Session, line: str) -> None:
         for vertex in load_world(session).vertices():
             record = vertex.record
             if vertex.node.name == N1 and record.state is not State.PROPOSED:
-                moved = replace(record, state=state, refresh=False, check=None, cancel_reason=None)
+                moved = record.amended(state=state, refresh=False, check=None, cancel_reason=None)
                 session.commit([Set(paths.noderole(vertex.role, N1), moved, vertex.version)])
     if line == "[images]":
         builder = Builder(session)

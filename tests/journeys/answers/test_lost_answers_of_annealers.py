@@ -106,9 +106,7 @@ class Stage:
 
         def changes(world: World) -> list[Change]:
             vertex = vertex_of(world, noderole)
-            return [
-                Set(paths.noderole(vertex.role, vertex.node.name), replace(vertex.record, **fields), vertex.version)
-            ]
+            return [Set(paths.noderole(vertex.role, vertex.node.name), vertex.record.amended(**fields), vertex.version)]
 
         self.fleet.write(changes)
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from nodepool_ocb.model.records import keys_of
+
 Spoil = Callable[[bytes], bytes]
 
 
@@ -106,4 +108,4 @@ def every(fields: tuple[str, ...]) -> Iterator[tuple[str, Spoil]]:
 
 def fields(kind: Any) -> tuple[str, ...]:
     """Those of a record that are in its JSON."""
-    return tuple(name for name in kind.__struct_encode_fields__ if name != "unknown")
+    return keys_of(kind)

@@ -125,7 +125,7 @@ def _odd() -> Iterator[tuple[str, Any]]:
     for role, parent in circles.items():
         fqdn, above = "circle.example.com", (parent + "circle.example.com",)
         yield paths.role(role), Role(barclamp="odd", jig="test", requires=(role, "nowhere"), provides=(role,))
-        yield paths.noderole(role, fqdn), NodeRole(state=State.TODO, since=now, parents=above, serves=(role,))
+        yield paths.noderole(role, fqdn), NodeRole.of(state=State.TODO, since=now, parents=above, serves=(role,))
 
 
 def test_names_that_are_none_and_circles_are_left_alone_and_nothing_is_tried_again_and_again(

@@ -116,7 +116,7 @@ def settle(canaries: Canaries) -> None:
     for name in (ROLE, "other"):
         canaries.add_role(name, Role(barclamp="village", jig="test", retries=2, backoff_seconds=0.1))
     canaries.add_node(NODE, Node(virtual=True, alive=True, deployment=LAB))
-    done = NodeRole(state=State.ACTIVE, since=now, deployment=LAB, generation=1, serves=(ROLE,))
+    done = NodeRole.of(state=State.ACTIVE, since=now, deployment=LAB, generation=1, serves=(ROLE,))
     session.commit([Create(paths.noderole(ROLE, NODE), done), Create(paths.runs(ROLE, NODE))])
     canaries.add_node("member.example.com", Node(available=False, deployment=LAB))  # a rollout has no virtual nodes
     other = NodeRole(state=State.ACTIVE, since=now, deployment=LAB, generation=1, parents=(f"{ROLE}@*{LAB}",))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.model.records import Claim, Deployment, Node, NodeRole, Record, Role, State
+from nodepool_ocb.model.records import USUAL, Claim, Deployment, Node, NodeRole, Record, Role, State
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 
@@ -25,7 +25,7 @@ values = st.recursive(
 )
 later = st.dictionaries(texts.map(lambda key: "later_" + key), values, min_size=1, max_size=3)
 noderoles = st.builds(
-    NodeRole,
+    NodeRole.of,
     state=st.sampled_from(State),
     since=st.floats(0, 2e9),
     parents=st.lists(texts, max_size=3).map(tuple),
@@ -105,6 +105,41 @@ def test_invalid_attributes_are_refused_with_their_path(data: bytes) -> None:
 def test_values_that_json_cannot_express_are_refused() -> None:
     with pytest.raises(Invalid, match="cannot be written as JSON"):
         codec.encode({"when": object()})
+
+
+def test_rare_fields_of_a_noderole_stand_among_its_keys() -> None:
+    record = NodeRole.of(state=State.ERROR, since=1.0, reason="no disk", attempt=3, serves=("dns",), by="an annealer")
+    data = codec.encode(record)
+    assert msgspec.json.decode(data) == {
+        "schema": 1, "state": "ERROR", "since": 1.0, "by": "an annealer",
+        "reason": "no disk", "attempt": 3, "serves": ["dns"],
+    }  # fmt: skip
+    mixed = (
+        b'{"schema":1,"reason":"no disk","state":"ERROR","attempt":3,"since":1.0,"serves":["dns"],"by":"an annealer"}'
+    )
+    assert codec.decode(NodeRole, there(data)) == codec.decode(NodeRole, there(mixed)) == record
+
+
+def test_a_key_called_rare_is_one_of_a_later_version() -> None:
+    found = codec.decode(
+        NodeRole, there(b'{"schema":1,"state":"TODO","since":1.0,"hooks":["on_todo"],"rare":{"rank":7}}')
+    )
+    assert (found.unknown, found.hooks, found.rank) == ({"rare": {"rank": 7}}, ("on_todo",), 0)
+    written = msgspec.json.decode(codec.encode(found.amended(hooks=())))
+    assert written == {"schema": 1, "state": "TODO", "since": 1.0, "rare": {"rank": 7}}
+
+
+@pytest.mark.parametrize("key", [b'"hooks":["later"]', b'"attempt":-1', b'"check":7'])
+def test_a_noderole_with_an_impossible_rare_field_is_refused(key: bytes) -> None:
+    with pytest.raises(Invalid, match="/ocb/somewhere: not a NodeRole of schema 1"):
+        codec.decode(NodeRole, there(b'{"schema":1,"state":"TODO","since":1.0,%b}' % key))
+
+
+def test_noderoles_with_the_same_rare_fields_hold_them_once() -> None:
+    first, second = (back(NodeRole.of(state=State.TODO, since=1.0, serves=("dns",))) for _ in "12")
+    plain = back(NodeRole(state=State.TODO, since=1.0))
+    assert first.rare is second.rare
+    assert plain.rare is USUAL is first.amended(serves=()).rare
 
 
 def test_names_that_thousands_share_are_held_once() -> None:

@@ -169,8 +169,8 @@ def test_tasks_that_did_not_run_wait_again_for_those_before_them(session: Sessio
     assert one is not None
     assert two is not None
     assert three is not None
-    done = replace(one.record, state=State.ACTIVE, reason="it ran")
-    cut = replace(two.record, parents=(), reason="not run: it was stopped")
+    done = one.record.amended(state=State.ACTIVE, reason="it ran")
+    cut = two.record.amended(parents=(), reason="not run: it was stopped")
     for vertex, record in ((one, done), (two, cut)):
         (path,) = [paths.noderole(vertex.role, vertex.node.name)]
         znode = session.get(path)
@@ -182,7 +182,7 @@ def test_tasks_that_did_not_run_wait_again_for_those_before_them(session: Sessio
     after = {name: world.vertex(f"lab.{name}@{fqdn('n1')}") for name in ("one", "two", "three")}
     assert {name: vertex.record for name, vertex in after.items() if vertex is not None} == {
         "one": done,
-        "two": replace(two.record, reason=None),
+        "two": two.record.amended(reason=None),
         "three": three.record,
     }
     assert two.record.parents == (f"lab.one@{fqdn('n1')}",)
