@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, ancestors
+from nodepool_ocb.engine.world import ClusterView, NodeView, Vertex, World, ancestors, opened
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import NodeRole, State
@@ -71,6 +71,25 @@ def seen_by(vertex: Vertex) -> set[Vertex]:
         return {vertex}
     active = (each for each in vertex.node.noderoles.values() if each.record.state is State.ACTIVE)
     return {vertex, *active, *(each for row in ancestors(vertex) for each in row)}
+
+
+def seen_by_all(vertices: Iterable[Vertex]) -> set[Vertex]:
+    """All that ``seen_by`` gives for each of them; no noderole is looked at twice."""
+    seen: set[Vertex] = set()
+    climbing: list[Vertex] = []  # those with ancestors that are seen, too
+    nodes: dict[str, NodeView] = {}
+    for vertex in vertices:
+        seen.add(vertex)
+        if vertex.record.task_run is None:
+            climbing.append(vertex)
+            nodes[vertex.node.name] = vertex.node
+    climbed = set(climbing)
+    while climbing:
+        above = opened(climbing.pop().above).keys() - climbed
+        climbed |= above
+        climbing += above
+    active = (each for node in nodes.values() for each in node.noderoles.values() if each.record.state is State.ACTIVE)
+    return seen.union(climbed, active)
 
 
 def blobs(vertex: Vertex) -> tuple[str, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from nodepool_ocb.engine import unreadable
 from nodepool_ocb.engine.attributes import MISSING, compared, differ, says
+from nodepool_ocb.engine.inputs.alike import AlikeInputs
 from nodepool_ocb.engine.inputs.given import UNKNOWN, Judged, judged, kept, of_instant
 from nodepool_ocb.engine.inputs.layers import AttributeLayer, Blobs, Catalogue, layers, sources
 from nodepool_ocb.engine.noderole import refreshable, renewing
@@ -45,10 +46,16 @@ def outdated(record: NodeRole, now: Judged) -> bool:
 def all_outdated(world: World, vertices: Iterable[Vertex], blobs: Blobs) -> list[Vertex]:
     """The outdated noderoles, in order; the attributes of ``read_for`` must have been read."""
     catalogue, memo = Catalogue(world), dict[str, list[Mapping[str, Json]]]()
+    alike, of_alike = AlikeInputs(catalogue, blobs), dict[Hashable, Judged]()
 
     def now(vertex: Vertex) -> Judged:
-        found = sources(world, vertex, world.roles[vertex.role].record, catalogue)
-        return judged(found, blobs, memo)
+        key = alike.key(vertex)
+        if key in of_alike:
+            return of_alike[key]
+        found = judged(sources(world, vertex, world.roles[vertex.role].record, catalogue), blobs, memo)
+        if key is not None:
+            of_alike[key] = found
+        return found
 
     return [each for each in candidates(vertices) if outdated(each.record, now(each))]
 
@@ -62,15 +69,14 @@ def candidates(vertices: Iterable[Vertex]) -> list[Vertex]:
         and refreshable(each.record)
         and not renewing(each.record)
         and not each.unreadable
-        and each.role in each.node.world.roles
+        and (stored := each.node.world.roles.get(each.role)) is not None
+        and each.record.given != of_instant(stored.record.jig)
     ]
 
 
 def read_for(vertices: Iterable[Vertex]) -> list[str]:
     """The paths of the noderoles with attributes that the candidates among ``vertices`` see; each once, in order."""
-    everyone: set[Vertex] = set()
-    for vertex in candidates(vertices):
-        everyone |= unreadable.seen_by(vertex)
+    everyone = unreadable.seen_by_all(candidates(vertices))
     return sorted(paths.noderole(each.role, each.node.name) for each in everyone)
 
 
