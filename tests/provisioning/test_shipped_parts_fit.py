@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 import yaml
 
+from nodepool_ocb.engine import binding
+from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.model.boot import SHIPPED
+from nodepool_ocb.model.records import Deployment, DeploymentState, Node
 from nodepool_ocb.providers.adminnode import driver
 from nodepool_ocb.provisioning import bootenvs, orders
+from tests.catalogue.test_shipped_barclamps import IMPORTED
 
 ETC = Path(__file__).parents[2] / "etc"
 
@@ -18,6 +23,22 @@ def test_the_shipped_boot_environments_boot_images_of_the_shipped_nodepool_yaml(
     sections = yaml.safe_load((ETC / "provisioner" / "nodepool.yaml").read_text())["diskimages"]
     pxe = {each["name"] for each in sections if each.get("formats") == ["pxe"]}
     assert {each.image for each in SHIPPED.values() if each.image} <= pxe
+
+
+@pytest.mark.parametrize("role", ["provisioner-dhcp-database", "dns-database"])
+def test_each_admin_node_with_a_database_has_the_server_of_its_own(role: str) -> None:
+    world = World()
+    world.put(Stored(Deployment(parent=None, state=DeploymentState.COMMITTED), 0), "system")
+    for name, record in IMPORTED.roles.items():
+        world.put(Stored(record, 0), name)
+    for fqdn in ("a1.example.com", "a2.example.com"):
+        world.put_node(fqdn, Node(alive=True, admin=True), 0)
+        plan = binding.plan(world, role, fqdn, now=1.0)
+        for name, noderole in plan.noderoles:
+            world.put_noderole(fqdn, name.partition("@")[0], noderole)
+        bound = dict(plan.noderoles)
+        assert f"provisioner-server@{fqdn}" in bound[f"{role}@{fqdn}"].parents
+        assert f"provisioner-server@{fqdn}" in bound
 
 
 def test_images_are_uploaded_below_the_docroot_of_the_boot_server() -> None:
