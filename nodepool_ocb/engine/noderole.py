@@ -114,17 +114,18 @@ P = TypeVar("P", bound=Placed)
 
 def satisfied(record: NodeRole) -> bool:
     """Whether children need not wait for it."""
-    return record.state is State.ACTIVE or (record.state is State.TRANSITION and record.refresh)
+    return record.state is State.ACTIVE or (record.state is State.TRANSITION and record.rare.refresh)
 
 
 def claimable(record: NodeRole) -> bool:
     """Whether its own state allows CLAIM."""
-    return record.state in (State.TODO, State.TRANSITION) or (record.state is State.ACTIVE and record.refresh)
+    return record.state in (State.TODO, State.TRANSITION) or (record.state is State.ACTIVE and record.rare.refresh)
 
 
 def renewing(record: NodeRole) -> bool:
     """Whether it runs, or is to run, again in place; a check does not count."""
-    return record.refresh and (record.check is None or record.check.refresh)
+    rare = record.rare
+    return rare.refresh and (rare.check is None or rare.check.refresh)
 
 
 def withdrawable(record: NodeRole) -> bool:
@@ -145,7 +146,7 @@ def failed(record: NodeRole) -> bool:
     >>> [failed(NodeRole.of(state=state, since=0.0, task_run="0000000003")) for state in (State.ERROR, State.TODO)]
     [True, False]
     """
-    return record.state is State.ERROR and record.task_run is not None
+    return record.state is State.ERROR and record.rare.task_run is not None
 
 
 def bound(now: float, by: str | None, **fields: Any) -> NodeRole:
@@ -165,20 +166,22 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
         return record.amended(cancel_reason=record.cancel_reason or reason or "asked for")
     if event is Event.REFRESH and state is State.TRANSITION:
         return record.amended(check=replace(record.check or PendingCheck(), refresh=True))
-    if record.cancel_reason and event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
-        raise Conflict(f"its run is being cancelled ({record.cancel_reason}), so it cannot {event}")
+    rare = record.rare
+    if rare.cancel_reason and event in (Event.SUCCEED, Event.DEFER, Event.LOSE):
+        raise Conflict(f"its run is being cancelled ({rare.cancel_reason}), so it cannot {event}")
     own: dict[str, Any] = {"state": state, "since": now, "by": by}
-    seldom: dict[str, Any] = {"reason": reason, "mended": record.mended and event in _STILL_MENDED}
-    for changes, table in ((own, _COUNTED), (seldom, _AT_EVENT)):
-        if event in table:
-            changes |= table[event](record)
-    if record.check is not None and event not in (Event.CLAIM, Event.CANCEL):
+    seldom: dict[str, Any] = {"reason": reason, "mended": rare.mended and event in _STILL_MENDED}
+    if event in _COUNTED:
+        own |= _COUNTED[event](record)
+    if event in _AT_EVENT:
+        seldom |= _AT_EVENT[event](record)
+    if rare.check is not None and event not in (Event.CLAIM, Event.CANCEL):
         own |= _run_before(record)
         seldom.setdefault("check", None)
     if state is State.TODO:
         own["generation"] = record.generation + 1
         seldom |= _ENTERED_TODO
-    return replace(record, rare=altered(record.rare, **seldom), **own)
+    return replace(record, rare=altered(rare, **seldom), **own)
 
 
 def _possible(record: NodeRole, event: Event) -> bool:

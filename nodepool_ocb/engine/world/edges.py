@@ -76,7 +76,7 @@ class Edges:
             self.refreshing.vertices.add(vertex)
         if record.parents:
             self._link(vertex)
-        if record.serves:
+        if record.rare.serves:
             self._join(vertex)
         if name in self._awaited:
             self._reshaped()
@@ -92,7 +92,7 @@ class Edges:
         """Put another record in the place of a noderole's."""
         turned = satisfied(record) - satisfied(vertex.record)
         moved = record.parents != vertex.record.parents
-        joined = (record.serves, record.deployment) != (vertex.record.serves, vertex.record.deployment)
+        joined = (record.rare.serves, record.deployment) != (vertex.record.rare.serves, vertex.record.deployment)
         if moved:
             self._unlink(vertex)  # from the parents that it had
         if joined:
@@ -104,7 +104,7 @@ class Edges:
             self._turn(vertex.below, turned)
         if joined:
             self._join(vertex)
-        elif turned and before.serves:
+        elif turned and before.rare.serves:
             for cluster in vertex.clusters:
                 self._count(cluster, -turned)
         if moved:

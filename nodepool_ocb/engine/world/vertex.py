@@ -51,7 +51,7 @@ class Vertex(msgspec.Struct, eq=False, gc=False):
     @property
     def clusters(self) -> Sequence[ClusterView]:
         """The clusters that it is a member of."""
-        if not self.record.serves:
+        if not self.record.rare.serves:  # asked for each noderole that turns
             return ()
         return [self.node.world.cluster_view(role, self.record.deployment) for role in self.record.serves]
 

@@ -276,9 +276,9 @@ class World:
             if failed(record):
                 node.failed.add(vertex)
             return vertex
-        if claimable(record) != claimable(vertex.record):
+        if claimable(record) is not (vertex in node.ready):
             (node.ready.discard if vertex in node.ready else node.ready.add)(vertex)
-        if failed(record) != failed(vertex.record):
+        if failed(record) is not (vertex in node.failed):
             (node.failed.discard if vertex in node.failed else node.failed.add)(vertex)
         self.edges.change(vertex, record, version, mzxid)
         return vertex

@@ -51,8 +51,8 @@ _force = msgspec.structs.force_setattr
 
 
 def _encode(value: Record | Json) -> bytes:
-    if type(value) is NodeRole and value.rare is not USUAL:
-        return _encode_flat(value)
+    if type(value) is NodeRole:
+        return _encode_json(value) if value.rare is USUAL else _encode_flat(value)
     data = _encode_json(value)
     if type(value) in WHOLE and data.startswith(_NONE_UNKNOWN):
         return _SCHEMA + data[len(_NONE_UNKNOWN) :]
@@ -111,7 +111,7 @@ def encode(value: Record | Json) -> bytes:
         if not isinstance(value, Record):
             return data
         _judge(type(value)).decode(data)  # a reader would quarantine a value out of its range
-        if isinstance(value, NodeRole) and value.rare is not USUAL:
+        if type(value) is NodeRole and value.rare is not USUAL:
             _judge(Rare).decode(data)
         if value.unknown is None:
             return data
