@@ -34,7 +34,7 @@ def settings(server: Server) -> ZooKeeperSettings:
     return ZooKeeperSettings(hosts=f"{server.hosts}/economy", session_timeout_seconds=10.0)
 
 
-def test_a_thousand_noderoles_take_at_most_2_2_transactions_each(server: Server, tmp_path: Path) -> None:
+def test_a_thousand_noderoles_take_half_a_transaction_each(server: Server, tmp_path: Path) -> None:
     grid = Grid(nodes=20, lanes=5, depth=10)
     with Session(settings(server)) as session:
         grid.write(session)
@@ -44,7 +44,7 @@ def test_a_thousand_noderoles_take_at_most_2_2_transactions_each(server: Server,
             await_that(grid.finished(session), 60.0, "every noderole is ACTIVE", alive=annealer.running)
             took = transactions(server) - before - 1  # the commit was ours
         world = load_world(session)
-    assert took / grid.size <= 2.2
+    assert took / grid.size <= 0.5  # 0.15 on a calm computer: how many go together depends on the others
     assert {vertex.record.state for vertex in world.vertices()} == {State.ACTIVE}
     assert {vertex.record.generation for vertex in world.vertices()} == {1}, "each ran once"
 
