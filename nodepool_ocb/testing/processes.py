@@ -40,6 +40,12 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
+def cpu_seconds(pid: int) -> float:
+    """User's and system's, of all threads of a process, since it began."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
 class DaemonProcess:
     """One daemon; ``sections`` are its configuration beside ``zookeeper`` and ``http``: {"annealer": {"slots": 3}}.
 
@@ -105,8 +111,7 @@ class DaemonProcess:
     @property
     def cpu_seconds(self) -> float:
         """User's and system's, of all its threads, since it began."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return cpu_seconds(self.pid)
 
     @property
     def resident_bytes(self) -> int:

@@ -47,7 +47,7 @@ def measure(plan: Plan) -> Iterator[Figure]:
         ours=(each := median(one.transactions / one.size for one in seen)),
         ratio=each,
         bound="at most",
-        target=2.2,
+        target=0.5,  # inline noderoles go together; each alone would need two
         note="counted by the server, refused ones included",
     )
     yield Figure(
@@ -59,7 +59,7 @@ def measure(plan: Plan) -> Iterator[Figure]:
         beside="/s, bare multis of three through the same client, two a noderole",
         ratio=rates["ours"] / rates["floor"],
         bound="at least",
-        target=0.6,
+        target=1.2,  # for the same reason it is faster than two multis each
     )
     yield Figure(
         name="converge",
