@@ -159,6 +159,13 @@ class Performer:
             self.caller.note(f"warning: this record cannot be read: {reason}")
         return world
 
+    def load_near(self, opened: Session, fqdn: str) -> World:
+        """A world to show one node from, no older than this call; all of it where a part cannot be read, or does not suffice."""
+        from nodepool_ocb.store.world.near import near_world
+
+        opened.sync()
+        return near_world(opened, fqdn) or self.load(opened)
+
     def rows_of(self, vertices: list[Vertex]) -> list[NoderoleRow]:
         """The rows of these noderoles, by name."""
         return [noderoles.row(vertex) for vertex in sorted(vertices, key=attrgetter("name"))]

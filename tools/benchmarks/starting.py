@@ -23,7 +23,7 @@ OURS: Final = Path(__file__).parents[2]
 PARTS: Final = (".", "annealer", "builder", "launcher", "schemas")  # of a checkout: the folders with packages
 PROGRAM: Final = "import sys; sys.argv[0] = 'nodepool-ocb'; from nodepool_ocb.cli.main import main; main()"
 HELPS: Final = ("--help", "node --help", "noderole --help", "rollout --help", "image --help")
-READS: Final = ("node list", "status")
+READS: Final = ("node list", "status", f"node show {Grid(nodes=1).fqdn(0)}")
 SIZES: Final = (10_000, 100_000)  # noderoles
 DEPTH: Final = 10  # noderoles of a node
 TARGET: Final = 1.05  # not more than the other checkout, within the spread of a calm computer

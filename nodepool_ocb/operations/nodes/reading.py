@@ -9,7 +9,7 @@ import msgspec
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.names import deployment_of, node_of, record_of
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
-from nodepool_ocb.operations.reads.world import ReadWorld
+from nodepool_ocb.operations.reads.world import ReadNode, ReadWorld
 from nodepool_ocb.views import nodes as shown
 from nodepool_ocb.views.nodes import NodeDocument, NodeRow
 
@@ -41,11 +41,11 @@ class NodeShow(Operation[NodeDocument], frozen=True, kw_only=True):
     noun = "node"
     verb = "show"
     right = Right.VIEWER
-    reads = (ReadWorld,)
+    reads = (ReadNode,)
 
     node: str
 
     def decide(self, situation: Situation) -> Steps[NodeDocument]:
-        world = yield from ReadWorld()
+        world = yield from ReadNode(self.node)
         view = node_of(world, self.node)
         return shown.document(view, record_of(view), situation.local_now)

@@ -28,6 +28,17 @@ class ReadWorld(Lookup[World], frozen=True):
         return reader.world
 
 
+class ReadNode(Lookup[World], frozen=True):
+    """A node, its noderoles, and the parents that these wait for. The rest may be absent: it is for an answer alone."""
+
+    records = "a node, its noderoles, and their parents"
+
+    node: str
+
+    def answer(self, reader: Reader) -> World:
+        return reader.performer.load_near(reader.session, self.node)
+
+
 class ReadWorldAgain(Lookup[World], frozen=True):
     """As ``ReadWorld``, without the notes: an earlier read of this call sent them."""
 

@@ -1,0 +1,92 @@
+"""``node show`` reads the records of the node, and answers as if it had read everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodepool_ocb.config import ZooKeeperSettings
+from nodepool_ocb.errors import NotFound
+from nodepool_ocb.model import paths
+from nodepool_ocb.model.records import Claim, Create, Node, NodeRole, Set, State
+from nodepool_ocb.operations.nodes.reading import NodeShow
+from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
+from nodepool_ocb.testing.grid import Grid
+from nodepool_ocb.views import nodes
+from tests.operations.performing import calm
+
+GRID = Grid(nodes=3, lanes=2, depth=3)
+N0, N1 = GRID.fqdn(0), GRID.fqdn(1)
+
+
+@pytest.fixture
+def grid(zk_session: Session) -> Session:
+    """The first level of n1 failed; n0 is claimed."""
+    GRID.write(zk_session)
+    failed = NodeRole.of(state=State.ERROR, since=5.0, deployment="bench", generation=1, reason="no disk")
+    claim = Claim(annealer="a", noderole=f"step-0-0@{N0}", run="r", epoch=1, since=1.0)
+    zk_session.commit(
+        [*(Set(paths.noderole(f"step-0-{lane}", N1), failed, 0) for lane in range(2)), Create(paths.claim(N0), claim)]
+    )
+    return zk_session
+
+
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows whenever everything is read."""
+    read: list[str] = []
+    load = Performer.load
+
+    def counted(performer: Performer, opened: Session) -> object:
+        read.append("everything")
+        return load(performer, opened)
+
+    monkeypatch.setattr(Performer, "load", counted)
+    return read
+
+
+def test_a_node_is_shown_as_if_everything_had_been_read(
+    grid: Session, zk_settings: ZooKeeperSettings, whole: list[str]
+) -> None:
+    shown = calm(zk_settings).perform(NodeShow(node=N0)).answer
+    view = load_world(grid).nodes[N0]
+    assert view.record is not None
+    assert shown == nodes.document(view, view.record, 0.0)
+    assert (shown.claim, shown.epoch, whole) == (view.claim, 0, [])
+    reasons = {each.noderole: each.reason for each in shown.noderoles}
+    assert reasons[f"step-1-0@{N0}"] == f"its parent step-0-1@{N1} failed: no disk", "which is on another node"
+    assert reasons[f"step-2-0@{N0}"] == f"its parent step-1-0@{N0} is BLOCKED"
+
+
+@pytest.mark.parametrize("damage", [paths.claim(N0), paths.noderole("step-2-1", N0), paths.noderole("step-0-1", N1)])
+def test_where_a_record_cannot_be_read_everything_is(
+    grid: Session, zk_settings: ZooKeeperSettings, whole: list[str], damage: str
+) -> None:
+    znode = grid.get(damage)
+    assert znode is not None
+    grid.commit([Set(damage, {"schema": 7}, znode.version)])
+    performer = calm(zk_settings)
+    assert performer.perform(NodeShow(node=N0)).answer.name == N0
+    assert whole == ["everything"]
+
+
+def test_where_a_parent_is_a_cluster_or_the_node_is_absent_everything_is_read(
+    grid: Session, zk_settings: ZooKeeperSettings, whole: list[str]
+) -> None:
+    path = paths.noderole("step-2-1", N0)
+    below = NodeRole(state=State.BLOCKED, since=1.0, deployment="bench", parents=("osd@*bench",))
+    grid.commit([Set(path, below, 0)])
+    found = {each.noderole: each.reason for each in calm(zk_settings).perform(NodeShow(node=N0)).answer.noderoles}
+    assert found[f"step-2-1@{N0}"] == "its parents are every osd of deployment bench, and there is none"
+    with pytest.raises(NotFound, match=N0):
+        calm(zk_settings).perform(NodeShow(node=f"{N0}m"))
+    assert whole == ["everything"] * 2
+
+
+def test_a_node_without_noderoles_is_shown(
+    zk_session: Session, zk_settings: ZooKeeperSettings, whole: list[str]
+) -> None:
+    zk_session.commit([Create(paths.node("n1"), Node(deployment="system", rack="r1"))])
+    shown = calm(zk_settings).perform(NodeShow(node="n1")).answer
+    assert (shown.record.rack, shown.noderoles, whole) == ("r1", (), [])
