@@ -18,7 +18,6 @@ from nodepool_ocb.errors import OcbError
 from nodepool_ocb.model.boot import Bootenv, Publication, Publisher
 from nodepool_ocb.model.installation import BootToken, Installation
 from nodepool_ocb.model.networks import Network
-from nodepool_ocb.model.records import State
 from nodepool_ocb.provisioning import boot, publications
 from nodepool_ocb.provisioning.servers import listening
 from nodepool_ocb.store.world.changeset import ChangeSet
@@ -66,7 +65,7 @@ class PublishingSweep:
         node = vertex.node.record
         if node is None or node.virtual or vertex.role not in self._context.world.roles:
             return False  # no script of ours writes its files
-        return vertex.record.state is State.ACTIVE and not renewing(vertex.record) and vertex.record.check is None
+        return not renewing(vertex.record) and vertex.record.check is None  # so it is ACTIVE, as it publishes
 
     def _listens(self, vertex: Vertex) -> bool:
         """Whether it is to look for servers of DHCP that are not ours: such a run publishes nothing."""

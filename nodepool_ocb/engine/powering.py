@@ -134,13 +134,13 @@ def powers(world: World) -> dict[str, Stored[MachinePower]]:
 
 
 def machine(record: MachinePower) -> tuple[object, ...] | None:
-    """The machine that it switches: no two nodes may have the same. None where a person or nothing names it.
+    """The machine that it switches: no two nodes may have the same. None without an address, as where a person switches it.
 
     >>> one, other = (MachinePower(driver="ipmi", address=each) for each in ("BMC1:623", "bmc1"))
     >>> machine(one) == machine(other), machine(MachinePower(driver="manual"))
     (True, None)
     """
-    if record.driver == BY_HAND or not record.address:
+    if not record.address:
         return None
     address = record.address.rstrip("/").removesuffix(DEFAULT_PORTS.get(record.driver, "/"))
     if not address.startswith("unix:"):

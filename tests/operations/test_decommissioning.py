@@ -10,14 +10,16 @@ from msgspec.structs import replace
 from nodepool_ocb.engine import installing, liveness, readiness
 from nodepool_ocb.engine.acting.reasons import Code
 from nodepool_ocb.engine.world import Stored, World
-from nodepool_ocb.errors import Conflict
-from nodepool_ocb.model.installation import Installation, InstallPurpose, InstallStep
+from nodepool_ocb.errors import Conflict, Denied
+from nodepool_ocb.model import tokens
+from nodepool_ocb.model.installation import Installation, InstallPurpose, InstallStep, MachineUse
 from nodepool_ocb.model.joining import Inventory, MachineDisk, MachineFacts
 from nodepool_ocb.model.records import Daemon, InstallRequest, Node, NodeRole, Role, State, WipeMethod
 from nodepool_ocb.operations.installations.decommissioning import NodeDecommission, NodeRecommission
 from nodepool_ocb.operations.installations.rescuing import NodeRescue
+from nodepool_ocb.operations.joining.reporting import NodeInventory
 from nodepool_ocb.operations.limits.narrowing import Limits, names_within
-from nodepool_ocb.operations.operation import Operation
+from nodepool_ocb.operations.operation import Call, Operation, Situation
 from nodepool_ocb.operations.reads.agreement import Agreed, Agreement
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs
 from nodepool_ocb.operations.reads.world import ReadWorld
@@ -193,3 +195,26 @@ def test_a_token_of_the_machine_from_before_it_lost_its_disks_does_not_count(
 def test_a_token_of_the_machine_does_not_count_when_its_node_was_decommissioned() -> None:
     made = there(decommissioned=70.0)
     assert installing.tokens_from(made.nodes[N]) == 70.0
+
+
+def test_the_installer_of_a_pools_machine_reports_its_facts_and_its_user_does_not() -> None:
+    made = there()
+    put(made, f"os@{N}", State.TRANSITION)
+    used = MachineUse(
+        cluster="c", provider="r", pool="m", pool_node="1", key="k", label="l", image="i", since=1.0, generation=1
+    )
+    made.put(Stored(used, 0), N)
+    made.put(Stored(boot(InstallStep.IDENTIFIED), 0), N)
+    report = NodeInventory(node=N, inventory={"memory": 5})
+    own = replace(situation(), call=Call(login=tokens.of_machine(N), host="h"))
+
+    def reported(by: Situation) -> None:
+        steps = report.decide(by)
+        next(steps)
+        steps.send(made)
+
+    reported(own)
+    made.put(Stored(boot(InstallStep.ALIVE), 1), N)
+    with pytest.raises(Denied, match="n is lent by a pool"):
+        reported(own)
+    reported(situation())

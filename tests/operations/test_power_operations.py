@@ -249,6 +249,16 @@ def test_one_command_never_gives_two_nodes_one_machine_and_a_blade_has_its_own_o
     given(performer, *IPMI, "address=bmc1", nodes=(N2,))
 
 
+def test_nodes_that_share_a_machine_since_before_that_was_refused_keep_their_other_settings(
+    performer: Performer, zk_session: Session
+) -> None:
+    shared = MachinePower(driver="ipmi", address="bmc1", off_since=5.0)
+    zk_session.commit([Create(paths.power(name), shared) for name in (N1, N2)])
+    given(performer, "username=root")
+    found = _power(zk_session)
+    assert (found.username, found.address, found.off_since) == ("root", "bmc1", 5.0), "it must be off as before"
+
+
 def test_of_two_admins_that_set_one_machine_for_two_nodes_at_the_same_moment_one_is_refused(
     performer: Performer, zk_settings: ZooKeeperSettings
 ) -> None:

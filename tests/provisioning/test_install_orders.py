@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.images import BuildState
 from nodepool_ocb.model.joining import Inventory, MachineDisk, MachineFacts
+from nodepool_ocb.model.records import InstallRequest, WipeMethod
 from nodepool_ocb.provisioning import orders
 from nodepool_ocb.provisioning.disks import Disk, DiskHints, chosen, of_inventory
 from tests.journeys.installing import BUILD, IMAGE, SUM, build
@@ -123,6 +124,9 @@ def test_the_order_has_the_image_the_disk_and_the_state_directory() -> None:
         ({"provisioner": {"image": IMAGE, "disk": {"serail": "S1"}}}, "serail"),
         ({"provisioner": {"image": IMAGE, "step-seconds": {"booted": 3}}}, "the steps are checked"),
         ({"provisioner": {"image": IMAGE, "step-seconds": {"checked": 0}}}, "checked=0"),
+        ({"provisioner": {"image": IMAGE, "step-seconds": {"checked": 1e12}}}, "checked=1e"),
+        ({"provisioner": IMAGE}, "attribute provisioner must be a mapping"),
+        ({"provisioner": {"image": IMAGE, "decommission": {"methd": "discard"}}}, "methd"),
     ],
 )
 def test_a_wrong_attribute_is_refused_by_name(attributes: dict[str, Any], words: str) -> None:
@@ -134,3 +138,29 @@ def test_an_order_that_is_too_large_is_refused() -> None:
     wish = replace(orders.wish({"provisioner": {"image": IMAGE}}), user_data="x" * orders.ORDER_BYTES)
     with pytest.raises(Invalid, match="shorten user-data"):
         orders.order(wish, orders.newest(IMAGE, {BUILD: build()}), "n1.example.com", "i1", "/s")
+
+
+def test_the_wish_of_a_command_stands_over_that_of_the_role() -> None:
+    role = orders.wish({"provisioner": {"image": IMAGE, "authorized-keys": ["k1"], "wipe": [{"serial": "S2"}]}})
+    asked = InstallRequest(image="fedora", build="b2", authorized_keys=("k2",), wipe=WipeMethod.NONE)
+    found = orders.requested(role, asked)
+    assert (found.image, found.build, found.authorized_keys, found.wipe) == ("fedora", "b2", ("k1", "k2"), ())
+    kept = orders.retiring(role, asked)
+    assert kept.wipe == (), "the disks keep their data"
+    assert orders.retiring(role, None).wipe == (orders.EVERY_DISK,)
+
+
+def test_the_wanted_build_is_chosen_and_one_without_whole_sums_never_is() -> None:
+    builds = {"0000000001": build(), "0000000002": build()}
+    assert orders.newest(IMAGE, builds).build == "0000000002"
+    assert orders.newest(IMAGE, builds, "0000000001").build == "0000000001"
+    for sums in ({"sha256": SUM}, {"sha256": 7, "size": 1}):
+        spoiled = builds | {"0000000003": build(checksums={"raw": sums})}
+        assert orders.newest(IMAGE, spoiled).build == "0000000002"
+
+
+def test_a_link_to_a_disk_is_judged_by_the_installer_for_no_inventory_has_it() -> None:
+    link = orders.wish({"provisioner": {"image": IMAGE, "disk": {"path": "/dev/disk/by-id/ata-S9"}}})
+    facts = MachineFacts(disks=(MachineDisk(name="sda", size=64 << 30),))
+    found = orders.disk_of(link, orders.newest(IMAGE, {BUILD: build()}), Inventory(facts=facts))
+    assert found == link.disk.words

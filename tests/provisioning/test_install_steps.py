@@ -11,7 +11,9 @@ from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.installation import Installation, InstallPurpose, InstallStep
 from nodepool_ocb.provisioning.installation import (
     LIMITS,
+    LONGEST_NAME,
     PATHS,
+    WIPES_KEPT,
     BootLook,
     InstallerReport,
     ReportKind,
@@ -223,3 +225,22 @@ def test_a_line_of_the_console_is_in_the_reason_and_goes_with_its_step() -> None
     assert found.do is StepAction.FAIL
     assert found.text.endswith(f"it does not answer (no route); the console shows that {said}")
     assert advanced(late, Step.IDENTIFIED, 1.0).console is None
+
+
+def test_an_erasure_and_a_rescue_have_more_time_than_an_installation() -> None:
+    hours = {
+        purpose: limit(made(purpose=purpose), Step.IDENTIFIED) / 3600.0
+        for purpose in (InstallPurpose.INSTALL, InstallPurpose.WIPE, InstallPurpose.RESCUE)
+    }
+    assert [*hours.values()] == [1.0, 48.0, 168.0]
+    assert limit(made(purpose=InstallPurpose.WIPE), Step.REBOOTING) == LIMITS[Step.REBOOTING]
+
+
+def test_the_results_of_disks_are_bounded_in_number_and_length() -> None:
+    record = made(Step.IDENTIFIED, purpose=InstallPurpose.WIPE)
+    for number in range(WIPES_KEPT + 3):
+        report = InstallerReport(word=ReportKind.WIPED, disk=f"{number} " + "d" * 9000, reason="r" * 9000)
+        record = reported(record, report, 5.0)
+    assert len(record.wiped) == WIPES_KEPT
+    assert record.wiped[-1].disk.startswith(f"{WIPES_KEPT + 2} "), "the newest stay"
+    assert (len(record.wiped[0].disk), len(record.wiped[0].reason or "")) == (LONGEST_NAME, LONGEST_NAME)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodepool_ocb import power
-from nodepool_ocb.model import paths
+from nodepool_ocb.model import paths, tokens
 from nodepool_ocb.model.installation import InstallStep
 from nodepool_ocb.model.power import MachinePower
 from nodepool_ocb.model.records import Create, State
@@ -114,8 +114,11 @@ def test_a_known_line_of_the_console_is_in_the_log_of_the_run_and_in_explain(fle
     fleet.until(lambda: "SOL Session operational" in log_of(site), "the console is open")
     fleet.until(lambda: bmc.serial.readers, "the BMC reads the line")
     site.until_step(InstallStep.REBOOTING)
-    bmc.serial.say("No bootable device.\r\n")
+    older = tokens.text("00000000002a", bytes(32))  # of an older script: no record has it
+    bmc.serial.say(f"Command line: ocb.boot={older}\r\nNo bootable device.\r\n")
     fleet.until(lambda: 'its firmware finds no system: "No bootable device."' in explained(site), "explain quotes it")
+    assert "ocb.boot=(secret)" in log_of(site)
+    assert older[-20:] not in log_of(site)
     assert "No bootable device." in log_of(site)
 
 

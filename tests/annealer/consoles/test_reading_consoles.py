@@ -222,18 +222,17 @@ def test_consoles_that_end_slowly_stop_the_reading_of_no_other_one(made: Reading
     until(lambda: "hello" in made.said("n1"), "the other is read")
     assert left == ["left", "left"]
     assert not go_on.is_set()
-    tries: list[float] = []
+    opened = threading.Event()
 
     def open(_: bool) -> SerialConsole:
-        tries.append(time.monotonic())
+        opened.set()
         return SocketConsole(f"127.0.0.1:{line.port}")
 
     made.consoles.end("n1")
     made.begin("slow0", open)
-    until(lambda: made.consoles._closing, "its former session is being ended")
-    assert not tries, "a BMC has one session"
+    assert not opened.wait(0.5), "a BMC has one session, and its former one is being ended"
     go_on.set()
-    until(lambda: tries, "the next one is opened after that")
+    assert opened.wait(SECONDS), "the next one is opened after that"
     for each in slow:
         each.close()
 
@@ -241,11 +240,11 @@ def test_consoles_that_end_slowly_stop_the_reading_of_no_other_one(made: Reading
 def test_a_program_that_hangs_has_one_time_to_end_from_its_leave_on() -> None:
     hung = [
         ProgramConsole(("sh", "-c", "trap '' HUP; exec sleep 60"), {"PATH": os.environ["PATH"]}, leave=b"~.", login=())
-        for _ in range(3)
+        for _ in range(5)
     ]
     began = time.monotonic()
     for each in hung:
         each.leave()
     for each in hung:
         each.close()
-    assert time.monotonic() - began < 2 * LEAVE_SECONDS, "not one time for each"
+    assert time.monotonic() - began < 4 * LEAVE_SECONDS, "not one time for each"
