@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,26 @@ def test_a_thousand_noderoles_take_half_a_transaction_each(server: Server, tmp_p
     assert took / grid.size <= 0.5  # 0.15 on a calm computer: how many go together depends on the others
     assert {vertex.record.state for vertex in world.vertices()} == {State.ACTIVE}
     assert {vertex.record.generation for vertex in world.vertices()} == {1}, "each ran once"
+
+
+@pytest.mark.long
+def test_several_annealers_write_little_more_than_one(server: Server, tmp_path: Path) -> None:
+    """A claim of the same node by two of them costs a refused transaction, and all work of its decision."""
+    grid, wrote = Grid(nodes=100, lanes=5, depth=10), []
+    for count in (1, 2, 4):
+        with (
+            Session(replace(settings(server), hosts=f"{server.hosts}/economy-{count}")) as session,
+            ExitStack() as stack,
+        ):
+            grid.write(session)
+            of = replace(settings(server), hosts=session.hosts)
+            annealers = [stack.enter_context(DaemonProcess(of, tmp_path / f"{count}-{n}")) for n in range(count)]
+            before = transactions(server)
+            grid.start(session)
+            await_that(grid.finished(session), 300.0, "every noderole is ACTIVE", alive=annealers[0].running)
+            wrote.append(transactions(server) - before - 1)
+            assert {vertex.record.generation for vertex in load_world(session).vertices()} == {1}, "each ran once"
+    assert max(wrote[1:]) <= 1.2 * wrote[0], wrote
 
 
 #: Nobody looks at the machines, which are not there; sweeps come thirty times as often as they usually do.

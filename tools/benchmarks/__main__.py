@@ -22,6 +22,7 @@ from benchmarks import (
     planning,
     report,
     sending,
+    sharing,
     starting,
 )
 from benchmarks.figure import Figure, Plan
@@ -36,6 +37,7 @@ ANNEALER: Final[Mapping[str, Benchmark]] = {
     "sets": sending.measure,
     "load": loading.measure,
     "converge": converging.measure,
+    "sharing": sharing.measure,
     "dispatch": dispatching.measure,
     "cpu": growing.measure_cpu,
     "memory": growing.measure_memory,
