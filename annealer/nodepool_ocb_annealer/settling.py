@@ -24,6 +24,7 @@ from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 log = logging.getLogger(__name__)
 
 SETTLING_SECONDS: Final = 0.1  # the writer of a change settles it too; only those that stay unsettled are ours
+_QUICK: Final = frozenset({State.BLOCKED, State.ACTIVE})  # their place depends on the number of waiting parents alone
 QUIET: Final = 5  # refusals in a row of settled changes: others were faster
 
 
@@ -106,6 +107,8 @@ class Reconciler:
 
 
 def _unsettled(vertex: Vertex) -> bool:
+    if vertex.record.state in _QUICK and vertex.certain:  # as ``settled`` says; most noderoles that changed are such
+        return (vertex.record.state is State.BLOCKED) is not (vertex.waiting > 0)
     return placed(vertex, vertex.record, 0, 0.0) is not vertex.record
 
 

@@ -243,12 +243,11 @@ def _of_deployment(world: World, record: NodeRole) -> Reason | None:
 
 def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Iterator[Reason]:
     node, view = vertex.node.record, vertex.node
-    unknown = node is None and paths.node(view.name) in vertex.node.world.unreadable
-    away = node is not None and not node.dying and not marks.holds(node, now) and installing.needs_no_system(vertex)
+    down = node is None or node.dying or not (node.alive or node.virtual)
     if node is not None and node.decommissioned is not None:
         text, advice = f"node {view.name} was decommissioned", f"nodepool-ocb node recommission {view.name}"
         yield Reason(Code.NODE_DECOMMISSIONED, view.name, node.decommissioned, text, advice)
-    elif not (unknown or away) and (node is None or node.dying or not (node.alive or node.virtual)):
+    elif down and not _excused(vertex, now):
         why = marks.why(node) if node else None
         text = f"node {view.name} is not alive" + (f": {why}" if why else "")
         advice = _of_dead(view.name, node, now)
@@ -265,6 +264,14 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Ite
     if busy is not None and busy is not vertex:
         text = f"{busy.name} is in TRANSITION on the same node"
         yield Reason(Code.NODE_BUSY, busy.name, busy.record.since, text, f"nodepool-ocb noderole log -f {busy.name}")
+
+
+def _excused(vertex: Vertex, now: float) -> bool:
+    """Whether it counts for nothing that its node is not alive: that is not known, or the noderole needs no system there."""
+    node = vertex.node.record
+    if node is None:
+        return paths.node(vertex.node.name) in vertex.node.world.unreadable
+    return not node.dying and not marks.holds(node, now) and installing.needs_no_system(vertex)
 
 
 def _of_guard(vertex: Vertex, record: NodeRole) -> Reason | None:

@@ -40,6 +40,8 @@ OVERHEAD_BYTES: Final = 400
 #: The bytes of a noderole's record beside its parents and clusters, which have ASCII names, and a reason.
 NODEROLE_BYTES: Final = 450
 
+_WITHOUT_DATA: Final = (Check, Delete)  # a union would be made anew with each question
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -76,7 +78,7 @@ class Room:
 def size(change: Change) -> int:
     """About how many bytes of a transaction it takes, rather too many than too few."""
     bare = len(change.path) + OVERHEAD_BYTES
-    return bare if isinstance(change, Check | Delete) else bare + _length(change.data)
+    return bare if isinstance(change, _WITHOUT_DATA) else bare + _length(change.data)
 
 
 def _length(data: object) -> int:

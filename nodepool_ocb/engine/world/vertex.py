@@ -144,7 +144,7 @@ class NodeView(msgspec.Struct, eq=False):
     @property
     def busy(self) -> Vertex | None:
         """The noderole in TRANSITION on this node, if there is one."""
-        return next((v for v in self.noderoles.values() if v.record.state is State.TRANSITION), None)
+        return min((v for v in self.ready if v.record.state is State.TRANSITION), key=lambda v: v.name, default=None)
 
 
 def opened(above: Iterable[Vertex | ClusterView]) -> dict[Vertex, None]:

@@ -82,7 +82,7 @@ def signed(data: bytes, by: str) -> bytes:
     >>> signed(b'{"schema":1,"by":"root"}', "AbCdEfGhIjKl")
     b'{"schema":1,"tx":"AbCdEfGhIjKl","by":"root"}'
     """
-    return b'%b,"tx":"%b"%b' % (_SCHEMA, by.encode(), data[len(_SCHEMA) :])
+    return b"".join((_SIGNED, by.encode(), b'"', data[len(_SCHEMA) :]))
 
 
 def unsigned(data: bytes) -> bytes:

@@ -24,10 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nodepool_ocb.model.records import Append, Change, Check, Create, Delete, Raise, Record, Set
 from nodepool_ocb.store.client.frames import Znode, ZnodeStat
+
+_WRITING: Final = (Create, Set, Raise, Append)  # a union would be made anew with each question
 
 
 class TransactionFate(StrEnum):
@@ -92,7 +94,7 @@ def find(
 
 def signed(change: Change) -> bool:
     """Whether the data that it writes has the signature of its transaction."""
-    return isinstance(change, Create | Set | Raise | Append) and isinstance(change.data, Record)
+    return isinstance(change, _WRITING) and isinstance(change.data, Record)
 
 
 def provable(changes: Sequence[Change]) -> bool:

@@ -33,6 +33,7 @@ _STALE: Final = {
     frames.EXISTS: "exists already",
     NotEmptyError.code: "has something below it",
 }
+_WRITING: Final = (Create, Set, Raise, Append)  # a union would be made anew with each question
 NO_RIGHT: Final[int] = NoAuthError.code
 _RIGHTS: Final[Mapping[type[Change], str]] = {
     Create: "create", Append: "create", Set: "write", Raise: "write", Delete: "delete", Check: "read"
@@ -57,31 +58,32 @@ def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes], tr
     Entries of the journal come on top of the limits: they are never the reason why a transaction is too large. So does the
     signature.
     """
-    counted = sum(not _on_top(change) for change in changes)
-    if counted > TRANSACTION_CHANGES:
-        raise TooLarge(
-            f"{counted} changes are more than one transaction may hold ({TRANSACTION_CHANGES}); change less at once"
-        )
-    bare = [_data(change) for change in changes]
-    own = codec.signature()
-    data = [
-        codec.signed(each, own) if outcome.signed(change) else each for change, each in zip(changes, bare, strict=True)
-    ]
-    members = [
-        _member(change, chroot + tree.stored(change.path), tree.written(change.path, wrote), acl)
-        for change, wrote in zip(changes, data, strict=True)
-    ]
-    size = sum(
-        len(member) - len(wrote) + len(each)
-        for change, member, wrote, each in zip(changes, members, data, bare, strict=True)
-        if not _on_top(change)
-    )
+    if len(changes) > TRANSACTION_CHANGES:
+        _refuse_many(changes)
+    own, data, members, size = codec.signature(), list[bytes](), list[bytes](), 0
+    for change in changes:
+        bare = _data(change)
+        wrote = codec.signed(bare, own) if outcome.signed(change) else bare
+        member = _member(change, chroot + tree.stored(change.path), tree.written(change.path, wrote), acl)
+        data.append(wrote)
+        members.append(member)
+        if not _on_top(change):
+            size += len(member) - len(wrote) + len(bare)
     if size > TRANSACTION_BYTES:
         raise TooLarge(
             f"{_these(changes)}: {size} bytes are more than one transaction may hold ({TRANSACTION_BYTES});"
             " change less at once"
         )
     return Packed(frames.multi(members), data, size)
+
+
+def _refuse_many(changes: Sequence[Change]) -> None:
+    """Raises TooLarge."""
+    counted = sum(not _on_top(change) for change in changes)
+    if counted > TRANSACTION_CHANGES:
+        raise TooLarge(
+            f"{counted} changes are more than one transaction may hold ({TRANSACTION_CHANGES}); change less at once"
+        )
 
 
 def _on_top(change: Change) -> bool:
@@ -122,7 +124,7 @@ def failure(code: int, path: str, right: str) -> OcbError:
 
 
 def _data(change: Change) -> bytes:
-    if not isinstance(change, Create | Set | Raise | Append):
+    if not isinstance(change, _WRITING):
         return b""
     data = codec.encode(change.data)
     limit = RECORD_BYTES if isinstance(change.data, Record) else BLOB_BYTES

@@ -29,7 +29,7 @@ from nodepool_ocb.store.client.session import Session, ZnodeStat
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.store.world.kinds import ReadRecord
 from nodepool_ocb.store.world.load import WorldTree
-from nodepool_ocb.store.world.paths import MOST_SLASHES, parse
+from nodepool_ocb.store.world.paths import parse
 
 
 class Cache:
@@ -206,10 +206,7 @@ class Cache:
     # -- the watch --
 
     def _event(self, _kind: str, path: str) -> None:
-        shown = (
-            path.count("/") <= MOST_SLASHES and parse(path) is not None
-        )  # most events are of runs: no World shows them
-        if shown or path in self._tree.world.spoiled:
+        if parse(path) is not None or path in self._tree.world.spoiled:
             self._events.append(path)
             if path not in self._expected:
                 self._wake()

@@ -47,7 +47,6 @@ class WorldPath(NamedTuple):
         return (self.name, self.below)[: len(_FOLDERS[self.kind])]
 
 
-@lru_cache(maxsize=8192)  # a path that is written is looked at some six times
 def parse(path: str) -> WorldPath | None:
     """None for paths that no world shows.
 
@@ -55,6 +54,13 @@ def parse(path: str) -> WorldPath | None:
     WorldPath(kind=<class 'nodepool_ocb.model.records.NodeRole'>, name='n1.example.com', below='ntp')
     >>> parse("/ocb/nodes/n1.example.com/noderoles/ntp/wall")
     """
+    if path.count("/") > MOST_SLASHES:  # each run has another path, and a World shows none
+        return None
+    return _parsed(path)
+
+
+@lru_cache(maxsize=8192)  # a path that is written is looked at some six times
+def _parsed(path: str) -> WorldPath | None:
     found = _TREE.find(path)
     return None if found is None or found.kind.record is None else WorldPath(found.kind.record, *found.names)
 
