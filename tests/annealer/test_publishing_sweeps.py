@@ -44,7 +44,8 @@ class Sweeping:
         self.world.put_node(SERVER, Node(**({"alive": True, "admin": True} | fields)), 1)
 
     def noderole(self, **fields: Any) -> None:
-        self.world.put_noderole(SERVER, boot.DHCP, NodeRole(**({"state": State.ACTIVE, "since": 1.0} | fields)), 3, 0)
+        record = NodeRole(state=State.ACTIVE, since=1.0).amended(**fields)
+        self.world.put_noderole(SERVER, boot.DHCP, record, 3, 0)
 
     def send(self, changes: list[Change], answer: Callable[[Any], None], _: str) -> None:
         self.asked += [change.path for change in changes if isinstance(change, Set)]
@@ -113,10 +114,14 @@ def test_the_same_documents_are_not_asked_for_again_at_once_and_others_are(
     made.answer(Stale("it was changed meanwhile"))
     assert made.asks(), "it was not asked"
     made.publish()
+    made.asks()
+    made.world.drop(Publication, NAME, "n1.example.com")
+    assert made.asks()
+    made.publish()
     assert not made.asks()
     began = time.monotonic()
     made.world.drop(Publication, NAME, "n1.example.com")
-    assert made.asks()
+    assert made.asks(), "all was published in between"
     assert not made.asks()
     monkeypatch.setattr(publishing.time, "monotonic", lambda: began + publishing.AGAIN_SECONDS + 60.0)
     assert made.asks(), "later it is repeated"
@@ -133,3 +138,17 @@ def test_a_server_looks_for_others_now_and_then_once_for_each_time(made: Sweepin
     other.now += 601.0
     other.settings.dhcp_listen_seconds = 0.0
     assert not other.asks(), "it is switched off"
+
+
+def test_a_server_of_names_looks_for_no_server_of_dhcp(made: Sweeping) -> None:
+    made.publish()
+    made.world.put(Stored(Role(barclamp="provisioner", jig="script"), 0), boot.DNS)
+    made.world.put_noderole(SERVER, boot.DNS, NodeRole(state=State.ACTIVE, since=1.0), 3, 0)
+    names = f"{boot.DNS}@{SERVER}"
+    made.world.put(Stored(Publisher(directory="d", listened=1000.0), 0), names)
+    for name in [*publications.due(made.world, names)]:
+        digest = publications.wanted(made.world, names, name).digest
+        made.world.put(Stored(Publication(digest=digest, directory="d"), 0), names, name)
+    made.now += 601.0
+    assert made.asks()
+    assert {path.rpartition("/")[2] for path in made.asked if "noderoles" in path} == {boot.DHCP}

@@ -80,7 +80,8 @@ def test_a_run_gives_back_no_more_than_publications() -> None:
     (publisher,) = publishing.records(world, name, {"provisioner": odd}, 1.0)
     assert isinstance(publisher, Create)
     assert publisher.path == paths.publisher(name)
-    for wrong in ({}, {"provisioner": 1}, {"provisioner": {"published": {}, "directory": "d" * 65}}):
+    listed = {"provisioner": {"published": ["n1.example.com"], "directory": "d1"}}
+    for wrong in ({}, {"provisioner": 1}, listed, {"provisioner": {"published": {}, "directory": "d" * 65}}):
         assert publishing.records(world, name, wrong, 1.0) == []
     many = {"published": {f"n{n}.example.com": "1" for n in range(1000)}, "directory": "d1"}
     assert len(publishing.records(world, name, {"provisioner": many}, 1.0)) == publishing.BATCH + 1
