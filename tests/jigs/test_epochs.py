@@ -60,6 +60,7 @@ def test_a_new_epoch_file_is_on_disk_with_its_name_before_its_order_acts(machine
     assert programs.called("sync")[-2:] == [f"epoch.{number} {machine.state.name}" for number in (0, 1)]
 
 
+@pytest.mark.long
 def test_a_file_that_was_put_in_the_place_of_an_epoch_file_is_asked_for_anew(machine: Any, tmp_path: Path) -> None:
     programs = Programs(machine, tmp_path, supported=True)
     orders(machine, range(1, 3))
@@ -85,6 +86,18 @@ def test_a_file_system_that_delays_writes_is_synced_for_each_epoch_and_asked_onc
     orders(machine, range(7, 10))
     assert len(programs.called("chattr")) == 1
     assert not list(machine.state.glob("through.*"))
+
+
+def test_an_order_is_written_down_once_and_a_torn_epoch_does_not_count(machine: Any, annealer: Any) -> None:
+    order = machine.order("true", epoch=5, log=None)
+    assert annealer.run(order) == annealer.run(order)
+    first, second = machine.state / "epoch.0", machine.state / "epoch.1"
+    assert not second.exists(), "it is the same order"
+    assert annealer.run(machine.order("true", epoch=5, role="dns", log=None)).exit_code == 0
+    assert second.read_text() == "5 dns@1 5\n", "it is another order"
+    first.write_text("900 ntp@1 9\n")
+    assert annealer.run(machine.order("true", epoch=6, generation=2, log=None)).exit_code == 0
+    assert first.read_text().startswith("6 ntp@2 6\n"), "it was the one to be written over"
 
 
 def test_the_history_has_the_annealers_time(machine: Any, annealer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

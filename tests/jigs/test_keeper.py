@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ def test_a_run_ends_and_is_adopted_though_all_connections_are_gone(machine: Any,
     script = f"head -c 200000 /dev/zero | tr '\\0' x; {WAITS}"
     outcome = annealer.begin(machine.order(script, log=None))
     until(lambda: machine.events("start"))
+    os.kill(keeper(machine), signal.SIGHUP)  # as where a terminal goes
     machine.farm.unplug(0)
     annealer.stop.set()
     assert outcome() == Detached()
@@ -79,8 +81,15 @@ def test_a_runner_that_has_finished_a_run_is_left_alone_by_the_next_order(
     assert machine.events() == ["start", "end"] * 3
 
 
-@pytest.mark.parametrize("by", ["same", "another"])
-@pytest.mark.parametrize("role", ["ntp", "dns"])
+@pytest.mark.parametrize(
+    ("by", "role"),
+    [
+        ("same", "ntp"),
+        ("another", "ntp"),
+        pytest.param("same", "dns", marks=pytest.mark.long),
+        pytest.param("another", "dns", marks=pytest.mark.long),
+    ],
+)
 def test_a_runner_whose_result_was_removed_keeps_no_order_waiting(
     machine: Any, annealer: Any, another: Any, by: str, role: str
 ) -> None:
@@ -95,6 +104,64 @@ def test_a_runner_whose_result_was_removed_keeps_no_order_waiting(
     assert (keeper(machine) == first) is (by == "same")
 
 
+@pytest.mark.parametrize("place", [3, 5], ids=["group", "keeper"])
+def test_another_process_that_has_the_number_of_one_that_is_gone_is_left_alone(
+    machine: Any, annealer: Any, another: Any, place: int
+) -> None:
+    annealer.run(machine.order("true", log=None))
+    runner = Path(f"/proc/{keeper(machine)}")
+    annealer.jig.close()
+    until(lambda: not runner.exists())
+    machine.run_file("result").unlink()
+    current = machine.state / "current"
+    with subprocess.Popen(["sleep", "300"]) as process:
+        words = current.read_text().split()
+        words[place] = str(process.pid)
+        current.write_text(f"{' '.join(words)}\n")
+        assert isinstance(another.run(machine.order("true", epoch=2, role="dns", log=None)), Succeeded)
+        assert process.poll() is None
+        process.kill()
+    assert machine.events() == ["start", "end", "lost", "start", "end"]
+
+
+def test_a_run_that_is_ended_may_tidy_up(machine: Any, annealer: Any, another: Any) -> None:
+    tidied = machine.farm.directory / "tidied"
+    outcome = annealer.begin(machine.order(f"trap 'true >{tidied}; exit' TERM; while :; do sleep 0.05; done", log=None))
+    until(lambda: machine.events("start"))
+    assert another.jig.cancel(machine.order("", epoch=2)) is None
+    assert outcome() == Fenced(2)
+    assert tidied.exists()
+
+
+def test_what_is_left_of_a_run_without_its_keeper_and_its_leader_is_killed(
+    machine: Any, annealer: Any, another: Any
+) -> None:
+    begun = machine.farm.directory / "begun"
+    outcome = annealer.begin(machine.order(f"trap '' TERM; true >{begun}; sleep 300; sleep 300", log=None))
+    until(begun.exists)
+    annealer.stop.set()
+    assert outcome() == Detached()
+    for pid in (keeper(machine), int(machine.history[0].group)):
+        os.kill(pid, signal.SIGKILL)
+    assert machine.farm.at_work(0)
+    assert isinstance(another.run(machine.order("true", epoch=2, role="dns", log=None)), Succeeded)
+    assert not machine.farm.at_work(0)
+
+
+def test_a_keeper_that_writes_nothing_for_long_is_killed_before_the_next_run_begins(
+    machine: Any, annealer: Any, another: Any
+) -> None:
+    """Else it would write the end of its own run into the files of the next one."""
+    outcome = annealer.begin(machine.order("sleep 300", log=None))
+    until(lambda: machine.events("start"))
+    first = Path(f"/proc/{keeper(machine)}")
+    os.kill(keeper(machine), signal.SIGSTOP)
+    assert another.run(machine.order("echo next", epoch=2, generation=2, log=None)).tail == "next\n"
+    until(lambda: not first.exists())
+    assert outcome() == Fenced(2)
+    assert machine.events("start", "ended", "end") == ["start", "ended", "start", "end"]
+
+
 def test_a_run_that_was_about_to_be_repeated_has_not_begun_while_its_runner_is_killed(
     machine: Any, annealer: Any, another: Any, tmp_path: Path
 ) -> None:
@@ -103,6 +170,7 @@ def test_a_run_that_was_about_to_be_repeated_has_not_begun_while_its_runner_is_k
     first = annealer.begin(machine.order("sleep 300", log=None))
     until(lambda: machine.events("start"))
     assert another.jig.cancel(machine.order("", epoch=2)) is None
+    first_keeper = Path(f"/proc/{keeper(machine)}")
     assert first() == Fenced(2)
     gate.touch()
     (machine.state / "reserve").unlink()
@@ -113,6 +181,7 @@ def test_a_run_that_was_about_to_be_repeated_has_not_begun_while_its_runner_is_k
     gate.unlink()
     os.kill(runner, signal.SIGKILL)
     assert waiting().tail == "again\n", "the order is given again on a new connection"
+    assert first_keeper.exists(), "and waits for no runner that is idle"
     third.jig.close()
     assert machine.events("start", "attach") == ["start", "start"]
 

@@ -79,7 +79,7 @@ def test_the_files_of_the_order_itself_stay_though_they_are_the_oldest(machine: 
     assert machine.run_file("result").read_text() == "finished 0\n"
 
 
-@pytest.mark.parametrize("size", [SIZE, SIZE + 4096], ids=["as long as allowed", "longer"])
+@pytest.mark.parametrize("size", [pytest.param(SIZE, marks=pytest.mark.long, id="as long as allowed"), SIZE + 4096])
 def test_a_long_output_keeps_its_end_and_a_long_history_goes_to_a_second_file(
     machine: Any, annealer: Any, size: int
 ) -> None:

@@ -178,7 +178,6 @@ write_through() { # has the kernel write this file to disk without delay; not ev
 
 end_current() { # ends all processes of the run that look found; false, and the reason in $stays, if it cannot
   stays="the run of $c_key, process group $c_group, does not die"
-  [ -n "$c_key" ] || return 0
   old=$state/runs/$c_key
   if group_lives || keeper_lives; then
     [ -e "$old.script" ] && put "$epoch" "$old.ending" # tells its keeper that it does not end by itself
