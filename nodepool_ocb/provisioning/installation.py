@@ -101,6 +101,7 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The observations of a decision."""
 
     unpublished: tuple[str, ...] = ()  # the living servers that have not published the present boot document
+    unreached: tuple[str, ...] = ()  # those of them that an annealer does not reach; no other one has agreed yet
     sight: BootLook | None = None  # since the step was written
     power: bool = False  # the machine can be switched without its operating system
     switched: bool = False  # it was switched off and on for this installation
@@ -132,9 +133,10 @@ def _publishes(bootenv: str) -> Callable[[Installation, StepFacts], StepDecision
     def rule(_: Installation, facts: StepFacts) -> StepDecision:
         if facts.unpublished:
             servers = ", ".join(facts.unpublished)
-            return StepDecision(
-                do=StepAction.WAIT, text=f"boot environment {bootenv} is not published yet by {servers}"
-            )
+            text = f"boot environment {bootenv} is not published yet by {servers}"
+            for name in facts.unreached:
+                text += f"; {name} does not answer: if it is off, `node dead {name}`"
+            return StepDecision(do=StepAction.WAIT, text=text)
         return StepDecision(do=StepAction.ADVANCE)
 
     return rule

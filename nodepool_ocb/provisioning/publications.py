@@ -46,6 +46,12 @@ def unpublished(world: World, fqdn: str) -> tuple[str, ...]:
     return tuple(sorted(each.node.name for each in servers(world) if not current(world, each.name, fqdn, digest)))
 
 
+def unreached(world: World, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of these nodes that an annealer does not reach, while no other one has agreed to their death."""
+    nodes = ((name, world.nodes[name].record) for name in names if name in world.nodes)
+    return tuple(name for name, node in nodes if node is not None and node.suspicion is not None)
+
+
 def outdated(world: World, fqdn: str, since: float) -> tuple[str, ...]:
     """The nodes of servers, also of dead ones, with files of this node from before ``since`` that are not the present ones.
 

@@ -9,7 +9,7 @@ import pytest
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.boot import SHIPPED, Bootenv, BootenvKind, Publication, Publisher
-from nodepool_ocb.model.records import Node, NodeRole, State
+from nodepool_ocb.model.records import Node, NodeRole, State, Suspicion
 from nodepool_ocb.provisioning import boot, bootenvs, places, publications
 from nodepool_ocb.provisioning.boot import BootDocument, BootSecrets
 
@@ -153,6 +153,14 @@ def test_a_server_that_is_away_or_not_ready_is_not_waited_for() -> None:
     found.put_noderole(ADMIN, boot.DHCP, NodeRole(state=State.ERROR, since=1.0), 1)
     found.put_noderole(OTHER, boot.DHCP, NodeRole.of(state=State.TRANSITION, since=1.0, refresh=True), 1)
     assert publications.unpublished(found, N1) == (OTHER,), "one that runs again in place still answers machines"
+
+
+def test_a_server_that_one_annealer_does_not_reach_is_waited_for_and_named() -> None:
+    found, suspicion = world(), Suspicion(by="annealer-1", reason="connect: No route to host", since=1.0)
+    found.put_node(ADMIN, Node(alive=True, suspicion=suspicion), 2)
+    waiting = publications.unpublished(found, N1)
+    assert waiting == (ADMIN, OTHER)
+    assert publications.unreached(found, (*waiting, "gone.example.com")) == (ADMIN,)
 
 
 def test_images_come_from_each_server_that_lives() -> None:

@@ -52,6 +52,12 @@ GONE = {"why": "connect: no route"}
     ("step", "seen", "do", "text"),
     [
         (Step.CHECKED, {"unpublished": ("a1", "a2")}, StepAction.WAIT, "install is not published yet by a1, a2"),
+        (
+            Step.CHECKED,
+            {"unpublished": ("a1", "a2"), "unreached": ("a2",)},
+            StepAction.WAIT,
+            "by a1, a2; a2 does not answer: if it is off, `node dead a2`",
+        ),
         (Step.CHECKED, {}, StepAction.ADVANCE, ""),
         (
             Step.REBOOTING,

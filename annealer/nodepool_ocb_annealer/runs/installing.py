@@ -123,7 +123,11 @@ class Installer:
             progress.sight, progress.next_look = None, 0.0
         unpublished = publications.unpublished(context.world, attempt.fqdn)
         facts = StepFacts(
-            unpublished=unpublished, sight=progress.sight, now=now, **installations.power(attempt.grant, found.record)
+            unpublished=unpublished,
+            unreached=publications.unreached(context.world, unpublished),
+            sight=progress.sight,
+            now=now,
+            **installations.power(attempt.grant, found.record),
         )
         self._carry_out(attempt, progress, found, decide(found.record, facts))
 
