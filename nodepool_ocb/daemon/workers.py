@@ -147,6 +147,10 @@ class WorkerQueue:
         """Begin nothing more, without a wait for present work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def finish(self) -> None:
+        """Do what was asked for already, and nothing more, without a wait for it."""
+        self._threads.shutdown(wait=False)
+
     def _work(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
         try:
             answer = work()

@@ -44,6 +44,7 @@ class Consoles:
         )
         self._reader: threading.Thread | None = None
         self._closed = False
+        self._over = False  # the reader has ended: each caller makes its calls itself
         self._known: dict[str, Capture] = {}  # the same as the reader knows them
         self._open: set[Capture] = set()  # those with a console that is open or is being opened
         self._closing: dict[str, threading.Event] = {}  # noderole → the end of its former session
@@ -87,7 +88,9 @@ class Consoles:
         self._ring()
         if self._reader is not None:
             self._reader.join(LONGEST_PAUSE_SECONDS / 12)
-        self._openers.close()
+        self._openers.finish()
+        self._over = True
+        self._calls()
 
     def _started(self) -> bool:
         if self._reader is not None:
@@ -111,6 +114,8 @@ class Consoles:
         """Have a call made on the thread of the consoles; from any thread."""
         self._asked.append(call)
         self._ring()
+        if self._over:
+            self._calls()  # a console that was opened too late is closed
 
     def _ring(self) -> None:
         ringer = self._ringer
@@ -144,9 +149,13 @@ class Consoles:
             self._ringer.close()
 
     def _calls(self) -> None:
-        while self._asked:
+        while True:
             try:
-                self._asked.popleft()()
+                call = self._asked.popleft()
+            except IndexError:
+                return
+            try:
+                call()
             except Exception:  # the other consoles are read all the same
                 log.exception("a console is not read")
 
@@ -181,7 +190,7 @@ class Consoles:
             try:
                 if before is not None:
                     before.wait(FORMER_SECONDS)  # a BMC has one session
-                return order.open(take)
+                return "this annealer ends" if self._closed else order.open(take)
             except OcbError as fault:
                 return reason_of(fault)
             except Exception as error:  # of a library: a console ends no run

@@ -237,6 +237,26 @@ def test_consoles_that_end_slowly_stop_the_reading_of_no_other_one(made: Reading
         each.close()
 
 
+def test_a_console_that_is_opened_after_the_end_of_the_reader_is_closed(made: Reading, line: SerialLine) -> None:
+    asked, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Late(SocketConsole):
+        def close(self) -> None:
+            super().close()
+            closed.set()
+
+    def open(_: bool) -> SerialConsole:
+        asked.set()
+        go_on.wait(SECONDS)
+        return Late(f"127.0.0.1:{line.port}")
+
+    made.begin("n1", open)
+    assert asked.wait(SECONDS)
+    made.consoles.close()
+    go_on.set()
+    assert closed.wait(SECONDS), "a BMC has few sessions, and this one would be lost"
+
+
 def test_a_program_that_hangs_has_one_time_to_end_from_its_leave_on() -> None:
     hung = [
         ProgramConsole(("sh", "-c", "trap '' HUP; exec sleep 60"), {"PATH": os.environ["PATH"]}, leave=b"~.", login=())
