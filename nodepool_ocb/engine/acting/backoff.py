@@ -16,9 +16,9 @@ def backoff_left(record: NodeRole, now: float) -> float:
 
     A time further ahead than any back-off was written while a clock was wrong, and holds nothing back.
 
-    >>> backoff_left(NodeRole(state=State.TODO, since=0.0, not_before=90.0), 60.0)
+    >>> backoff_left(NodeRole.of(state=State.TODO, since=0.0, not_before=90.0), 60.0)
     30.0
-    >>> backoff_left(NodeRole(state=State.TODO, since=9e9, not_before=9e9), 60.0)
+    >>> backoff_left(NodeRole.of(state=State.TODO, since=9e9, not_before=9e9), 60.0)
     0.0
     """
     left = record.not_before - now

@@ -27,7 +27,7 @@ LIST = """\
   type: shell
   groups: [web]
   required_for: [deploy]
-  parameters: {{cmd: 'echo {{uid}} >> {place}/order; test ! -e {place}/broken-{{uid}}', retries: 0, timeout: 60}}
+  parameters: {{cmd: 'echo {{uid}} | tee -a {place}/order; test ! -e {place}/broken-{{uid}}', retries: 0, timeout: 60}}
 - id: report
   type: shell
   role: '*'

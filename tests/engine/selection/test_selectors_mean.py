@@ -291,7 +291,7 @@ RECORDS = st.builds(
 BOUND = st.dictionaries(
     st.sampled_from(("r0", "r1", "s0")),
     st.builds(
-        NodeRole,
+        NodeRole.of,
         state=st.sampled_from(State),
         since=st.just(0.0),
         deployment=DEPLOYMENTS,
