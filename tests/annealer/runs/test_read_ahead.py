@@ -68,6 +68,7 @@ def test_it_is_not_used_where_it_may_lack_something(
     assert ahead.found(wanted) is None
 
 
+@pytest.mark.long
 def test_a_read_that_never_left_this_process_is_made_anew(written: Session) -> None:
     vertex = among(f"ntp@{HERE}").vertex(f"ntp@{HERE}")
     assert vertex is not None

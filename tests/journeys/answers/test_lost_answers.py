@@ -173,6 +173,7 @@ def test_what_every_verb_is_told_of_a_lost_answer_is_so(
     assert rival is Rival.SAME or failed == []  # where another did the same before, a verb may find nothing to do
 
 
+@pytest.mark.long
 def test_what_a_builder_is_told_of_a_lost_answer_is_so(builders: BuilderFleet, ocb: Ocb, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     builder = builders.builder(

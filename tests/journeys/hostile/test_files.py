@@ -144,6 +144,7 @@ def read_each(folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: list[tuple[
     assert len(os.listdir("/proc/self/fd")) <= before + 2
 
 
+@pytest.mark.long
 def test_no_command_hangs_or_breaks_at_a_hostile_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(SEED)
     every = cases()

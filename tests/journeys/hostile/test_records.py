@@ -100,6 +100,7 @@ def ask(canaries: Canaries, *words: str) -> Result:
     return CliRunner().invoke(cli, ["--zookeeper", hosts, "-o", "json", *words], catch_exceptions=True)
 
 
+@pytest.mark.long
 def test_records_of_every_kind_that_are_spoiled_stop_nothing_else(village: Canaries) -> None:
     spoiled_each(village, random.Random(SEED).sample(cases(), SAMPLE))
 
