@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from nodepool_ocb.config import Settings, SshSettings
 from nodepool_ocb.engine.drift import HONOURED
 from nodepool_ocb.errors import reason_of
-from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Lost, Order, Outcome, Unknown, Unreachable
+from nodepool_ocb.jigs.jig import Detached, Failed, Fenced, Lost, Order, Outcome, Succeeded, Unknown, Unreachable
 from nodepool_ocb.jigs.output import Output
 from nodepool_ocb.jigs.ssh import protocol
 from nodepool_ocb.jigs.ssh.conversation import Conversation
@@ -87,6 +87,8 @@ class ScriptJig:
             asked = self._asked.get(key)
             errand = Errand(order, stop, output, self._pool, asked, partial(self.beside, order))
             outcome = errand.outcome()
+        if isinstance(outcome, Succeeded | Failed) and outcome.log is None:  # its output was held back up to its end
+            outcome = replace(outcome, log=output.file)
         if not isinstance(outcome, Unreachable | Unknown | Detached):
             self._asked.pop(key, None)
         elif errand.sent:  # if it was not sent, an earlier order of the same may still run

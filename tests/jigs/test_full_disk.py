@@ -17,7 +17,7 @@ import pytest
 from nodepool_ocb.jigs import Failed, Succeeded, Unreachable
 from nodepool_ocb.jigs.ssh.protocol import BOOTSTRAP, OUTPUT_BYTES, greeting, installer
 from nodepool_ocb.testing.disks import SmallDisk, mountable
-from tests.jigs.workshop import until
+from tests.jigs.workshop import Annealer, until
 
 pytestmark = pytest.mark.skipif(not mountable(), reason="no tmpfs can be mounted here")
 
@@ -103,6 +103,31 @@ def test_a_run_that_prints_without_end_is_ended_with_that_reason_and_its_output_
     assert machine.history[-1].detail.startswith("flooded ")
     assert annealer.run(machine.order("echo next", epoch=2, generation=2)).tail == "next\n"
     assert machine.run_file("output").stat().st_size <= 65536
+
+
+@pytest.mark.parametrize("followed", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_output_that_went_for_room_is_told_of_and_not_taken_for_silence(
+    machine: Any, annealer: Any, another: Any, disk: SmallDisk, followed: bool
+) -> None:
+    script = "echo first; until [ -e $OCB_RUN.go ]; do sleep 0.05; done" if followed else "echo first"
+    other = machine.order("true", role="dns", epoch=2, attributes={"a": "x" * 9000})
+    first = annealer.begin(machine.order(script, timeout_seconds=60.0))
+    until(lambda: machine.run_file("followed").exists() if followed else machine.events("end"))
+    until(lambda: machine.log.exists())
+    disk.fill()
+    third = Annealer(machine.settings())
+    assert "100% full" in third.run(other).reason
+    third.jig.close()
+    assert machine.run_file("output").read_text() == ""
+    disk.free()
+    log = machine.log.with_name("taken.log")
+    taken = another.begin(machine.order(script, epoch=3, previous_epoch=1, log=log, timeout_seconds=60.0))
+    if followed:
+        until(log.exists)
+        machine.run_file("go").touch()
+    assert taken().tail == "-- output was removed here: the disk was full --\n"
+    assert first().exit_code == 0
+    assert machine.log.read_text() == "first\n"
 
 
 def test_the_machine_and_we_agree_on_how_much_a_run_may_print() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool_ocb.jigs import Detached, Failed, Fenced, Lost, Succeeded
+from nodepool_ocb.jigs.ssh.protocol import OUTPUT_BYTES
 from nodepool_ocb.testing.disks import SmallDisk, mountable
 from tests.jigs.workshop import Annealer, until
 
@@ -33,7 +34,7 @@ def hung(machine: Any, program: str, tmp_path: Path) -> Path:
     gate, programs = tmp_path / "gate", tmp_path / "programs"
     machine.leave_out(programs, program)
     (programs / program).write_text(
-        f'#!/bin/sh\nwhile [ -e {gate} ]; do sleep 0.05; done\nexec /usr/bin/{program} "$@"\n'
+        f'#!/bin/sh\nwhile [ -e {gate} ]; do /usr/bin/sleep 0.05; done\nexec /usr/bin/{program} "$@"\n'
     )
     (programs / program).chmod(0o755)
     return gate
@@ -104,9 +105,13 @@ def test_a_runner_whose_result_was_removed_keeps_no_order_waiting(
     assert (keeper(machine) == first) is (by == "same")
 
 
-@pytest.mark.parametrize("place", [3, 5], ids=["group", "keeper"])
+@pytest.mark.parametrize(
+    ("place", "leads"),
+    [(3, False), (3, True), pytest.param(5, False, marks=pytest.mark.long)],
+    ids=["group", "group, and leads one", "keeper"],
+)
 def test_another_process_that_has_the_number_of_one_that_is_gone_is_left_alone(
-    machine: Any, annealer: Any, another: Any, place: int
+    machine: Any, annealer: Any, another: Any, place: int, leads: bool
 ) -> None:
     annealer.run(machine.order("true", log=None))
     runner = Path(f"/proc/{keeper(machine)}")
@@ -114,7 +119,7 @@ def test_another_process_that_has_the_number_of_one_that_is_gone_is_left_alone(
     until(lambda: not runner.exists())
     machine.run_file("result").unlink()
     current = machine.state / "current"
-    with subprocess.Popen(["sleep", "300"]) as process:
+    with subprocess.Popen(["sleep", "300"], start_new_session=leads) as process:
         words = current.read_text().split()
         words[place] = str(process.pid)
         current.write_text(f"{' '.join(words)}\n")
@@ -122,6 +127,80 @@ def test_another_process_that_has_the_number_of_one_that_is_gone_is_left_alone(
         assert process.poll() is None
         process.kill()
     assert machine.events() == ["start", "end", "lost", "start", "end"]
+
+
+def test_a_group_that_has_the_number_of_one_that_is_gone_and_lost_its_leader_is_left_alone(
+    machine: Any, annealer: Any, another: Any
+) -> None:
+    annealer.run(machine.order("true", log=None))
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 300 >&- & echo $!"], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as leader:
+        member = int(leader.communicate()[0])
+    try:
+        current = machine.state / "current"
+        words = current.read_text().split()
+        words[3] = str(leader.pid)
+        current.write_text(f"{' '.join(words)}\n")
+        assert isinstance(another.run(machine.order("true", epoch=2, role="dns", log=None)), Succeeded)
+        os.kill(member, 0)
+        assert Path(f"/proc/{member}/stat").read_text().split()[2] != "Z"
+    finally:
+        os.kill(member, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("place", ["current", "runs/ntp@1.output"])
+def test_a_run_that_never_began_is_no_result_and_the_next_order_begins_it(
+    machine: Any, annealer: Any, another: Any, place: str
+) -> None:
+    """Its exit code would be that of the machine's shell: of a check it would say that the machine differs."""
+    (machine.state / place).mkdir(parents=True)
+    outcome = annealer.run(machine.order("true", flags=("destructive",), log=None))
+    assert isinstance(outcome, Failed)
+    assert outcome.exit_code is None
+    assert f"cannot write to {machine.state}/" in outcome.reason
+    assert not machine.events()
+    (machine.state / place).rmdir()
+    order = machine.order("echo begun", flags=("destructive",), epoch=2, log=None)
+    assert another.run(order).tail == "begun\n"
+    assert machine.events() == ["start", "end"]
+
+
+@pytest.mark.long
+def test_an_order_that_is_attached_to_does_not_wait_for_the_next_run_of_its_name(machine: Any, annealer: Any) -> None:
+    """A runner that is slow to look would take the result of that one for its own."""
+    first = annealer.begin(machine.order("sleep 300", log=None))
+    until(lambda: machine.events("start"))
+    other = Annealer(machine.settings())
+    attached = other.begin(machine.order("sleep 300", epoch=2, previous_epoch=1, log=None))
+    until(lambda: machine.events("attach"))
+    current = machine.state / "current"
+    words = current.read_text().split()
+    current.write_text(" ".join(["7", words[1], "0000000007-aaaaaa", *words[3:]]) + "\n")
+    assert attached() == Fenced(7)
+    current.write_text(" ".join(words) + "\n")
+    assert other.jig.cancel(machine.order("", epoch=8)) is None
+    assert first() == Fenced(8)
+    other.jig.close()
+
+
+@pytest.mark.long
+def test_a_run_is_watched_though_the_result_of_an_earlier_one_is_there_when_it_begins(
+    machine: Any, annealer: Any, tmp_path: Path
+) -> None:
+    gate = hung(machine, "sleep", tmp_path)
+    gate.touch()
+    outcome = annealer.begin(machine.order("exec sleep 300", log=None))
+    until(lambda: machine.events("start"))
+    result = machine.run_file("result")
+    result.write_text("ended 1\n")
+    until(lambda: machine.run_file("followed").exists())
+    time.sleep(0.5)  # in which a watch that looks at once has looked
+    result.write_text("")
+    os.truncate(machine.run_file("output"), OUTPUT_BYTES + 1)
+    gate.unlink()
+    until(lambda: machine.run_file("flooded").exists())
+    assert "prints more than" in outcome().reason
 
 
 def test_a_run_that_is_ended_may_tidy_up(machine: Any, annealer: Any, another: Any) -> None:
@@ -201,9 +280,11 @@ def test_a_state_directory_that_is_removed_meanwhile_is_the_reason_of_a_lost_run
     go = machine.farm.directory / "go"
     outcome = annealer.begin(machine.order(f"until [ -e {go} ]; do sleep 0.05; done", log=None))
     until(lambda: machine.events("start"))
+    link = annealer.jig._pool._links[machine.fqdn]
     machine.farm.lose_state(0)
     go.touch()
     assert outcome() == Lost(f"its files were removed from {machine.state} while it ran")
+    assert link.idle == [], "its runner ends, and no other order may get it meanwhile"
     assert isinstance(annealer.run(machine.order("true", epoch=2, generation=2, log=None)), Succeeded)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from nodepool_ocb.jigs import Succeeded
 from nodepool_ocb.jigs.output import Output
+from nodepool_ocb.telemetry.redaction import Mask
 
 
 def test_without_a_byte_there_is_no_file_and_no_folder(tmp_path: Path) -> None:
@@ -69,3 +70,9 @@ def test_a_silent_run_has_no_log_and_its_outcome_names_none(
     log = machine.log if kept else None
     assert annealer.run(machine.order(script)) == Succeeded({}, 0, "x\n" if kept else "", log, written={})
     assert machine.log.exists() is kept
+
+
+def test_output_that_may_be_the_beginning_of_a_secret_up_to_its_end_has_its_log(machine: Any, annealer: Any) -> None:
+    outcome = annealer.run(machine.order("printf secr", mask=Mask(frozenset({"secret-of-ntp"}))))
+    assert (outcome.tail, outcome.log) == ("secr", machine.log)
+    assert machine.log.read_text() == "secr"

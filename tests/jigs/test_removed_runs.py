@@ -79,6 +79,17 @@ def test_the_files_of_the_order_itself_stay_though_they_are_the_oldest(machine: 
     assert machine.run_file("result").read_text() == "finished 0\n"
 
 
+@pytest.mark.long
+def test_the_files_of_the_newest_run_stay_though_the_clock_was_set_back(machine: Any, annealer: Any) -> None:
+    """Without its result its runner, which waits for orders, would count as its keeper."""
+    annealer.run(machine.order("true", role="dns", epoch=1, log=None))
+    for name in ("script", "result"):
+        os.utime(machine.run_file(name, "dns@1"), (1, 1))
+    old_runs(machine, MOST)
+    assert annealer.run(machine.order("true", epoch=2, log=None)).exit_code == 0
+    assert machine.run_file("result", "dns@1").read_text() == "finished 0\n"
+
+
 @pytest.mark.parametrize("size", [pytest.param(SIZE, marks=pytest.mark.long, id="as long as allowed"), SIZE + 4096])
 def test_a_long_output_keeps_its_end_and_a_long_history_goes_to_a_second_file(
     machine: Any, annealer: Any, size: int

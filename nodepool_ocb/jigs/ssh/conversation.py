@@ -64,7 +64,7 @@ class Conversation:
             while not stop.is_set():
                 for heard in self._runner.hear(LISTEN_SECONDS):
                     if (outcome := self._answer(heard, held)) is not None:
-                        whole = not isinstance(heard, Data)
+                        whole = not isinstance(heard, Data) and not isinstance(outcome, Lost)  # which may end a runner
                         return outcome
                 if time.monotonic() > deadline:
                     return Unreachable("run", "the machine's runner did not answer in the run's time")

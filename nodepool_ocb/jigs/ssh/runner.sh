@@ -13,6 +13,7 @@
 #   history           one line an event: TIME UPTIME EVENT EPOCH ROLE@GENERATION RUN GROUP DETAIL
 #   reserve           room for the result of the run that goes on, given up where the disk is full when it ends
 #   runs/ROLE@GENERATION.*  of a run: script, attributes.json, tree, output, written, unread, result; ending, followed, flooded
+#                     and shed, where its output was removed to make room
 #                     of a check: same, told (see "findings of a check"); of put, while it works: wanted.PROCESS
 #
 # An order meets, in this sequence: a lower epoch is refused; a higher one is recorded on disk; a run of the same role and
@@ -58,9 +59,14 @@ reserve() { # random bytes: a file system can make no hole of them, and cannot c
   [ -s "$state/reserve" ] || head -c 65536 /dev/urandom >"$state/reserve"
 } 2>/dev/null
 
-shed() { # makes room: removes the outputs of earlier runs, keeps their results
-  for old in "$state"/runs/*.output; do [ ! -s "$old" ] || true >"$old"; done
+shed() { # makes room: removes the outputs of all runs, keeps their results; a file without a byte takes no room, and notes it
+  for old in "$state"/runs/*.output; do [ ! -s "$old" ] || { true >"$old" && true >"${old%.output}.shed"; }; done
   rm -f "$state/history.1"
+} 2>/dev/null
+
+removed() { # FROM: sets $removed to the line in place of output that shed removed, for a reader from the first byte on
+  removed=
+  [ "$1" != 0 ] || [ ! -e "$files.shed" ] || removed="-- output was removed here: the disk was full --$newline"
 }
 
 shorten() { # FILE: an output that was long keeps its end
@@ -80,12 +86,12 @@ fullness() { # prints how full the disk is
 
 # -- processes that are alive --
 
-born() { # PID: sets $born to the kernel's start time of the process; false if it is gone, or a zombie
+born() { # PID: sets $born to the kernel's start time of the process, or to nothing if it is gone; false then, and for a zombie
   born=
   { IFS= read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
   set -- ${stat##*) }
-  case $1 in Z | X) return 1 ;; esac
   born=${20}
+  case $1 in Z | X) return 1 ;; esac
 }
 
 myself() { # sets $me and $born to those of this very process, which $$ is not in a subshell
@@ -102,18 +108,23 @@ keeper_lives() { # a runner that has written the result, or takes this very orde
 
 group_lives() {
   [ -n "$c_group" ] || return 1
-  born "$c_group" && [ "$born" = "$c_group_born" ] && return 0
+  if born "$c_group"; then [ "$born" = "$c_group_born" ]; return; fi
+  case $born in '' | "$c_group_born") ;; *) return 1 ;; esac # no process gets the number of a group that lives: that one is gone
   kill -s 0 -- "-$c_group" 2>/dev/null || return 1
   for process in /proc/[0-9]*; do # a process of the group is left, or a zombie that its parent does not collect
     { IFS= read -r stat <"$process/stat"; } 2>/dev/null || continue
     set -- ${stat##*) }
     case $1 in Z | X) continue ;; esac
-    [ "$3" = "$c_group" ] && return 0
+    [ "$3" = "$c_group" ] || continue
+    # of a run with a result all is dead but what no signal ends: another group may have got its number
+    [ ! -s "$state/runs/$c_key.result" ] || grep -qsF "OCB_RUN=$state/runs/$c_key" "$process/environ" || continue
+    return 0
   done
   return 1
 }
 
 signal_group() { # SIGNAL; before its setsid the leader has no group yet
+  group_lives || return
   kill -s "$1" -- "-$c_group" 2>/dev/null || { born "$c_group" && [ "$born" = "$c_group_born" ] && kill -s "$1" "$c_group"; }
 }
 
@@ -123,6 +134,11 @@ look() { # reads the newest run; a run from before a reboot is not alive
   read -r c_epoch c_key c_run c_group c_group_born c_keeper c_keeper_born c_boot <"$state/current"
   [ "$c_boot" = "$boot" ] || c_group= c_keeper=
 }
+
+newest() { # whether the newest run is $run; sets $n_epoch and $n_key to those of the newest
+  n_epoch= n_key= n_run=
+  read -r n_epoch n_key n_run _ <"$state/current" && [ "$n_run" = "$run" ]
+} 2>/dev/null
 
 # -- the epoch --
 
@@ -240,7 +256,7 @@ start() {
   hundredths
   begun=$hundredths
   act &
-  c_group=$! c_group_born=
+  c_key=$key c_group=$! c_group_born= # no process has this number while we wait for it
 }
 
 clear_away() { # the files of an earlier run of this role and generation; its result goes when this run is recorded: until then
@@ -251,6 +267,7 @@ clear_away() { # the files of an earlier run of this role and generation; its re
 }
 
 store() { # writes the parts of the order into the run's files
+  true >>"$files.output" || return
   [ "$argument" = - ] || { true >"$files.same" && true >"$files.told"; } || return
   if [ "$payload" = lines ]; then
     printf '%s' "$script" >"$files.script" && printf '%s' "$attributes" >"$files.attributes.json" &&
@@ -260,11 +277,17 @@ store() { # writes the parts of the order into the run's files
   fi
 }
 
-keep() { # waits for the script, and writes down how it ended; a keeper that cannot do that ends, which alone tells all others
+keep() { # waits for the script, and writes down how it ended: $word and $code; false, with an answer, if it never began
+  # A keeper that cannot write it down ends, which alone tells all others.
   wait "$c_group" 2>/dev/null # a shell may tell of the signal that ended it
   code=$?
   if kill -s KILL -- "-$c_group" 2>/dev/null; then await group_lives true; fi
   [ -e "$files.script" ] || { say GONE "its files were removed from $state while it ran"; leave; }
+  if [ "$code" -eq 71 ] && ! newest; then
+    say BROKEN "cannot write to $files.output and $state/current: $(fullness)"
+    clear_away
+    return 1
+  fi
   if [ -s "$files.ending" ]; then
     word=ended
     read -r code <"$files.ending"
@@ -300,18 +323,18 @@ judge() { # sets $code of a check that ended with 0
 watch() { # in a process of its own, as long as the run goes on: ends a run that prints too much
   exec </dev/null >/dev/null 2>&1
   exec 7>&- 8>&-
-  while keeper_lives; do
+  while sleep 0.5; keeper_lives; do # at first the result may be that of an earlier run
     if [ "$(wc -c <"$files.output")" -gt "$most" ]; then
       true >"$files.flooded"
       signal_group TERM
       await group_lives "signal_group KILL"
       return
     fi
-    sleep 0.5
   done
 }
 
 act() { # becomes the script; recorded before that, under the lock, so that no run is ever unknown
+  { true >>"$files.output"; } 2>/dev/null || exit 71 # where exec fails, it ends the shell with the code of a script
   exec </dev/null >>"$files.output" 2>&1 # first: the channel must not stay open for as long as the run
   myself
   put "$epoch $key $run $me $born $$ $keeper_born $boot" "$state/current" || exit 71
@@ -342,7 +365,7 @@ crowded() { # whether there are forty runs already
 }
 
 prune() { # the newest twenty runs stay, and a megabyte of history; files that were left half done go
-  runs=0 kept=" $key "
+  runs=0 kept=" $key $c_key " # the times of files tell nothing of the newest run where the clock was set back
   names=$(ls -t "$state/runs")
   for old in $names; do
     case $old in *.script) [ $runs -lt 20 ] && runs=$((runs + 1)) kept="$kept${old%.script} " ;; esac
@@ -473,16 +496,22 @@ attend() { # waits for the run, and gives its result; the caller decides about a
   case $how in
     started)
       [ -n "$quiet" ] || say STARTED "$run"
-      keep
+      keep || return
       ;;
     attached)
       say ATTACHED "$run"
-      while keeper_lives; do sleep 0.2; done
+      while keeper_lives && newest && [ -e "$files.script" ]; do sleep 0.2; done
+      if ! newest && [ "$n_key" = "$key" ]; then # the files are those of another run by now
+        say FENCED "$n_epoch"
+        return
+      fi
       ;;
   esac
-  [ -s "$files.result" ] || await_end
-  word=
-  [ -s "$files.result" ] && read -r word code <"$files.result"
+  if [ "$how" != started ]; then # the file may be that of the next run
+    [ -s "$files.result" ] || await_end
+    word=
+    [ -s "$files.result" ] && read -r word code <"$files.result"
+  fi
   case $word in
     finished | timeout | flooded) give ;;
     ended) say FENCED "$code" ;;
@@ -502,11 +531,14 @@ give() { # the output that the other side lacks, the written attributes, the exi
   size=-
   if [ "$how" != adopted ] && [ -e "$files.followed" ]; then
     size=$(($(wc -c <"$files.output")))
-  elif [ -s "$files.output" ]; then
-    length=$(($(wc -c <"$files.output") - offset))
+  elif [ -s "$files.output" ] || [ -e "$files.shed" ]; then
+    removed "$offset"
+    length=$(($(wc -c <"$files.output") - offset + ${#removed}))
     [ $length -le "$most" ] || length=$most
     [ $length -ge 0 ] || length=0
     say OUTPUT "$offset" "$length" # so many bytes are data, also where they look like words of this protocol
+    printf %s "$removed"
+    length=$((length - ${#removed}))
     if [ "$offset" = 0 ]; then tail -c "$length" "$files.output"; else tail -c "+$((offset + 1))" "$files.output" | head -c "$length"; fi 2>/dev/null
   fi
   if [ -s "$files.written" ]; then
@@ -583,7 +615,9 @@ order_follow() { # KEY RUN OFFSET: the output as it grows, once it was started, 
   await not_begun : || exit
   if [ ! -e "$files.followed" ]; then watch & fi
   true >"$files.followed" && say FOLLOWING "$3" || exit
-  tail -c "+$(($3 + 1))" -f "$files.output" &
+  removed "$3"
+  printf %s "$removed"
+  tail -c "+$(($3 + 1))" -f "$files.output" 2>/dev/null & # it would tell of a file that shed emptied
   IFS= read -r line
   kill "$!"
   exit
