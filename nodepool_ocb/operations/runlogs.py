@@ -237,9 +237,9 @@ def place(log: AnyRunLog, note: Callable[[str], None]) -> str:
 
 
 def silent(log: AnyRunLog, given: LogDelivery) -> bool:
-    """Whether the run has ended without any output. The record of a result has the end of its output."""
+    """Whether it has ended without any output. A record has the end of the output, or no exit code: it was cancelled."""
     record = log.seen.record
-    if record is None or record.outcome not in RESULTS or not log.seen.ended:
+    if record is None or record.exit_code is None or record.outcome not in RESULTS or not log.seen.ended:
         return False
     return not (record.log or record.tail or given.offset > 0)
 

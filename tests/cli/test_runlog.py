@@ -175,6 +175,17 @@ def test_of_a_run_without_a_result_nothing_is_said_about_its_output(annealer: An
     assert "base-r1 is not there; no output is kept" in said
 
 
+def test_of_a_run_that_was_cancelled_it_is_not_said_that_it_wrote_nothing(
+    annealer: Annealer, ocb: Ocb, ask: Ask
+) -> None:
+    annealer.registers(annealer.pages)
+    annealer.ends(outcome="failed", exit_code=None, reason="it hangs")
+    said = ocb("noderole", "log", BASE).stderr
+    assert "wrote no output" not in said
+    assert "no output is kept" in said
+    assert ask("noderole", "log", BASE)["whole"] is False
+
+
 @pytest.mark.parametrize("prints", [True, False])
 def test_following_waits_for_the_first_byte_of_a_run_and_ends_with_a_silent_one(
     annealer: Annealer, becomes: Becomes, ocb: Ocb, zk_settings: ZooKeeperSettings, prints: bool

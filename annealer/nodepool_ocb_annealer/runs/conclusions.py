@@ -121,12 +121,13 @@ def unkept(outcome: Outcome | None, refused: OcbError | None) -> Failed | Lost:
 
     One that succeeded keeps its exit code, by which a destructive role is known to be done.
     """
+    tail, file = getattr(outcome, "tail", ""), getattr(outcome, "log", None)
     if isinstance(refused, TooLarge):
-        return Failed(str(refused), getattr(outcome, "exit_code", None))
+        return Failed(str(refused), getattr(outcome, "exit_code", None), tail, log=file)
     said = f"the outcome of the run cannot be kept: {refused}"[:REASON_CHARACTERS]
     if isinstance(outcome, Lost):
         return Lost(said)
-    return Failed(said, 0 if isinstance(outcome, Succeeded) else None)
+    return Failed(said, 0 if isinstance(outcome, Succeeded) else None, tail, log=file)
 
 
 def _of_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.aliveness import Suspicion
 from nodepool_ocb.model.records import Create, Former, Given, Node, NodeRole, Set, State
 from nodepool_ocb_annealer.runs.attributes import Results
+from nodepool_ocb_annealer.runs.conclusions import unkept
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 from tests.annealer.runs.claiming_annealer import Stage
 from tests.annealer.test_feeding import among
@@ -141,6 +143,13 @@ def test_an_outcome_that_no_record_may_hold_ends_as_a_failure_without_it_or_give
     stage.write(stage.attempt.grant.record.amended(cancel_reason="it hangs"))
     stage.executor.due("n")
     assert stage.attempt.conclusion.event is Happened.FAIL
+
+
+@pytest.mark.parametrize("refused", [Invalid("no Run can be written so"), TooLarge(["it is too large"])])
+def test_a_failure_in_place_of_an_outcome_that_cannot_be_kept_has_its_output(refused: Invalid) -> None:
+    kept = unkept(Succeeded({"a": 1}, 0, "the end", Path("/runs/a.log")), refused)
+    assert isinstance(kept, Failed)
+    assert (kept.exit_code, kept.tail, kept.log) == (0, "the end", Path("/runs/a.log"))
 
 
 def test_an_outcome_that_is_too_large_by_itself_gives_its_slot_back() -> None:

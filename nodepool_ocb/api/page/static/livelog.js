@@ -46,8 +46,10 @@ async function run(state, fallback) {
       if (!(error instanceof Refused)) throw error;
       if (error.problem.code === "log-shorter") restart(state);
       else if (error.problem.code === "no-log" && error.problem.ended) return tell(state, fallback ? "No daemon has the whole log; this is its recorded end." : "No daemon has such a log: nothing was printed, or the log was removed.");
-      else if (error.problem.code === "no-log") awaitFirst(state);
-      else if ([401, 403].includes(error.problem.status)) return tell(state, error.message);
+      else if (error.problem.code === "no-log") {
+        awaitFirst(state);
+        pause = FIRST_MS; // it is no fault
+      } else if ([401, 403].includes(error.problem.status)) return tell(state, error.message);
       else tell(state, `${error.message}; asks again`);
       await rest(pause, state.signal);
       pause = Math.min(LONGEST_MS, pause * 2);
@@ -70,7 +72,7 @@ function taken(state, part) {
 
 /** Nothing has been printed yet: the next request waits for the first byte. */
 function awaitFirst(state) {
-  Object.assign(state, { at: 0, begins: 0, text: "" });
+  Object.assign(state, { at: 0, begins: 0, text: "", decoder: new TextDecoder() });
   tell(state, "Nothing has been printed yet.");
 }
 
