@@ -5,7 +5,8 @@ dies, another one repeats the step in the record: to switch off a machine that i
 machine was off before it is switched on, so that no machine is cycled twice.
 
 A machine that its pool switched off after a use must be off (``off_since``): else its former user's system goes on. If that
-request fails, it is made again, each time after twice the time, until the machine is off. Pure.
+request fails, it is made again, each time after twice the time, until the machine is off or a person has switched it on. No
+other request puts that off, and it waits while a noderole is at work on the machine, or the node is held. Pure.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.engine.world import Stored, World
+from nodepool_ocb.engine import maintenance
+from nodepool_ocb.engine.world import NodeView, Stored, World
 from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model import skew
 from nodepool_ocb.model.power import MachinePower, PowerAction, Powered, PowerRequest, PowerResult, PowerStep
 
 REQUEST_SECONDS: Final = 900.0  # until a request fails that no annealer has finished
@@ -26,6 +29,7 @@ REASON_CHARACTERS: Final = 500
 FULL_SECONDS: Final = 5.0  # between two looks at a chassis with no room
 AGAIN_SECONDS: Final = 60.0  # before a machine that must be off is switched off again; doubles
 LONGEST_PAUSE_SECONDS: Final = 3600.0
+BUSY_SECONDS: Final = 30.0  # between two looks at a machine that must be off, and is at work
 BY_HAND: Final = "manual"  # the driver of a machine that a person switches
 #: The options that do not say which machine is switched.
 BESIDE: Final = frozenset({"ca", "console", "host_key", "interface", "mode", "nic", "verify"})
@@ -46,6 +50,8 @@ TABLE: Final[Mapping[tuple[PowerAction, PowerStep], PowerStep | None]] = {
     (PowerAction.ROTATE, PowerStep.WAITING): PowerStep.ROTATE,
     (PowerAction.ROTATE, PowerStep.ROTATE): None,
 }
+#: The state that a step ends with.
+ENDS: Final = {PowerStep.ON: Powered.ON, PowerStep.OFF: Powered.OFF}
 #: The actions that load a chassis and a rack.
 SWITCHING: Final = frozenset({PowerAction.ON, PowerAction.OFF, PowerAction.CYCLE})
 
@@ -108,23 +114,21 @@ def request(id: str, action: PowerAction, by: str, now: float, *, network: bool 
 def asked(record: MachinePower, request: PowerRequest) -> MachinePower:
     """The record with a new request. Raises Conflict while another one is under way.
 
-    A request with the id of the one under way is the same call again, whose answer was lost. After power on by a person, the
-    machine need not be off any more.
+    A request with the id of the one under way is the same call again, whose answer was lost.
     """
     under_way = record.request
     if under_way is not None and under_way.id != request.id:
         raise Conflict(
             f"{under_way.by} asked for power {under_way.action} before, and that is {under_way.step}; wait until it ends"
         )
-    off_since = None if request.action is PowerAction.ON else record.off_since
-    return record if under_way is not None else replace(record, request=request, off_since=off_since)
+    return record if under_way is not None else replace(record, request=request)
 
 
 def record_of(world: World, fqdn: str) -> Stored[MachinePower]:
     """The power of a node. Raises NotFound with the command that sets it."""
     stored = powers(world).get(fqdn)
     if stored is None:
-        raise NotFound(f"{fqdn} has no power settings; set them: nodepool-ocb power set {fqdn} --driver DRIVER ...")
+        raise NotFound(f"{fqdn} has no power settings; set them: nodepool-ocb power set {fqdn} driver=DRIVER ...")
     return stored
 
 
@@ -171,8 +175,11 @@ def decide(world: World, fqdn: str, situation: PowerSituation, now: float) -> Po
     if stored is None:
         return None
     if (request := stored.record.request) is None:
-        again = off_again(stored.record)
-        return AskAgain(_off_asked(stored.record, now)) if again is not None and now >= again else None
+        again = off_again(stored.record, now)
+        if again is None or now < again:
+            return None
+        busy = _busy(world.nodes.get(fqdn), now)
+        return AskAgain(_off_asked(stored.record, now)) if busy is None else WaitForOthers(BUSY_SECONDS, busy)
     if request.annealer == situation.annealer:
         return CarryOutStep(request)
     if request.annealer in situation.living:
@@ -210,11 +217,18 @@ def _limited(
 
 
 def after(record: MachinePower, state: Powered, now: float) -> MachinePower:
-    """The record after the step of its request, which ended with this state of the machine."""
+    """The record after the step of its request, which ended with this state of the machine.
+
+    A step that ended with another state than its own gave no order, as where a connection was away: it is done again. After
+    power on, the machine need not be off any more.
+    """
     request = record.request
     assert request is not None, "a step belongs to a request"
-    off = state is Powered.OFF or request.step is PowerStep.OFF  # a driver may not see the state
-    seen = replace(record, powered=state, seen=now, off_since=None if off else record.off_since)
+    seen = replace(record, powered=state, seen=now)
+    if ENDS.get(request.step, state) is not state:
+        return seen
+    if state is Powered.OFF or request.step is PowerStep.ON:
+        seen = replace(seen, off_since=None)
     step = TABLE[request.action, request.step]
     if step is not None:
         return replace(seen, request=replace(request, step=step, began=now))
@@ -246,27 +260,43 @@ def failed(record: MachinePower, reason: str, state: Powered | None, now: float)
 # -- a machine that must be off --
 
 
-def off_again(record: MachinePower) -> float | None:
-    """When power off is asked for again; None: never, or a request is under way."""
+def off_again(record: MachinePower, now: float) -> float | None:
+    """When power off is asked for again; None: never, or a request is under way. The results of other actions do not count."""
     if record.off_since is None or record.request is not None or record.driver == BY_HAND:
         return None
-    last = max(record.result.at if record.result is not None else 0.0, record.off_since)
-    return last + min(max(last - record.off_since, AGAIN_SECONDS), LONGEST_PAUSE_SECONDS)
+    since = skew.believed(record.off_since, now)
+    last = record.result
+    tried = skew.believed(last.at, now) if last is not None and last.action is PowerAction.OFF else 0.0
+    begins = max(tried, since)
+    return begins + min(max(begins - since, AGAIN_SECONDS), LONGEST_PAUSE_SECONDS)
 
 
-def off_sentence(record: MachinePower, now: float) -> str | None:
-    """Why a machine that must be off is not off yet; None for any other one."""
-    if record.off_since is None:
+def off_sentence(view: NodeView, now: float) -> str | None:
+    """Why a machine that must be off is not off yet, and the command for one that may be on; None for any other one."""
+    stored = powers(view.world).get(view.name)
+    record = stored.record if stored is not None else None
+    if record is None or record.off_since is None:
         return None
-    failed = record.result is not None and not record.result.done and record.result.at >= record.off_since
+    result = record.result
     parts = ["it must be switched off after its use, and is not off yet"]
-    if failed and record.result is not None:
-        parts.append(f"power {record.result.action} failed: {record.result.reason}")
+    if result is not None and not result.done and result.at >= skew.believed(record.off_since, now):
+        parts.append(f"power {result.action} failed: {result.reason}")
     if record.request is not None:
         parts.append(f"power {record.request.action} is under way")
-    elif (again := off_again(record)) is not None:
-        parts.append(f"it is tried again in {max(0.0, again - now):.0f} s")
+    elif (again := off_again(record, now)) is not None:
+        waits = _busy(view, now) if now >= again else f"it is tried again in {again - now:.0f} s"
+        parts.append(waits or "it is tried again now")
+        parts.append(f"if it may be on: nodepool-ocb power on {view.name}")
     return "; ".join(parts)
+
+
+def _busy(view: NodeView | None, now: float) -> str | None:
+    """Why a machine that must be off is not switched off now; None if it may be."""
+    if view is None:
+        return None
+    if view.claim is not None:
+        return f"{view.claim.noderole} is at work on it"
+    return f"node {view.name} is held" if maintenance.held(view.record, now) else None
 
 
 def _off_asked(record: MachinePower, now: float) -> MachinePower:

@@ -116,8 +116,7 @@ def _held(node: Node, now: float) -> str | None:
 
 def _use(view: NodeView, now: float) -> str | None:
     """The pool that has the machine or had it last, and why the machine is not off yet after that."""
-    power = powering.powers(view.world).get(view.name)
-    waits = powering.off_sentence(power.record, now) if power is not None else None
+    waits = powering.off_sentence(view, now)
     return "; ".join(each for each in (installing.use_sentence(view), waits) if each) or None
 
 

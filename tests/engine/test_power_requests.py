@@ -19,8 +19,9 @@ from nodepool_ocb.engine.powering import (
 )
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict, NotFound
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.power import MachinePower, PowerAction, Powered, PowerRequest, PowerStep
-from nodepool_ocb.model.records import Node
+from nodepool_ocb.model.records import Claim, Node
 
 NOW = 1000.0
 LIMITS = PowerLimits(at_once=2, gap_seconds=5.0)
@@ -160,14 +161,14 @@ def refused(record: MachinePower, now: float) -> MachinePower:
 def test_a_machine_that_must_be_off_is_switched_off_again_after_longer_and_longer_pauses() -> None:
     record, now, asked = refused(owed(request=request(PowerAction.OFF)), OWED), OWED, []
     while len(asked) < 12:
-        again = powering.off_again(record)
+        again = powering.off_again(record, now)
         assert again is not None
         assert decided(world(record), now=again - 0.1) is None
         once = decided(world(record), now=again)
         assert isinstance(once, AskAgain)
         assert decided(world(record), now=again + 5.0).record.request.id == once.record.request.id, "of each annealer"
         assert (once.record.request.action, once.record.request.by) == (PowerAction.OFF, "annealer")
-        assert powering.off_again(once.record) is None, "it is under way"
+        assert powering.off_again(once.record, again) is None, "it is under way"
         asked.append(again - now)
         record, now = refused(once.record, again), again
     assert asked == [60.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, *[3600.0] * 5]
@@ -177,31 +178,80 @@ def test_a_machine_that_must_be_off_is_switched_off_again_after_longer_and_longe
     ("action", "step", "state", "over"),
     [
         (PowerAction.OFF, PowerStep.OFF, Powered.OFF, True),
-        (PowerAction.OFF, PowerStep.OFF, Powered.UNKNOWN, True),  # the driver cannot see it
+        (PowerAction.OFF, PowerStep.OFF, Powered.UNKNOWN, False),  # no order was given
+        (PowerAction.OFF, PowerStep.OFF, Powered.ON, False),  # as here
+        (PowerAction.CYCLE, PowerStep.OFF, Powered.ON, False),
+        (PowerAction.ON, PowerStep.ON, Powered.OFF, False),
+        (PowerAction.ON, PowerStep.ON, Powered.ON, True),  # a person wants it
         (PowerAction.CYCLE, PowerStep.OFF, Powered.OFF, True),  # the next installation
         (PowerAction.LOOK, PowerStep.LOOK, Powered.OFF, True),  # a person took its plug
         (PowerAction.LOOK, PowerStep.LOOK, Powered.ON, False),
         (PowerAction.ROTATE, PowerStep.ROTATE, Powered.UNKNOWN, False),
     ],
 )
-def test_it_must_be_off_until_it_was_seen_off_or_switched_off(
+def test_it_must_be_off_until_it_was_seen_off_or_a_person_has_switched_it_on(
     action: PowerAction, step: PowerStep, state: Powered, over: bool
 ) -> None:
     after = powering.after(owed(request=request(action, step=step)), state, NOW)
     assert after.off_since == (None if over else OWED)
 
 
-def test_power_on_by_a_person_ends_that_and_a_machine_switched_by_hand_is_not_asked_again() -> None:
-    assert powering.asked(owed(), request(PowerAction.ON)).off_since is None
-    assert powering.asked(owed(), request(PowerAction.CYCLE)).off_since == OWED
-    assert powering.off_again(replace(owed(), driver="manual")) is None
+@pytest.mark.parametrize("action", [PowerAction.OFF, PowerAction.CYCLE])
+def test_a_step_that_ended_without_its_order_is_done_again(action: PowerAction) -> None:
+    begun = power(request(action, annealer="a", step=PowerStep.OFF))
+    after = powering.after(begun, Powered.ON, NOW)
+    assert (after.request, after.result, after.powered) == (begun.request, None, Powered.ON)
+    assert isinstance(decided(world(after)), CarryOutStep)
+
+
+def test_a_power_on_that_failed_does_not_forget_that_the_machine_must_be_off() -> None:
+    asked = powering.asked(owed(), request(PowerAction.ON))
+    assert (asked.off_since, powering.off_again(asked, NOW)) == (OWED, None), "it is not switched off meanwhile"
+    assert refused(asked, NOW).off_since == OWED
+    assert powering.off_again(refused(asked, NOW), NOW) == OWED + powering.AGAIN_SECONDS
+    assert powering.off_again(replace(owed(), driver="manual"), NOW) is None
+
+
+@pytest.mark.parametrize("action", [PowerAction.LOOK, PowerAction.ROTATE, PowerAction.CYCLE])
+def test_no_other_request_puts_off_that_a_machine_is_switched_off_again(action: PowerAction) -> None:
+    record, ends = owed(), OWED
+    while ends < OWED + 9000.0:
+        ends += 1800.0
+        record = refused(replace(record, request=request(action)), ends)
+        assert powering.off_again(record, ends) == OWED + powering.AGAIN_SECONDS
+    assert isinstance(decided(world(record), now=ends), AskAgain)
+
+
+def test_times_of_a_leader_whose_clock_was_ahead_do_not_put_it_off() -> None:
+    far = NOW + 10**6
+    for record in (replace(owed(), off_since=far), refused(owed(request=request(PowerAction.OFF)), far)):
+        assert isinstance(decided(world(record)), AskAgain)
+
+
+def test_a_machine_that_must_be_off_is_not_switched_off_while_a_noderole_is_at_work_or_the_node_is_held() -> None:
+    made, now = world(owed()), OWED + powering.AGAIN_SECONDS
+    made.put_claim("n0", Claim(annealer="b", noderole="os@n0", run="r", epoch=1, since=OWED))
+    waits = decided(made, now=now)
+    assert isinstance(waits, WaitForOthers)
+    assert waits.reason == "os@n0 is at work on it"
+    assert "off yet; os@n0 is at work on it; if it may be on: nodepool-ocb power on n0" in str(sentence(made, now))
+    made.put_claim("n0", None)
+    made.put_node("n0", Node(hold=Maintenance(by="ann", since=OWED, until=now + 1.0)), 1)
+    waits = decided(made, now=now)
+    assert isinstance(waits, WaitForOthers)
+    assert waits.reason == "node n0 is held"
+    assert isinstance(decided(made, now=now + 1.0), AskAgain)
+
+
+def sentence(made: World, now: float) -> str | None:
+    return powering.off_sentence(made.nodes["n0"], now)
 
 
 def test_a_sentence_says_why_a_machine_is_not_off_yet() -> None:
     begins = "it must be switched off after its use, and is not off yet"
-    assert powering.off_sentence(power(None), NOW) is None
+    assert sentence(world(power(None)), NOW) is None
     record = owed(request=request(PowerAction.OFF))
-    assert powering.off_sentence(record, NOW) == f"{begins}; power off is under way"
+    assert sentence(world(record), NOW) == f"{begins}; power off is under way"
     record = refused(record, OWED + 200.0)
     said = f"{begins}; power off failed: bmc does not answer; it is tried again in 150 s"
-    assert powering.off_sentence(record, OWED + 250.0) == said
+    assert sentence(world(record), OWED + 250.0) == f"{said}; if it may be on: nodepool-ocb power on n0"

@@ -58,7 +58,7 @@ class PowerAccess(NamedTuple):
 
 
 class StepEnded(msgspec.Struct, frozen=True):
-    """The end of a step: the state of the machine, and the reason of a failure."""
+    """The end of a step: the state of the machine, and the reason of a failure. With neither, it is done again."""
 
     state: Powered | None
     reason: str | None = None
@@ -122,7 +122,7 @@ class Powering:
     def _wait(self, fqdn: str, record: MachinePower, seconds: float) -> None:
         """Look again later, or as soon as a machine of the chassis is done."""
         self._later(fqdn, seconds)
-        if record.chassis is not None:
+        if record.chassis is not None and record.request is not None:
             self._leave_queues(fqdn)
             self._queued[fqdn] = record.chassis
             self._waiting.setdefault(record.chassis, {})[fqdn] = None
@@ -151,7 +151,8 @@ class Powering:
             or paths.power(fqdn) in context.world.unreadable
         ):
             return
-        now, again = context.session.now(), powering.off_again(stored.record)
+        now = context.session.now()
+        again = powering.off_again(stored.record, now)
         if again is not None and now < again:
             self._later(fqdn, again - now)
             return
@@ -180,8 +181,9 @@ class Powering:
         """The seconds that annealers before us have to take it; 0 if it is our turn."""
         request = record.request
         rank = self._context.ranking.of(powering.group(self._context.world, fqdn, record))
-        since = max(request.since, request.began) if request is not None else powering.off_again(record) or 0.0
-        return max(0.0, since + rank * self._context.settings.dead_probe_seconds - self._context.session.now())
+        now = self._context.session.now()
+        since = max(request.since, request.began) if request is not None else powering.off_again(record, now) or 0.0
+        return max(0.0, since + rank * self._context.settings.dead_probe_seconds - now)
 
     def _later(self, fqdn: str, seconds: float) -> None:
         self._context.timers.at(time.monotonic() + seconds, Timer(TimerKind.POWER, fqdn))
@@ -226,6 +228,10 @@ class Powering:
             del self._under_way[fqdn]
             self._later(fqdn, 0.0)
             return
+        if ended.reason is None and ended.state is None:
+            del self._under_way[fqdn]
+            self._later(fqdn, 1.0)
+            return
         now = context.session.now()
         if ended.reason is not None:
             log.warning("%s: power %s: %s", fqdn, request.action, ended.reason)
@@ -253,7 +259,7 @@ def _step(record: MachinePower, access: PowerAccess, ours: Callable[[], bool], s
             if fresh is None:
                 return StepEnded(None, "there is no fresh password; ask for it again: nodepool-ocb power rotate")
             state = rotated(opened, given.password, fresh, ours)
-            return StepEnded(state or record.powered, fresh=state is not None)
+            return StepEnded(state, fresh=state is not None)
         found, by_fresh = either(opened, given.password, fresh)
         with contextlib.closing(found):
             done = carried_out(found, request.step, request.network, ours, stop, access.effect_seconds)

@@ -93,8 +93,7 @@ def _explained(world: World, name: str, now: float) -> Steps[ExplainedNoderole]:
 def _observations(world: World, vertex: Vertex, now: float) -> Steps[list[str]]:
     """Sentences about its documents, its machine that must be off, and machines that look like the one that is installed."""
     seen = list(databases.sentences(world, vertex, now))
-    power = powering.powers(world).get(vertex.node.name)
-    if power is not None and (waits := powering.off_sentence(power.record, now)) is not None:
+    if (waits := powering.off_sentence(vertex.node, now)) is not None:
         seen.append(f"{vertex.node.name}: {waits}")
     if sightings.wanted(vertex.node):
         found = yield from ReadRegistrations()

@@ -84,8 +84,7 @@ def _of_noderoles(view: NodeView, used: Stored[MachineUse] | None, keeps: Collec
 
 
 def _of_power(view: NodeView, node: Node, now: float) -> str | None:
-    power = powering.powers(view.world).get(view.name)
-    if power is not None and (waits := powering.off_sentence(power.record, now)) is not None:
+    if (waits := powering.off_sentence(view, now)) is not None:
         return f"{view.name} is not free: {waits}; see: nodepool-ocb power show {view.name}"
     if node.alive or installing.switchable(view.world, view.name):
         return None

@@ -102,6 +102,15 @@ def test_an_answer_of_a_former_session_writes_nothing(desk: Desk, powering: Powe
     assert desk.sent == []
 
 
+def test_a_step_that_was_not_done_is_done_again(desk: Desk, powering: Powering, worker: Worker) -> None:
+    begins(desk, powering, annealer=OURS, step=PowerStep.ROTATE)
+    desk.due(powering)
+    worker.answers[0](StepEnded(None))
+    assert desk.sent == []
+    assert desk.due(powering, 5.0) == 1
+    assert len(worker.answers) == 2
+
+
 def test_an_answer_about_a_request_that_changed_writes_nothing(desk: Desk, powering: Powering, worker: Worker) -> None:
     record = begins(desk, powering, annealer=OURS, step=PowerStep.OFF)
     desk.due(powering)
