@@ -319,6 +319,21 @@ def test_a_return_waits_for_a_request_of_power_so_that_the_system_of_the_user_en
     assert asked.action is PowerAction.OFF
 
 
+def test_a_machine_is_given_back_and_switched_off_while_the_record_of_its_node_cannot_be_read() -> None:
+    made = world()
+    made.put(Stored(MachinePower(driver="ipmi"), 0), M0)
+    made.put(Stored(used(), 0), M0)
+    made.unreadable[paths.node(M0)] = "it is no JSON"
+    plan = taking.give_back(made, M0, stamp(), NOW, "0" * 16)
+    changed = {change.path for change in plan.changes}
+    assert {paths.machine_use(M0), paths.power(M0)} <= changed
+    assert paths.node(M0) not in changed, "its version is not known, so the transaction would be refused each time"
+    made.unreadable[paths.power(M0)] = "it is no JSON"
+    plan = taking.give_back(made, M0, stamp(), NOW, "0" * 16)
+    assert plan.changes == ()
+    assert f"the record {paths.power(M0)} cannot be read" in str(plan.waits)
+
+
 def test_another_launch_gives_no_machine_back() -> None:
     made = world()
     made.put(Stored(used(), 0), M0)

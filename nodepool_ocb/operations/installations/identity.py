@@ -113,7 +113,7 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
             digest=tokens.digest(secret),
             selector=f"name:{view.name}",
             life=view.record.epoch_base if view.record is not None else None,
-            created=now,
+            created=max(now, installing.tokens_from(view)),  # a leader with another clock may have begun the use
             by=situation.by,
         )
         yield Create(paths.token(drawn.id), token)

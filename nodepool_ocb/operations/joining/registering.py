@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from nodepool_ocb.engine import installing
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Conflict, Denied, Invalid, NotFound, Stale
 from nodepool_ocb.model import paths, tokens
@@ -148,7 +149,7 @@ class RegistrationPoll(Operation[PolledNode], frozen=True, kw_only=True):
     secret: str
 
     def decide(self, situation: Situation) -> Steps[PolledNode]:
-        """Raises NotFound for a machine that is to register again, and Denied for a wrong secret."""
+        """Raises NotFound for a machine that is to register again, Denied for a wrong secret or one of a former user."""
         mac = _canonical(self.mac)
         stored = yield from ReadRegistration(mac)
         if stored is None:
@@ -171,10 +172,20 @@ class RegistrationPoll(Operation[PolledNode], frozen=True, kw_only=True):
 
 
 def _token(mac: str, stored: Stored[MachineRegistration], situation: Situation) -> Steps[PolledNode]:
-    """A new token of role node for the machine; the one before is deleted, for its answer may be lost."""
+    """A new token of role node for the machine; those before are deleted, for an answer may be lost.
+
+    Raises Denied if a former user of the machine may know the secret.
+    """
     node = stored.record.node
     assert node is not None, "only an adopted machine has a token"
-    life = record_of(node_of((yield from ReadWorld()), node)).epoch_base
+    view = node_of((yield from ReadWorld()), node)
+    begins = installing.tokens_from(view)
+    if stored.record.since < begins:
+        raise Denied(
+            f"registration {mac} is older than the newest use or installation of {node}, so a former user may know its secret;"
+            f" nodepool-ocb registration delete {mac}, then register the machine again"
+        )
+    life = record_of(view).epoch_base
     drawn = yield from DrawSecret()
     text = tokens.text(drawn.id, drawn.secret)
     made = Token(
@@ -183,22 +194,27 @@ def _token(mac: str, stored: Stored[MachineRegistration], situation: Situation) 
         digest=tokens.digest((tokens.split(text) or ("", ""))[1]),
         selector=f"name:{node}",
         life=life,
-        created=situation.now,
+        created=max(situation.now, begins),
         by=situation.by,
     )
     yield from EnsureTokens()
     after = replace(stored.record, token=drawn.id, seen=situation.now)
-    ended = yield from _ended(stored.record)
+    ended = yield from _ended(stored.record, made)
     yield [Create(paths.token(drawn.id), made), Set(paths.registration(mac), after, stored.version), *ended]
     return PolledNode(node=node) if situation.call.dry_run else PolledNode(node=node, token=text)
 
 
-def _ended(machine: MachineRegistration) -> Steps[list[Delete]]:
-    """The deletion of the token that the machine has now, if there is one."""
-    if machine.token is None:
+def _ended(machine: MachineRegistration, made: Token | None = None) -> Steps[list[Delete]]:
+    """The deletions of the token that the machine has now, and of those of the same node as a token that is made."""
+    if machine.token is None and made is None:
         return []
-    found = (yield from ReadTokens()).readable.get(machine.token)
-    return [] if found is None else [Delete(paths.token(machine.token), found.version)]
+    like = (made.name, made.role, made.life) if made is not None else None
+    found = (yield from ReadTokens()).readable
+    return [
+        Delete(paths.token(id), each.version)
+        for id, each in found.items()
+        if id == machine.token or (each.record.name, each.record.role, each.record.life) == like
+    ]
 
 
 def _looked(mac: str, stored: Stored[MachineRegistration], situation: Situation) -> Steps[str | None]:

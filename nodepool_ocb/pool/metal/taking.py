@@ -23,6 +23,7 @@ from nodepool_ocb.engine import (
     powering,
     reinstalling,
     structure,
+    unreadable,
 )
 from nodepool_ocb.engine.enrolling import bound_and_committed
 from nodepool_ocb.engine.noderole import Event, after, settle
@@ -55,7 +56,7 @@ def take(world: World, offer: MetalOffer, stamp: MetalStamp, now: float) -> Meta
         except OcbError as refused:
             obstacles[view.name] = f"{view.name}: {refused}"
             continue
-        use = _use(offer, stamp, generation, now)
+        use = _use(offer, stamp, generation, max(now, installing.tokens_from(view)))
         before = installing.use(view)
         path = paths.machine_use(view.name)
         written = Create(path, use) if before is None else Set(path, use, before.version)
@@ -205,12 +206,15 @@ def give_back(world: World, fqdn: str, stamp: MetalStamp, now: float, request: s
         )
     except Conflict as refused:
         return MetalPlan(waits=str(refused))
-    if (switched := _being_switched(view)) is not None:
+    if (switched := _unwritable(view) or _being_switched(view)) is not None:
         return MetalPlan(waits=switched)
-    over = Set(paths.machine_use(fqdn), replace(used.record, returned=now), used.version)
+    returned = max(now, installing.tokens_from(view) + 1.0)  # later than its token, also by a clock that is behind
+    over = Set(paths.machine_use(fqdn), replace(used.record, returned=returned), used.version)
     # The record of the node gets another version: so no report of the former user that was judged before is written after this.
-    touched = Set(paths.node(fqdn), view.record, view.version)
-    changes: list[Change] = [over, touched, *_withdrawn(vertex, now), *_switched_off(view, request, now)]
+    # No report is written while it cannot be read, and the machine is switched off all the same.
+    unread = paths.node(fqdn) in world.unreadable
+    touched = [] if unread else [Set(paths.node(fqdn), view.record, view.version)]
+    changes: list[Change] = [over, *touched, *_withdrawn(vertex, now), *_switched_off(view, request, now)]
     return MetalPlan(changes=tuple(changes), unbound=tuple(each.name for each in going))
 
 
@@ -236,6 +240,13 @@ def _withdrawn(vertex: Vertex | None, now: float) -> list[Change]:
         return []
     moved = settle({vertex: after(vertex.record, Event.PROPOSE, now, BY)}, now)
     return claim.settling(moved, (vertex,))
+
+
+def _unwritable(view: NodeView) -> str | None:
+    """The record that ends the use and cannot be read; it would be refused as stale without an end."""
+    wanted = (paths.machine_use(view.name), paths.power(view.name))
+    found = next((path for path in wanted if path in view.world.unreadable), None)
+    return f"the record {found} cannot be read; {unreadable.ADVICE}" if found is not None else None
 
 
 def _being_switched(view: NodeView) -> str | None:
