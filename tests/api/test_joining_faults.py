@@ -234,6 +234,18 @@ def test_a_machine_that_asks_for_its_token_in_a_loop_is_slowed_down(
         assert limited.headers["retry-after"] == "1"
         assert f"too many polls of machine {polled.mac}" in limited.text
     assert other.poll()["token"], "the others are not slowed down"
+
+
+def test_a_stranger_that_polls_with_the_mac_of_a_machine_does_not_use_up_the_rate_of_the_machine() -> None:
+    rates = Registering(lambda: 0.0)
+    for _ in range(POLLS_OF_MACHINE[0]):
+        rates.poll("52:54:00:00:00:01", "stranger")
+    with pytest.raises(TooMany, match="too many polls of machine 52:54:00:00:00:01 at stranger"):
+        rates.poll("52:54:00:00:00:01", "stranger")
+    rates.poll("52:54:00:00:00:01", "machine")
+
+
+def test_the_polls_of_one_address_are_bounded_together() -> None:
     rates, most = Registering(lambda: 0.0), POLLS_OF_ADDRESS[0]
     for number in range(most):
         rates.poll(f"mac {number}", "address")

@@ -61,7 +61,8 @@ class RequestRate:
 class Registering:
     """The rates of registrations at one server, of each address and each join token; and of polls, of each machine and address.
 
-    A poll of an adopted machine writes a token, so a machine that loops would write without an end.
+    A poll of an adopted machine writes a token, so a machine that loops would write without an end. A machine is counted with
+    its address, for the secret is not judged yet: a stranger with its MAC uses up a rate of its own.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -78,4 +79,4 @@ class Registering:
     def poll(self, mac: str, address: str) -> None:
         """Count a poll. Raises TooMany."""
         self._polls.take(address)
-        self._machines.take(mac.lower()[:LONGEST_MAC])
+        self._machines.take(f"{mac.lower()[:LONGEST_MAC]} at {address}")
