@@ -268,3 +268,14 @@ def test_of_two_admins_that_set_one_machine_for_two_nodes_at_the_same_moment_one
         slower.perform(PowerSet(nodes=(N1,), assignments=words))
     assert slower.reads == 2, "its first decision was refused"
     assert [row.node for row in performer.perform(PowerList()).answer] == [N2]
+
+
+def test_power_settings_are_kept_while_the_machine_must_be_off_and_a_machine_switched_by_hand_need_not_be(
+    performer: Performer, zk_session: Session
+) -> None:
+    zk_session.commit([Create(paths.power(N1), MachinePower(driver="ipmi", address="bmc1", off_since=5.0))])
+    with pytest.raises(Conflict, match=f"nodepool-ocb power on {N1}; .* nodepool-ocb power set {N1} driver=manual"):
+        performer.perform(PowerUnset(nodes=(N1,)))
+    given(performer, "driver=manual")
+    assert _power(zk_session).off_since is None, "annealers could not ask for it again"
+    performer.perform(PowerUnset(nodes=(N1,)))

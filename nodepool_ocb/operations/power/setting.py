@@ -17,7 +17,7 @@ from nodepool_ocb.model.ranges import is_name
 from nodepool_ocb.model.records import Change, Create, Delete, Json, Set
 from nodepool_ocb.operations import assignments as assigning
 from nodepool_ocb.operations import selection
-from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import Explained, Note, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.power import discovering
 from nodepool_ocb.operations.reads.power import CheckDriver
 from nodepool_ocb.operations.reads.secrets import SealValue
@@ -85,12 +85,15 @@ class PowerSet(Operation[Explained], frozen=True, kw_only=True):
             raised = structure.stored(world)  # for it rests on the powers of all nodes; another admin may set one now
             return [*changes, Set(paths.STRUCTURE, raised.record, raised.version)]
 
+        for name in after:
+            if before.get(name) is not None and before[name].off_since is not None and after[name].off_since is None:
+                yield Note(f"{name}: it was not seen off after its use; switch it off by hand before its next use")
         yield from together.decided(world, chosen, one)
         return Explained()
 
 
 class PowerUnset(Operation[Explained], frozen=True, kw_only=True):
-    """Forget the access to the power of nodes. Refused while a request is under way."""
+    """Forget the access to the power of nodes. Refused while a request is under way, or a machine must be switched off."""
 
     noun = "power"
     verb = "unset"
@@ -114,6 +117,12 @@ class PowerUnset(Operation[Explained], frozen=True, kw_only=True):
                 raise Conflict(
                     f"power {stored.record.request.action} of {view.name} is under way; wait until it ends:"
                     f" nodepool-ocb power show {view.name}"
+                )
+            if stored.record.off_since is not None:
+                raise Conflict(
+                    f"{view.name} must be switched off after its use, and is not off yet; wait until it is off, or allow that it"
+                    f" is on: nodepool-ocb power on {view.name}; if a person switches it: nodepool-ocb power set {view.name}"
+                    f" driver={powering.BY_HAND}"
                 )
             return [Delete(paths.power(view.name), stored.version)]
 
@@ -193,7 +202,7 @@ def _merged(
         result=before.result,
         powered=before.powered,
         seen=before.seen,
-        off_since=before.off_since,
+        off_since=before.off_since if made.driver != powering.BY_HAND else None,  # it could not be asked for again
     )
 
 
