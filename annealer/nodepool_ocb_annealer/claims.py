@@ -1,7 +1,8 @@
-"""The choice and the time of this annealer's claims: its turn, its slots, and the work that it leaves to others.
+"""The choice and the time of this annealer's claims: the next noderole of a node, and the slot for it.
 
-All on the turn thread. ``runs.executor`` has the work after a claim. After a refusal, or a lost answer, the cache
-reads again before the next attempt. Noderoles of instant jigs are completed here, many in one transaction.
+All on the turn thread. ``stealing`` has the work that is left to others, ``runs.executor`` the work after a claim. After
+a refusal, or a lost answer, the cache reads again before the next attempt. Noderoles of instant jigs are completed here,
+many in one transaction.
 """
 
 from __future__ import annotations
@@ -28,16 +29,13 @@ from nodepool_ocb_annealer.refusals import Refusals
 from nodepool_ocb_annealer.runs.attempts import Attempt
 from nodepool_ocb_annealer.runs.decrypt_backoff import DecryptBackoff
 from nodepool_ocb_annealer.runs.executor import COUNT, Executor, RunParts
+from nodepool_ocb_annealer.stealing import Stealing
 from nodepool_ocb_annealer.timer_kinds import Timer, TimerKind
 
 log = logging.getLogger(__name__)
 
 MOST_IN_FLIGHT: Final = 400  # claims of instant jigs at once: beyond this the server gains nothing
 AGAIN_SECONDS: Final = 0.5
-STEALS_AT_ONCE: Final = 4  # instant work of others
-LAGS: Final = 3.0  # that each rank waits at least
-LAG_SHARE: Final = 8  # one part in so many of the remembered lag is that of the newest transaction
-LATE_TURNS: Final = 10  # after so many turns of its own, an annealer that could not begin is helped in any case
 
 
 class Claims:
@@ -47,12 +45,10 @@ class Claims:
         self._context, self._has_code = context, has_code
         self._slots, self._tidying, self._judging = parts
         self._inline: dict[str, InlineBatch] = {}  # node → the batch with its transaction sent
-        self._stolen: set[str] = set()  # those of them that another annealer goes before us at
-        self._lag_seconds = 0.0  # from the sending of such a transaction to the handling of its answer, of late
+        self._stealing = Stealing(context, self._slots, self._inline)
         self._waiting_for_slot: set[str] = set()  # nodes with work for which there was no slot
         self._checks_waiting: set[str] = set()  # nodes with a check for which there was no spare slot
         self._waiting_for_capacity: set[str] = set()  # nodes with work that came when MOST_IN_FLIGHT were
-        self._ready_since: dict[str, float] = {}  # monotonic
         self._faults = Faults()
         self._refusals = Refusals()
         self._sealed = DecryptBackoff()
@@ -78,22 +74,23 @@ class Claims:
         if view is None or context.resting or not context.session.trusted or fqdn in self._inline:
             return
         if view.claim is not None:
-            self._ready_since.pop(fqdn, None)  # ranks count anew from when it is free
+            self._stealing.forget(fqdn)  # ranks count anew from when it is free
             self._give_back(view)
             return
-        if not self._our_turn(view):
+        now = time.monotonic()
+        if not self._stealing.our_turn(view, now):
             return
         vertex = self.next(view)
         if vertex is None:
-            self._ready_since.pop(fqdn, None)
-        elif self._well(fqdn) and self._may_steal(vertex):
+            self._stealing.forget(fqdn)
+        elif self._well(fqdn) and self._stealing.may_take(vertex, now):
             self._claim(vertex)
 
     def void(self) -> None:
         """The session is over: nothing is ours any more."""
         self.executor.void()
         self._inline.clear()
-        self._stolen.clear()
+        self._stealing.void()
 
     def next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None:
         """The noderole to run next: of the highest rank, then no check, then the least deep in the graph, then by name."""
@@ -122,55 +119,18 @@ class Claims:
             return first[0]
         return min(first, key=lambda each: (each.record.check is not None, context.world.depth(each), each.name))
 
-    def _our_turn(self, view: NodeView) -> bool:
-        """Whether all annealers before this one have had their time, from when the node may have had work.
-
-        That is asked before the search for work: most nodes are left to others, and cost no more than this.
-        """
-        rank = self._context.ranking.of(view.name)
-        if rank == 0:
-            return True
-        if not view.ready:
-            self._ready_since.pop(view.name, None)
-            return False
-        now = time.monotonic()
-        due = self._ready_since.setdefault(view.name, now) + rank * self._patience_seconds
-        if due > now:
-            self._context.timers.at(due, Timer(TimerKind.CONSIDER, view.name))
-        return due <= now
-
-    @property
-    def _patience_seconds(self) -> float:
-        """The time of each rank: where transactions take long now, those of the others do, too."""
-        return max(self._context.settings.steal_delay_seconds, LAGS * self._lag_seconds)
-
-    def _may_steal(self, vertex: Vertex) -> bool:
-        """Whether the work of another annealer may be taken now; instant work only beside little work of our own.
-
-        The first in rank does instant work soon, if it is able to. Both would send it, and one of both in vain.
-        """
-        fqdn, context = vertex.node.name, self._context
-        if context.ranking.of(fqdn) == 0 or not self._slots.instant(vertex):
-            return True
-        now = time.monotonic()
-        late = now - self._ready_since.get(fqdn, now) > LATE_TURNS * self._patience_seconds
-        if len(self._stolen) < STEALS_AT_ONCE and (late or len(self._inline) == len(self._stolen)):
-            return True
-        context.timers.at(now + context.settings.steal_delay_seconds, Timer(TimerKind.CONSIDER, fqdn))
-        return False
-
     def _well(self, fqdn: str) -> bool:
         """Whether this host is fit to work on the node, and its claims are not refused; else it looks again later."""
         now, record = time.monotonic(), self._context.world.nodes[fqdn].record
         if self._judging.standing.trouble and not (record and record.virtual):
-            self._ready_since.pop(fqdn, None)
+            self._stealing.forget(fqdn)
             return False  # everything is looked at when that is over
         if record and record.suspicion and record.suspicion.by == self._context.identity:
-            self._ready_since.pop(fqdn, None)
+            self._stealing.forget(fqdn)
             return False  # a probe that reaches it takes the suspicion back, and with it the node is looked at
         until = self._faults.until(fqdn, now) or self._refusals.until(fqdn, now)
         if until is not None:
-            self._ready_since.pop(fqdn, None)
+            self._stealing.forget(fqdn)
             self._context.timers.at(until, Timer(TimerKind.CONSIDER, fqdn))
         return until is None
 
@@ -185,7 +145,7 @@ class Claims:
         if self._wary or not self._slots.room(vertex):
             self._waiting_for_slot.add(fqdn)
             return
-        self._ready_since.pop(fqdn, None)
+        self._stealing.forget(fqdn)
         if self._complete_now(vertex):
             return
         try:
@@ -202,8 +162,7 @@ class Claims:
         if batch is None:
             return False
         self._inline[batch.node] = batch
-        if context.ranking.of(batch.node):
-            self._stolen.add(batch.node)
+        self._stealing.sent(batch.node)
         sent = time.monotonic()
         context.send(batch.changes, partial(self._inline_written, vertex, batch, sent), f"claim of {vertex.name}")
         return True
@@ -217,8 +176,8 @@ class Claims:
         if self._inline.get(batch.node) is not batch:
             return
         del self._inline[batch.node]
-        self._stolen.discard(batch.node)
-        self._lag_seconds += (time.monotonic() - sent - self._lag_seconds) / LAG_SHARE
+        now = time.monotonic()
+        self._stealing.answered(batch.node, now - sent, now)
         if refused is not None:
             self.refused(vertex, refused)
         else:
@@ -279,6 +238,8 @@ class Claims:
             self.consider(self._waiting_for_slot.pop())
         while self._checks_waiting and len(self) < MOST_IN_FLIGHT and self._slots.spare and not self._wary:
             self.consider(self._checks_waiting.pop())
+        while len(self) < MOST_IN_FLIGHT and (fqdn := self._stealing.freed(time.monotonic())) is not None:
+            self.consider(fqdn)
 
     def _give_back(self, view: NodeView) -> None:
         """Delete a claim of ours without a run. The answer to its transaction was lost, or the session of the claim, which may
