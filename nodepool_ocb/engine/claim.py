@@ -358,14 +358,37 @@ def settling(
 
 def settlings(moved: Mapping[Vertex, NodeRole]) -> Iterator[list[Change]]:
     """All of these records, in as few transactions as possible; a record that rests on another one outside them is left out."""
-    records = Records()
+    records, earlier = Records(), dict[Vertex, NodeRole]()
     for vertex, record in moved.items():
-        if not records.take(vertex, record):
+        if not records.take(vertex, record, *_set_back(vertex, record, records.written, earlier)):
             yield records.changes
+            earlier |= records.written
             records = Records()
-            records.take(vertex, record)
+            records.take(vertex, record, *_set_back(vertex, record, records.written, earlier))
     if records.changes:
         yield records.changes
+
+
+def _set_back(
+    vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole], earlier: Mapping[Vertex, NodeRole]
+) -> list[Check]:
+    """The check of a record that goes back to BLOCKED: an unsatisfied parent is still as it was seen.
+
+    A world may have the newest record of a noderole and an older one of its parent: without the check, a noderole that is ACTIVE
+    by right would run again. Empty if the parent is ``written`` in the same transaction, absent or unreadable. ``earlier``: the
+    records of the transactions before it.
+    """
+    if record.state is not State.BLOCKED or vertex.record.state is State.BLOCKED:
+        return []
+    for above in vertex.above:
+        for parent in above.members if isinstance(above, ClusterView) else (above,):
+            if satisfied(written.get(parent) or earlier.get(parent) or parent.record):
+                continue
+            if parent in written:
+                return []
+            if not parent.unreadable:
+                return [Check(paths.noderole(parent.role, parent.node.name), parent.version + (parent in earlier))]
+    return []
 
 
 def written(moved: Mapping[Vertex, NodeRole], changes: Iterable[Change]) -> dict[Vertex, NodeRole]:
