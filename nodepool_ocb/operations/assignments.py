@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Interface
 from typing import Any, Final
 
+from nodepool_ocb.documents.assigned import claim
+from nodepool_ocb.documents.assigned import words as words_of
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.ranges import is_login
@@ -36,23 +38,13 @@ _MAC: Final = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _HOST_KEY: Final = re.compile(r"[a-z][a-z0-9@.-]* AAAA[A-Za-z0-9+/]*={0,2}")
 
 
-def _claim(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError("write true or false")
-    return text == "true"
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word for word in (part.strip() for part in text.split(",")) if word)
-
-
 def tags(text: str) -> tuple[str, ...]:
     """Words with commas between, or a list as JSON; raises ValueError for text that would only look like a list.
 
     >>> tags("web, db"), tags('["web", "db"]'), tags("")
     (('web', 'db'), ('web', 'db'), ())
     """
-    words = _words(text)
+    words = words_of(text)
     if text.lstrip().startswith("["):
         try:
             given = strict_json(text)
@@ -105,20 +97,20 @@ def host_keys(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _macs(text: str) -> tuple[str, ...]:
-    return tuple(map(macs.canonical, _words(text)))
+    return tuple(map(macs.canonical, words_of(text)))
 
 
 FIELDS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "alive": _claim,
-    "available": _claim,
-    "admin": _claim,
+    "alive": claim,
+    "available": claim,
+    "admin": claim,
     "bootenv": _text,
-    "allow_install": _claim,
+    "allow_install": claim,
     "user": login,
     "rack": lambda text: text or None,
     "tags": tags,
-    "addresses": _words,
-    "host_keys": lambda text: host_keys(_words(text)),
+    "addresses": words_of,
+    "host_keys": lambda text: host_keys(words_of(text)),
     "macs": _macs,
 }
 

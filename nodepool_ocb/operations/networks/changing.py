@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from nodepool_ocb.documents.assigned import valid
 from nodepool_ocb.documents.counting import some
 from nodepool_ocb.engine import structure, unreadable
 from nodepool_ocb.engine.world import Stored, World
@@ -55,7 +56,7 @@ class NewNetwork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     @property
     def record(self) -> Network:
         """The record of the new network. Raises Invalid for a number outside of its limits."""
-        return fields.valid(Network(**{name: getattr(self, name) for name in self.__struct_fields__}))
+        return valid(Network(**{name: getattr(self, name) for name in self.__struct_fields__}), "network")
 
 
 def network_of(world: World, name: str) -> Stored[Network]:
