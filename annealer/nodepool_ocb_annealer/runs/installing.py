@@ -24,7 +24,6 @@ from nodepool_ocb.errors import Conflict, Invalid, OcbError, reason_of
 from nodepool_ocb.jigs.jig import Failed, Succeeded, Unknown
 from nodepool_ocb.jigs.ssh.boots import BootQuestion
 from nodepool_ocb.jigs.ssh.faults import OwnFault
-from nodepool_ocb.jigs.ssh.keys import NoKey
 from nodepool_ocb.model.installation import Installation, InstallPurpose, InstallStep
 from nodepool_ocb.model.records import Change, Node
 from nodepool_ocb.provisioning import orders, publications
@@ -286,7 +285,7 @@ class Installer:
             return jig.look(attempt.fqdn, node, question)
         except OwnFault as fault:
             return OwnTrouble(str(fault), reaching=True)
-        except (NoKey, OSError) as lacking:
+        except OSError as lacking:
             return OwnTrouble(reason_of(lacking))
 
     def _seen(self, attempt: Attempt, step: InstallStep, sight: BootLook | OwnTrouble | None) -> None:
