@@ -31,9 +31,6 @@ AGAIN_SECONDS: Final = 60.0  # before a machine that must be off is switched off
 LONGEST_PAUSE_SECONDS: Final = 3600.0
 BUSY_SECONDS: Final = 30.0  # between two looks at a machine that must be off, and is at work
 BY_HAND: Final = "manual"  # the driver of a machine that a person switches
-#: The options that do not say which machine is switched.
-BESIDE: Final = frozenset({"ca", "console", "host_key", "interface", "mode", "nic", "verify"})
-DEFAULT_PORTS: Final[Mapping[str, str]] = {"ipmi": ":623", "redfish": ":443", "ssh": ":22"}
 REPEATER: Final = "annealer"  # that asks for power off again
 
 #: The step after each step of an action; None: the request is done.
@@ -135,22 +132,6 @@ def record_of(world: World, fqdn: str) -> Stored[MachinePower]:
 def powers(world: World) -> dict[str, Stored[MachinePower]]:
     """All power records, by node."""
     return world.of(MachinePower)
-
-
-def machine(record: MachinePower) -> tuple[object, ...] | None:
-    """The machine that it switches: no two nodes may have the same. None without an address, as where a person switches it.
-
-    >>> one, other = (MachinePower(driver="ipmi", address=each) for each in ("BMC1:623", "bmc1"))
-    >>> machine(one) == machine(other), machine(MachinePower(driver="manual"))
-    (True, None)
-    """
-    if not record.address:
-        return None
-    address = record.address.rstrip("/").removesuffix(DEFAULT_PORTS.get(record.driver, "/"))
-    if not address.startswith("unix:"):
-        address = address.lower()
-    options = sorted((name, value) for name, value in record.options.items() if name not in BESIDE)
-    return record.driver, address, tuple(options)
 
 
 def group(world: World, fqdn: str, record: MachinePower) -> str:

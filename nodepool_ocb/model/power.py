@@ -74,6 +74,9 @@ class MachinePower(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1)
 
     driver: Name
     address: Line = ""
+    resolved: tuple[
+        Line, ...
+    ] = ()  # the addresses of the name in it, when it was set: two spellings of one machine have these
     username: Line = ""
     password: Json | None = None  # a secret: {"$secret": TEXT}
     fresh: Json | None = None  # a password that is stored before the BMC is given it; the BMC has this one or the other

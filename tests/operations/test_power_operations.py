@@ -249,6 +249,30 @@ def test_one_command_never_gives_two_nodes_one_machine_and_a_blade_has_its_own_o
     given(performer, *IPMI, "address=bmc1", nodes=(N2,))
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("driver=ipmi address=127.0.0.1", "driver=ipmi address=localhost"),
+        ("driver=ipmi address=localhost", "driver=redfish address=https://127.0.0.1/"),
+    ],
+)
+def test_one_bmc_under_two_spellings_serves_one_node(performer: Performer, first: str, second: str) -> None:
+    given(performer, *first.split(), f"password={PASSWORD}")
+    with pytest.raises(
+        Invalid, match=rf"{N2}: .* is the power of {N1}, too \(.*127\.0\.0\.1.*; give each its own address"
+    ):
+        given(performer, *second.split(), f"password={PASSWORD}", nodes=(N2,))
+    assert [row.node for row in performer.perform(PowerList()).answer] == [N1]
+
+
+def test_the_name_of_an_older_setting_is_resolved_before_another_node_gets_its_address(
+    performer: Performer, zk_session: Session
+) -> None:
+    zk_session.commit([Create(paths.power(N1), MachinePower(driver="ipmi", address="localhost"))])
+    with pytest.raises(Invalid, match=rf"{N2}: ipmi 127\.0\.0\.1 is the power of {N1}"):
+        given(performer, *IPMI, "address=127.0.0.1", nodes=(N2,))
+
+
 def test_nodes_that_share_a_machine_since_before_that_was_refused_keep_their_other_settings(
     performer: Performer, zk_session: Session
 ) -> None:

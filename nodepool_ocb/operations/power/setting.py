@@ -18,8 +18,8 @@ from nodepool_ocb.model.records import Change, Create, Delete, Json, Set
 from nodepool_ocb.operations import assignments as assigning
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.operation import Explained, Note, Operation, Right, Situation, Steps
-from nodepool_ocb.operations.power import discovering
-from nodepool_ocb.operations.reads.power import CheckDriver
+from nodepool_ocb.operations.power import discovering, sharing
+from nodepool_ocb.operations.reads.power import CheckDriver, ResolveHosts
 from nodepool_ocb.operations.reads.secrets import SealValue
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.operations.values import strict_json
@@ -27,7 +27,6 @@ from nodepool_ocb.operations.values import strict_json
 PLACE: Final = "power/password"  # for which a password is encrypted
 BMC: Final = "{bmc}"
 FIELDS: Final = ("driver", "address", "username", "password", "chassis")
-_NAMING: Final = "redfish: system=ID; ssh: its commands"
 
 
 class PowerSet(Operation[Explained], frozen=True, kw_only=True):
@@ -42,7 +41,7 @@ class PowerSet(Operation[Explained], frozen=True, kw_only=True):
     noun = "power"
     verb = "set"
     right = Right.ADMIN
-    reads = (ReadWorld, selection.ResolveNodes, SealValue, CheckDriver)
+    reads = (ReadWorld, selection.ResolveNodes, SealValue, CheckDriver, ResolveHosts)
     writes = ("power",)
 
     nodes: tuple[str, ...] = ()
@@ -76,11 +75,12 @@ class PowerSet(Operation[Explained], frozen=True, kw_only=True):
         for name, record in after.items():
             yield from CheckDriver(record.driver, record.address, dict(record.options), name)
         before = {name: stored.record for name, stored in present.items() if name in world.nodes}
-        _refuse_shared(before, after)
+        before, after = yield from _resolved(before, after)
+        sharing.refuse(before, after)
 
         def one(view: NodeView) -> list[Change]:
             changes = _written(view.name, present.get(view.name), after[view.name])
-            if not changes or not _moved(before.get(view.name), after[view.name]):
+            if not changes or sharing.same(before.get(view.name), after[view.name]):
                 return changes
             raised = structure.stored(world)  # for it rests on the powers of all nodes; another admin may set one now
             return [*changes, Set(paths.STRUCTURE, raised.record, raised.version)]
@@ -130,29 +130,23 @@ class PowerUnset(Operation[Explained], frozen=True, kw_only=True):
         return Explained()
 
 
-def _moved(before: MachinePower | None, after: MachinePower) -> bool:
-    return before is None or powering.machine(before) != powering.machine(after)
+def _resolved(
+    before: Mapping[str, MachinePower], after: Mapping[str, MachinePower]
+) -> Steps[tuple[dict[str, MachinePower], dict[str, MachinePower]]]:
+    """The records with the addresses that their names have, by which other spellings of a machine are recognised."""
+    moved = any(not sharing.same(before.get(name), record) for name, record in after.items())
+    asked = [*after.values(), *(each for each in before.values() if moved and not each.resolved)]
+    hosts = {sharing.host_of(record) for record in asked}
+    found = yield from ResolveHosts(tuple(sorted(host for host in hosts if sharing.is_name(host))))
 
+    def known(name: str, record: MachinePower) -> MachinePower:
+        former = before.get(name)
+        kept = former.resolved if former is not None and sharing.same(former, record) else ()
+        return replace(record, resolved=found.get(sharing.host_of(record), kept))
 
-def _refuse_shared(before: Mapping[str, MachinePower], after: Mapping[str, MachinePower]) -> None:
-    """Raises Invalid for nodes that would get the power of another node's machine, with the name of that node."""
-    owners: dict[tuple[object, ...], list[str]] = {}
-    for name, record in {**before, **after}.items():
-        if (machine := powering.machine(record)) is not None:
-            owners.setdefault(machine, []).append(name)
-    faults = []
-    for name, record in after.items():
-        machine = powering.machine(record)
-        others = [each for each in owners.get(machine, ()) if each != name] if machine is not None else []
-        if others and _moved(before.get(name), record):
-            shared = f"{record.driver} {record.address}"
-            faults.append(
-                f"{name}: {shared} is the power of {', '.join(sorted(others)[:3])}, too, and a cycle for one would switch the"
-                " other; give each its own address, as bmc-{host}.example.com, or the option that names its machine"
-                f" ({_NAMING})"
-            )
-    if faults:
-        raise Invalid(faults)
+    return {name: known(name, each) for name, each in before.items()}, {
+        name: known(name, each) for name, each in after.items()
+    }
 
 
 def _addressed(given: Mapping[str, str], found: discovering.ReportedBmc, fqdn: str) -> Mapping[str, str]:

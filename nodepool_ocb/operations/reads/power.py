@@ -38,6 +38,22 @@ class CheckDriver(Lookup[None], frozen=True):
             raise Invalid([f"{self.node}: {each}" for each in wrong.problems]) from None
 
 
+class ResolveHosts(Lookup["Mapping[str, tuple[str, ...]]"], frozen=True):
+    """The addresses of names of hosts, as this host resolves them; a name without an answer in time is left out."""
+
+    records = ""
+    kept = True
+
+    hosts: tuple[str, ...]
+
+    def answer(self, reader: Reader) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
+        if not self.hosts:
+            return {}
+        from nodepool_ocb.power import resolving  # here, since few calls need it
+
+        return resolving.addresses(self.hosts)
+
+
 class DrawPassword(Lookup["dict[str, Json]"], frozen=True):
     """A new password for the BMC of a node, encrypted for its place; the same in each attempt of a call. Raises Sealed."""
 
