@@ -25,6 +25,8 @@ RESCUE: Final = "rescue"
 ERASE_TASK: Final = "task-erase"  # as decommission, of a task list
 RETIRING: Final = frozenset({DECOMMISSION, ERASE_TASK})
 ERASING: Final = frozenset({JIG, *RETIRING})
+#: The purposes after which the machine has the system that it had.
+KEEPING: Final = frozenset({InstallPurpose.RETIRE, InstallPurpose.RESCUE})
 
 
 def stored(view: NodeView) -> Stored[Installation] | None:
@@ -200,8 +202,9 @@ def resting(view: NodeView) -> bool:
 def tokens_from(view: NodeView) -> float:
     """The time before which no token of the machine itself counts (ZooKeeper's clock).
 
-    Its former user may have a copy of an older one: a use by a pool began or ended, the node was decommissioned, or its disks
-    are being written. If such a boot fails, the former system has its token again when it is alive.
+    Its former user may have a copy of an older one: a use by a pool began or ended, the node is decommissioned, or its disks
+    are being written. If such a boot fails, the former system has its token again when it is alive. So has a system on disks
+    that kept their data, when the node is recommissioned: its pinned host key counts again, too.
     """
     used, done, node = use(view), stored(view), view.record
     times = [0.0]
@@ -209,11 +212,10 @@ def tokens_from(view: NodeView) -> float:
         times.append(used.record.since if used.record.returned is None else used.record.returned)
     if node is not None and node.decommissioned is not None:
         times.append(node.decommissioned)
-    if done is not None and done.record.step is InstallStep.RETIRED:
-        times.append(done.record.since)
-    elif done is not None and done.record.purpose is not InstallPurpose.RESCUE:
+    if done is not None and done.record.purpose not in KEEPING:
+        over = done.record.step is InstallStep.RETIRED
         written = under_way(view) is not None or node is None or not node.alive
-        times.append(done.record.started if written else 0.0)
+        times.append(done.record.since if over else done.record.started if written else 0.0)
     return max(times)
 
 

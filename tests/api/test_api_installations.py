@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths, tokens
 from nodepool_ocb.model.boot import Publication, Publisher
-from nodepool_ocb.model.installation import BootToken, Installation, InstallStep
+from nodepool_ocb.model.installation import BootToken, Installation, InstallPurpose, InstallStep
 from nodepool_ocb.model.records import Create, Fence, Node, NodeRole, Role, Set, State
 from nodepool_ocb.model.tokens import TokenRole
 from nodepool_ocb.provisioning.installation import advanced
@@ -35,7 +35,7 @@ class Installers:
         self.api, self.session, self.count = api, session, 0
         session.commit([Create(paths.role("os"), Role(barclamp="p", jig="install", flags=("destructive",)))])
 
-    def machine(self) -> tuple[str, str]:
+    def machine(self, purpose: InstallPurpose = InstallPurpose.INSTALL) -> tuple[str, str]:
         """A node, and the text of the token of its boot."""
         self.count += 1
         fqdn = f"n{self.count}.example.com"
@@ -43,6 +43,7 @@ class Installers:
         id, secret = tokens.split(text) or ("", "")
         now = time.time()
         made = Installation(
+            purpose=purpose,
             noderole=f"os@{fqdn}", generation=1, run="r1", epoch=7, since=now, started=now, deadline=now, image="debian",
             checksum=SUM, order={"checksum": SUM}, boot_id="boot-of-before", nonce="0" * 32, token=id,
             token_digest=tokens.digest(secret),
@@ -203,6 +204,30 @@ def test_a_stranger_gets_nothing_and_changes_nothing(place: Installers) -> None:
     assert problem(place.report(other, stolen, step="failed"))[0] == 403, "the token of a boot reports nothing"
     assert problem(place.identify(fqdn, place.api.token))[0] == 403, "nor does a person speak for an installer"
     assert place.record(fqdn) == before
+
+
+def test_a_system_has_its_own_token_again_after_a_rescue_and_that_of_the_environment_ends(place: Installers) -> None:
+    fqdn, boot = place.machine(InstallPurpose.RESCUE)
+    own = tokens.text(f"{900 + place.count:012x}", bytes([9]) * 32)
+    id, secret = tokens.split(own) or ("", "")
+    token = tokens.Token(
+        name=tokens.of_machine(fqdn), role=TokenRole.NODE, digest=tokens.digest(secret), selector=f"name:{fqdn}", life=0,
+        created=1.0,
+    )  # fmt: skip
+    place.session.ensure(paths.TOKENS)
+    place.session.commit([Create(paths.token(id), token)])
+    first = place.identify(fqdn, boot).json()["answer"]["token"]
+    answer = place.identify(fqdn, boot)  # the first answer was lost
+    assert answer.status_code == 200, answer.text
+    environment = answer.json()["answer"]["token"]
+    assert place.api.ask("GET", f"/v1/nodes/{fqdn}/installation", token=first).status_code == 401
+    assert place.shown(fqdn, environment)["step"] == "identified"
+    held = codec.decode(tokens.Token, place.session.get(paths.token((tokens.split(environment) or ("", ""))[0])))
+    assert held.expires is not None
+    assert held.expires > place.record(fqdn).deadline, "it asks whether it may leave until then"
+    for verb, body in (("going-down", {}), ("inventory", {"inventory": {"memory": 5}}), ("alive", {"boot_id": "b"})):
+        said = place.api.ask("POST", f"/v1/nodes/{fqdn}/{verb}", body, own, If_Match="*")
+        assert said.status_code == 200, said.text
 
 
 def test_an_installation_that_is_over_has_no_token(place: Installers) -> None:

@@ -177,6 +177,7 @@ def boot(step: InstallStep, purpose: InstallPurpose = InstallPurpose.INSTALL, **
         (boot(InstallStep.CHECKED, reason="no image"), State.ERROR, True, 0.0),  # it failed, and the former system runs
         (boot(InstallStep.CHECKED, reason="no image"), State.ERROR, False, 50.0),
         (boot(InstallStep.RETIRED, InstallPurpose.WIPE), State.ACTIVE, True, 60.0),  # also after a recommissioning
+        (boot(InstallStep.RETIRED, InstallPurpose.RETIRE), State.ACTIVE, False, 0.0),  # recommissioned, and not erased
     ],
 )
 def test_a_token_of_the_machine_from_before_it_lost_its_disks_does_not_count(
@@ -195,6 +196,25 @@ def test_a_token_of_the_machine_from_before_it_lost_its_disks_does_not_count(
 def test_a_token_of_the_machine_does_not_count_when_its_node_was_decommissioned() -> None:
     made = there(decommissioned=70.0)
     assert installing.tokens_from(made.nodes[N]) == 70.0
+
+
+def test_a_machine_that_kept_its_disks_has_its_key_and_its_token_again_when_it_is_recommissioned() -> None:
+    made = there(host_keys=("ssh-ed25519 A",))
+    put(made, f"os@{N}", State.ACTIVE)
+    made.put(Stored(boot(InstallStep.RETIRED, InstallPurpose.RETIRE), 0), N)
+    own = Limits((), f"name:{N}", life=0, made=10.0)
+    assert N in names_within(made, own)
+    made.put_node(N, liveness.retired(made.nodes[N], 60.0, erased=False), 6)
+    assert names_within(made, own) == set(), "the machine may be given away"
+    performed(made, NodeRecommission(nodes=(N,)))
+    assert (node(made).host_keys, node(made).alive) == (("ssh-ed25519 A",), False)
+    assert N in names_within(made, own), "it says itself that it is alive"
+    used = MachineUse(
+        cluster="c", provider="r", pool="m", pool_node="1", key="k", label="l", image="i", since=11.0, generation=1,
+        returned=12.0,
+    )  # fmt: skip
+    made.put(Stored(used, 0), N)
+    assert names_within(made, own) == set(), "a user of a pool may have a copy"
 
 
 def test_the_installer_of_a_pools_machine_reports_its_facts_and_its_user_does_not() -> None:

@@ -12,7 +12,7 @@ from nodepool_ocb.engine import installing
 from nodepool_ocb.engine.world import NodeView, Stored, World
 from nodepool_ocb.errors import Conflict, Denied, Invalid
 from nodepool_ocb.model import paths, tokens
-from nodepool_ocb.model.installation import Installation, InstallStep
+from nodepool_ocb.model.installation import Installation, InstallPurpose, InstallStep
 from nodepool_ocb.model.records import Change, Create, Delete, Json, Set
 from nodepool_ocb.model.tokens import Token, TokenRole
 from nodepool_ocb.operations import assignments
@@ -26,6 +26,8 @@ from nodepool_ocb.provisioning import publications
 from nodepool_ocb.views.provisioning.installations import InstallerOrder
 
 NAMED: Final = 3  # servers in one sentence
+#: From the deadline of a rescue or an erasure to the end of its token: an annealer that comes late gives more time.
+LATER_SECONDS: Final = 86400.0
 
 
 class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True):
@@ -60,7 +62,9 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
         drawn = yield from DrawSecret()
         yield from EnsureTokens()
         yield list(self._changes(view, found, held, drawn, situation))
-        return InstallerOrder(token=tokens.text(drawn.id, drawn.secret), order=_order(world, found.record))
+        return InstallerOrder(
+            token=tokens.text(drawn.id, drawn.secret), order=_order(world, found.record, self.node, situation.call.host)
+        )
 
     def _refuse_oddities(self) -> None:
         try:
@@ -103,8 +107,22 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
     ) -> Iterator[Change]:
         record, now = found.record, situation.now
         name = tokens.of_machine(view.name)
+        fields = {
+            "mac": self.mac.lower(),
+            "installer_boot_id": self.boot_id,
+            "host_key": self.host_key,
+            "token_used": now,
+        }
+        first = record.token_used is None
+        after = (
+            steps.advanced(record, InstallStep.IDENTIFIED, now, **fields) if first else replace(record, token_used=now)
+        )
+        ends = None if record.purpose is InstallPurpose.INSTALL else after.deadline + LATER_SECONDS
         for id, stored in held.readable.items():  # of an earlier installation, or of the answer that was lost
-            if stored.record.name == name and stored.record.role is TokenRole.NODE:
+            kept = (
+                record.purpose is InstallPurpose.RESCUE and stored.record.expires is None
+            )  # the system on the disk has it
+            if stored.record.name == name and stored.record.role is TokenRole.NODE and not kept:
                 yield Delete(paths.token(id), stored.version)
         secret = (tokens.split(tokens.text(drawn.id, drawn.secret)) or ("", ""))[1]
         token = Token(
@@ -115,13 +133,9 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
             life=view.record.epoch_base if view.record is not None else None,
             created=max(now, installing.tokens_from(view)),  # a leader with another clock may have begun the use
             by=situation.by,
+            expires=ends,
         )
         yield Create(paths.token(drawn.id), token)
-        fields = {"mac": self.mac.lower(), "installer_boot_id": self.boot_id, "host_key": self.host_key}
-        if record.token_used is None:
-            after = steps.advanced(record, InstallStep.IDENTIFIED, now, token_used=now, **fields)
-        else:
-            after = replace(record, token_used=now)
         yield Set(paths.installation(view.name), after, found.version)
         if (boot := installing.boot_token(view)) is not None:
             yield Delete(paths.boot_token(view.name), boot.version)
