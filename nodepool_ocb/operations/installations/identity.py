@@ -22,7 +22,7 @@ from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.tokens import DrawSecret, EnsureTokens, FoundTokens, FreshSecret, ReadTokens
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.provisioning import installation as steps
-from nodepool_ocb.provisioning import publications
+from nodepool_ocb.provisioning import nearness, publications
 from nodepool_ocb.views.provisioning.installations import InstallerOrder
 
 NAMED: Final = 3  # servers in one sentence
@@ -157,11 +157,10 @@ def _erasable(view: NodeView, record: Installation) -> bool:
     return not needed or (view.record is not None and view.record.allow_install)
 
 
-def _order(world: World, record: Installation) -> dict[str, Json]:
-    """The order for this boot. The image comes from the server of the boot, and from each other one if that fails."""
+def _order(world: World, record: Installation, fqdn: str, caller: str) -> dict[str, Json]:
+    """The order for this boot. The image comes from the nearest server, and from each other one if that fails."""
     key = f"{record.noderole.partition('@')[0]}@{record.generation}"
     order = {**record.order, "epoch": record.epoch, "epoch_key": key}
-    path = order.get("image")
-    if isinstance(path, list):
-        order["image"] = [*path, *(f"{address}/{each}" for address in publications.addresses(world) for each in path)]
+    if isinstance(paths_of_image := order.get("image"), list):
+        order["image"] = [url for each in paths_of_image for url in nearness.sources(world, fqdn, caller, str(each))]
     return order
