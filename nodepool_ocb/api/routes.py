@@ -121,6 +121,7 @@ ROUTES: Final = (
     Route("registration/show", "GET", "/v1/registrations/{mac}"),
     Route("registration/create", "POST", "/v1/registrations"),
     Route("registration/poll", "POST", "/v1/registrations/{mac}/poll"),
+    Route("registration/refuse", "POST", "/v1/registrations/{mac}/refuse"),
     Route("registration/delete", "DELETE", "/v1/registrations/{mac}"),
     Route("adoption/list", "GET", "/v1/adoption-rules", key=("name",)),
     Route("adoption/show", "GET", "/v1/adoption-rules/{rule}"),

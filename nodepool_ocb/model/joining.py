@@ -86,6 +86,8 @@ class MachineRegistration(Record, frozen=True, kw_only=True, omit_defaults=True,
     token: str | None = None  # the id of its own token
     rival: str = ""  # the address of another machine that claimed one of its MACs
     reason: str | None = None  # why it waits
+    refused: str | None = None  # why a person refused it; it stays so until the registration is deleted
+    refused_by: str = ""
 
 
 class AdoptionRule(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):

@@ -202,6 +202,44 @@ def test_a_lost_secret_frees_its_mac_when_the_machine_is_silent(joinable: Served
     assert registrations.knows(record(joinable, MachineRegistration, paths.registration(machine.mac)), machine.secret)
 
 
+def test_a_machine_that_a_person_refused_stays_refused_until_it_is_forgotten(
+    joinable: ServedApi, join_token: str, adoption_rule: Any
+) -> None:
+    machine = JoiningMachine(joinable, join_token)
+    machine.register()
+    place, first = f"/v1/registrations/{machine.mac}", machine.secret
+
+    def refuse(**fields: str) -> Any:
+        return joinable.ask("POST", f"{place}/refuse", fields)
+
+    assert problem(refuse(reason=" "))[0] == 422
+    assert refuse(reason="a laptop of a visitor").status_code == 200
+    adoption_rule("all", "name=all-{n}.example.com")
+    said = machine.poll()
+    assert (said["node"], said["poll_seconds"]) == (None, registrations.REFUSED_SECONDS)
+    assert said["reason"].endswith(": a laptop of a visitor")
+    before = record(joinable, MachineRegistration, paths.registration(machine.mac))
+    machine.secret = ""  # it was started again, and has another card
+    other = JoiningMachine(joinable, join_token).mac
+    machine.macs = [other, machine.mac]
+    answer = machine.register()
+    assert (problem(answer)[0], f"registration delete {place[-17:]}" in answer.text) == (409, True), answer.text
+    machine.secret = first
+    assert problem(machine.register())[0] == 409, "its own secret renews nothing"
+    adopted = joinable.ask("POST", f"{place}/adopt", {"name": "refused.example.com"})
+    assert (problem(adopted)[0], "it was refused by" in adopted.text) == (409, True)
+    [row] = [each for each in joinable.ask("GET", "/v1/registrations").json()["answer"] if each["mac"] == machine.mac]
+    assert (row["refused"], "a laptop of a visitor" in row["reason"]) == (True, True)
+    forecast = joinable.ask("GET", "/v1/adoption-check").json()["answer"]
+    assert machine.mac not in [each["mac"] for each in forecast]
+    assert record(joinable, MachineRegistration, paths.registration(machine.mac)) == before, "it changes nothing"
+    assert joinable.ask("DELETE", place, {}).status_code == 200
+    node = machine.register().json()["answer"]["node"]
+    assert node.startswith("all-")
+    refused = joinable.ask("POST", f"/v1/registrations/{other}/refuse", {"reason": "late"})
+    assert (problem(refused)[0], f"nodepool-ocb node delete {node}" in refused.text) == (409, True)
+
+
 def test_a_join_token_with_limits_makes_nodes_in_its_deployments_alone(joinable: ServedApi, adoption_rule: Any) -> None:
     adoption_rule("outside", "name=outside-{n}.example.com", "deployment=system")
     limited = joinable.direct.token(name="limited", role="join", deployments=("lab",))

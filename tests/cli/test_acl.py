@@ -53,7 +53,8 @@ registration create 52:54:00:00:00:91; registration list; registration show 52:5
 adoption set web name=w-{n}.example.com; adoption list; adoption show web; adoption check; adoption delete web
 node adopt 52:54:00:00:00:91 j1.example.com; node machine j1.example.com
 node inventory j1.example.com FOLDER/facts.json; node going-down j1.example.com; node hint 52:54:00:00:00:92 j2.example.com
-registration delete 52:54:00:00:00:91; node delete j1.example.com j2.example.com --yes
+registration create 52:54:00:00:00:93; registration refuse 52:54:00:00:00:93 --reason laptop
+registration delete 52:54:00:00:00:93; registration delete 52:54:00:00:00:91; node delete j1.example.com j2.example.com --yes
 node create p{}.example.com --count 5; power set -l name:p* driver=manual; power list; power discover
 power on p1.example.com; power off p2.example.com
 power cycle p3.example.com; power check p4.example.com; power show p4.example.com; power unset p5.example.com

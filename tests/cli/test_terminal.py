@@ -111,6 +111,8 @@ registration create 52:54:00:00:00:91 --host-key POISON
 registration show POISON
 registration delete POISON
 registration poll POISON
+registration refuse POISON --reason POISON
+registration refuse 52:54:00:00:00:91 --reason POISON
 registration list
 adoption set POISON POISON=1
 adoption set web name=POISON when=POISON

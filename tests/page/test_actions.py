@@ -21,6 +21,7 @@ WANTED: Final = {
     "deployment/resume", "daemon/pause", "daemon/resume", "noderole/commit", "deployment/commit", "rollout/promote",
     "rollout/resume", "rollout/accept", "rollout/cancel", "noderole/cancel", "tasks/stop", "image/build", "lease/return",
     "lease/hold", "lease/release", "lease/delete", "node/adopt", "registration/delete",
+    "registration/refuse",
 }  # fmt: skip
 
 

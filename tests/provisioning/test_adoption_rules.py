@@ -193,6 +193,16 @@ def test_too_many_machines_of_one_token_are_refused_and_those_that_wait_stay() -
     assert len(registrations.admitted(full, [MAC], [""], "fresh", day).forgotten) == registrations.SWEPT
 
 
+def test_a_refused_machine_is_not_forgotten_and_takes_no_place_of_its_token() -> None:
+    refused = {"macs": (), "by": "join", "seen": 1.0, "refused": "a laptop", "refused_by": "ann"}
+    many = {f"{number:04}": Stored(machine(**refused), 0) for number in range(256)}
+    late = registrations.admitted(many, [MAC], [""], "join", 2.0 + registrations.FORGOTTEN_SECONDS)
+    assert (late.forgotten, late.replaced) == ((), ())
+    there = {OTHER: Stored(machine(macs=(OTHER, MAC), refused="a laptop", refused_by="ann"), 0)}
+    with pytest.raises(Conflict, match=r"it was refused by ann: a laptop; .* nodepool-ocb registration delete"):
+        registrations.admitted(there, [MAC], ["secret"], "join", 1e9)
+
+
 def test_an_inventory_of_any_content_becomes_a_small_record() -> None:
     hostile = {
         "memory": -1,

@@ -189,6 +189,7 @@ LINES: Final[Mapping[str, str]] = {
     "NodeMachine": f"node machine {N1}",
     "NodeGoingDown": f"node going-down {N2} --reason memory",
     "AdoptionDelete": "adoption delete web",
+    "RegistrationRefuse": "registration refuse 52:54:00:00:00:91 --reason laptop",
     "RegistrationDelete": "registration delete 52:54:00:00:00:91",
     "PowerSet": f"power set {N1} driver=ipmi address=bmc-{{host}}.example.com username=admin",
     "PowerList": "power list",

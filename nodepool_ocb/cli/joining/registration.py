@@ -15,7 +15,12 @@ from nodepool_ocb.cli.kit.performing import perform
 from nodepool_ocb.documents import files
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.records import Json
-from nodepool_ocb.operations.joining.reading import RegistrationDelete, RegistrationList, RegistrationShow
+from nodepool_ocb.operations.joining.reading import (
+    RegistrationDelete,
+    RegistrationList,
+    RegistrationRefuse,
+    RegistrationShow,
+)
 from nodepool_ocb.operations.joining.registering import RegistrationCreate, RegistrationPoll
 from nodepool_ocb.views.provisioning.joining import RegisteredRow
 
@@ -92,11 +97,20 @@ def show(mac: str) -> None:
     output.thing(perform(RegistrationShow(mac=mac)).answer, mac)
 
 
+@command.command(operation=RegistrationRefuse)
+@mac_argument
+@click.option("--reason", required=True, help="Why; `registration list` has it.")
+@dry_run_option
+def refuse(mac: str, reason: str, dry_run: bool) -> None:
+    """Refuse a machine that waits: no rule makes it a node, and `registration delete` lets it ask again."""
+    reporting.performed(perform(RegistrationRefuse(mac=mac, reason=reason), dry_run=dry_run))
+
+
 @command.command(operation=RegistrationDelete)
 @mac_argument
 @dry_run_option
 def delete(mac: str, dry_run: bool) -> None:
-    """Delete a registration. A machine that waits registers again; the node of an adopted one stays."""
+    """Delete a registration. A machine that waits, or was refused, registers again; the node of an adopted one stays."""
     reporting.performed(perform(RegistrationDelete(mac=mac), dry_run=dry_run))
 
 

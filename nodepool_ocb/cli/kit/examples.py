@@ -89,6 +89,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "registration delete": "52:54:00:12:34:56",
     "registration list": "",
     "registration poll": "52:54:00:12:34:56 --secret-file secret",
+    "registration refuse": "52:54:00:12:34:56 --reason 'a laptop of a visitor'",
     "registration show": "52:54:00:12:34:56",
     "node adopt": "52:54:00:12:34:56 n1.example.com --deployment lab",
     "node hint": "52:54:00:12:34:56 n1.example.com",

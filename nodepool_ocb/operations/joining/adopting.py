@@ -19,6 +19,7 @@ from nodepool_ocb.operations.reads.networks import ReadRegistrations
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.provisioning.addressing import macs
 from nodepool_ocb.provisioning.addressing.placing import MAC_HINT
+from nodepool_ocb.provisioning.joining import registrations
 
 
 class NodeAdopt(Operation[Explained], frozen=True, kw_only=True):
@@ -43,6 +44,7 @@ class NodeAdopt(Operation[Explained], frozen=True, kw_only=True):
         world = yield from ReadWorld()
         found = yield from ReadRegistrations()
         mac, stored = registration_of(found, self.mac)
+        registrations.refuse_refused(mac, stored.record)
         if stored.record.node not in (None, self.name) and stored.record.node in world.nodes:
             raise Conflict(
                 f"machine {mac} is node {stored.record.node}; see: nodepool-ocb node show {stored.record.node}"

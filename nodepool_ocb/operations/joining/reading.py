@@ -1,14 +1,21 @@
-"""``registration list``, ``show`` and ``delete``: the machines that wait."""
+"""``registration list``, ``show``, ``refuse`` and ``delete``: the machines that wait."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Delete
+from nodepool_ocb.model.records import Delete, Set
 from nodepool_ocb.operations.joining.finding import registration_of
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.networks import ReadRegistrations
 from nodepool_ocb.views.provisioning import joining as shown
 from nodepool_ocb.views.provisioning.joining import RegistrationDocument, RegistrationRow
+
+LONGEST_REASON: Final = 300  # letters
 
 
 class RegistrationList(Operation[list[RegistrationRow]], frozen=True, kw_only=True):
@@ -40,8 +47,37 @@ class RegistrationShow(Operation[RegistrationDocument], frozen=True, kw_only=Tru
         return shown.document(mac, stored.record, situation.now)
 
 
+class RegistrationRefuse(Operation[Explained], frozen=True, kw_only=True):
+    """Refuse a machine that waits. No rule and no person makes it a node until its registration is deleted."""
+
+    noun = "registration"
+    verb = "refuse"
+    right = Right.OPERATOR
+    reads = (ReadRegistrations,)
+    writes = ("registration",)
+
+    mac: str
+    reason: str
+
+    def decide(self, situation: Situation) -> Steps[Explained]:
+        """Raises Conflict for the machine of a node."""
+        found = yield from ReadRegistrations()
+        mac, stored = registration_of(found, self.mac)
+        machine, reason = stored.record, self.reason.strip()[:LONGEST_REASON]
+        if not reason:
+            raise Invalid("reason: it is empty; write why the machine is refused")
+        if machine.node is not None:
+            raise Conflict(
+                f"machine {mac} is node {machine.node}; delete the node before: nodepool-ocb node delete {machine.node}"
+            )
+        if machine.refused != reason:
+            refused = replace(machine, refused=reason, refused_by=situation.by, reason=None)
+            yield [Set(paths.registration(mac), refused, stored.version)]
+        return Explained()
+
+
 class RegistrationDelete(Operation[Explained], frozen=True, kw_only=True):
-    """Delete a registration. A machine that waits registers again; the node of an adopted one stays."""
+    """Delete a registration. A machine that waits, or was refused, registers again; the node of an adopted one stays."""
 
     noun = "registration"
     verb = "delete"

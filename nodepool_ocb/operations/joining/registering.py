@@ -74,7 +74,7 @@ class RegistrationCreate(Operation[Registered], frozen=True, kw_only=True):
     )
 
     def decide(self, situation: Situation) -> Steps[Registered]:
-        """Raises Rival, TooMany, TooLarge or Invalid."""
+        """Raises Rival, Conflict for a machine that was refused, TooMany, TooLarge or Invalid."""
         yield from EnsureJoining()
         found = yield from ReadRegistrations()
         drawn = yield from DrawSecret()
@@ -156,6 +156,8 @@ class RegistrationPoll(Operation[PolledNode], frozen=True, kw_only=True):
             raise NotFound(f"registration {mac} does not exist; register the machine again")
         if len(self.secret) > LONGEST_SECRET or not registrations.knows(stored.record, self.secret):
             raise Denied(f"this is not the secret of registration {mac}")
+        if (said := registrations.refusal(stored.record)) is not None:
+            return PolledNode(reason=said, poll_seconds=registrations.REFUSED_SECONDS)
         if stored.record.node is not None:
             owners = yield from ReadMacOwners(stored.record.macs)
             if stored.record.node not in owners.values():

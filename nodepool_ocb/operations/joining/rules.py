@@ -123,7 +123,9 @@ class AdoptionCheck(Operation[list[ForecastRow]], frozen=True, kw_only=True):
         world = yield from ReadWorld()
         found = yield from ReadRegistrations()
         rules = yield from ReadAdoptionRules()
-        waiting = {mac: each.record for mac, each in found.items() if each.record.node is None}
+        waiting = {
+            mac: each.record for mac, each in found.items() if each.record.node is None and not each.record.refused
+        }
         macs = tuple(mac for each in waiting.values() for mac in each.macs)
         owners = yield from ReadMacOwners(macs)
         taken = {*world.nodes}

@@ -2,6 +2,8 @@
 
 A machine that holds the secret of its registration renews it. Another machine with one of its MACs is refused while the first
 one is seen. After ``SILENT_SECONDS`` the place is free: a machine that was switched off has forgotten its secret.
+
+A machine that a person refused stays refused under each of its MACs, with any secret, until its registration is deleted.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ SILENT_SECONDS: Final = 600.0  # without a request: the machine has gone
 FORGOTTEN_SECONDS: Final = 86400.0  # without a request: the registration is deleted
 OWN_SECRET: Final = re.compile(r"[0-9a-f]{64}")  # that a machine has drawn: 256 bits
 POLL_SECONDS: Final = 30.0  # between the requests of a machine that waits
+REFUSED_SECONDS: Final = 600.0  # between those of a machine that was refused
 SEEN_SECONDS: Final = 120.0  # between two notes of its last request
 MOST: Final = 512  # registrations
 MOST_OF_TOKEN: Final = 256  # of one join token
@@ -56,8 +59,13 @@ def admitted(
     by: str,
     now: float,
 ) -> Admission:
-    """``secrets``: those that the machine has. Raises Rival for a MAC of another machine that is seen, and TooMany."""
+    """``secrets``: those that the machine has.
+
+    Raises Conflict for a machine that was refused, Rival for a MAC of another machine that is seen, and TooMany.
+    """
     sharing = {mac: each.record for mac, each in found.items() if not set(macs).isdisjoint(each.record.macs)}
+    for mac, each in sharing.items():
+        refuse_refused(mac, each)
     renewed = next((mac for mac, each in sharing.items() for secret in secrets if secret and knows(each, secret)), None)
     for mac, each in sharing.items():
         if mac != renewed and now < each.seen + SILENT_SECONDS:
@@ -68,7 +76,9 @@ def admitted(
             )
     replaced = tuple(mac for mac in sharing if mac != renewed)
     forgotten = tuple(
-        mac for mac, each in found.items() if mac not in sharing and now >= each.record.seen + FORGOTTEN_SECONDS
+        mac
+        for mac, each in found.items()
+        if mac not in sharing and each.record.refused is None and now >= each.record.seen + FORGOTTEN_SECONDS
     )
     if renewed is None:
         going = {*replaced, *forgotten}
@@ -76,9 +86,22 @@ def admitted(
     return Admission(renewed=renewed, replaced=replaced, forgotten=forgotten[:SWEPT])
 
 
+def refusal(registration: MachineRegistration) -> str | None:
+    """The author and the reason of a refusal; None for a machine that was not refused."""
+    if registration.refused is None:
+        return None
+    return f"it was refused by {registration.refused_by}: {registration.refused}"
+
+
+def refuse_refused(mac: str, registration: MachineRegistration) -> None:
+    """Raises Conflict for a machine that was refused, with the command that lets it ask again."""
+    if (said := refusal(registration)) is not None:
+        raise Conflict(f"machine {mac}: {said}; to let it ask again: nodepool-ocb registration delete {mac}")
+
+
 def _refuse_many(staying: Collection[MachineRegistration], by: str) -> None:
-    """Raises TooMany. Those that wait stay; one that was adopted takes no place of its token."""
-    own = sum(each.by == by and each.node is None for each in staying)
+    """Raises TooMany. Those that wait stay; one that was adopted or refused takes no place of its token."""
+    own = sum(each.by == by and each.node is None and each.refused is None for each in staying)
     if own >= MOST_OF_TOKEN:
         raise TooMany(
             f"{own} machines wait that registered with token {by}, the most; adopt or delete some:"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nodepool_ocb.model.joining import AdoptionRule, MachineFacts, MachineRegistration
+from nodepool_ocb.provisioning.joining import registrations
 from nodepool_ocb.views.view import View
 
 
@@ -20,7 +21,8 @@ class RegistrationRow(View, frozen=True, kw_only=True):
     disks: int
     since: float
     seen: float
-    reason: str | None  # why it waits
+    refused: bool  # by a person
+    reason: str | None  # why it waits, or was refused
 
 
 class RegistrationDocument(View, frozen=True, kw_only=True):
@@ -35,6 +37,7 @@ class RegistrationDocument(View, frozen=True, kw_only=True):
     since: float
     seen: float
     rival: str | None  # the address of another machine that claimed one of its MACs
+    refused: bool
     reason: str | None
     facts: MachineFacts
 
@@ -80,8 +83,10 @@ class ForecastRow(View, frozen=True, kw_only=True):
 
 
 def rows(found: Mapping[str, MachineRegistration], now: float) -> list[RegistrationRow]:
-    """Those that wait first, the oldest first."""
-    order = sorted(found.items(), key=lambda each: (each[1].node is not None, each[1].since, each[0]))
+    """Those that wait first, the oldest first; then those that were refused."""
+    order = sorted(
+        found.items(), key=lambda each: (each[1].node is not None, each[1].refused is not None, each[1].since, each[0])
+    )
     return [_row(mac, each, now) for mac, each in order]
 
 
@@ -97,6 +102,7 @@ def document(mac: str, machine: MachineRegistration, now: float) -> Registration
         since=machine.since,
         seen=machine.seen,
         rival=machine.rival or None,
+        refused=machine.refused is not None,
         reason=reason_of(machine, now),
         facts=machine.facts,
     )
@@ -121,7 +127,9 @@ def rules(found: Mapping[str, AdoptionRule]) -> list[AdoptionRow]:
 
 
 def reason_of(machine: MachineRegistration, now: float) -> str | None:
-    """Why a machine waits; two machines with one MAC come first."""
+    """Why a machine waits, or was refused; two machines with one MAC come first."""
+    if (said := registrations.refusal(machine)) is not None:
+        return said
     parts: list[str] = []
     if machine.rival:
         parts.append(f"two machines with one MAC: {machine.rival} claimed it, too, and was refused")
@@ -143,5 +151,6 @@ def _row(mac: str, machine: MachineRegistration, now: float) -> RegistrationRow:
         disks=len(machine.facts.disks),
         since=machine.since,
         seen=machine.seen,
+        refused=machine.refused is not None,
         reason=reason_of(machine, now),
     )

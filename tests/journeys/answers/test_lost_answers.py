@@ -80,6 +80,7 @@ WALK: Final = [
     f"network serve admin {N1}", f"network unserve admin {N1}", "network delete admin --yes",
     f"node set {N1} admin=false", "[registered]",
     "adoption set web name=web.example.com", "adoption delete web",
+    "registration refuse 52:54:00:00:00:91 --reason laptop", "registration delete 52:54:00:00:00:91", "[registered]",
     "node adopt 52:54:00:00:00:91 j1.example.com", "node inventory j1.example.com facts.json", "node going-down j1.example.com",
     "registration delete 52:54:00:00:00:91", "node hint 52:54:00:00:00:92 j2.example.com", "node delete j1.example.com --yes",
     "node delete j2.example.com --yes",
