@@ -23,8 +23,9 @@ BY_HAND: Final = "manual"
 DECOMMISSION: Final = "decommission"
 RESCUE: Final = "rescue"
 ERASE_TASK: Final = "task-erase"  # as decommission, of a task list
+PROVISION_TASK: Final = "task-provision"  # as JIG, of a task list
 RETIRING: Final = frozenset({DECOMMISSION, ERASE_TASK})
-ERASING: Final = frozenset({JIG, *RETIRING})
+ERASING: Final = frozenset({JIG, PROVISION_TASK, *RETIRING})
 #: The purposes after which the machine has the system that it had.
 KEEPING: Final = frozenset({InstallPurpose.RETIRE, InstallPurpose.RESCUE})
 
@@ -74,7 +75,7 @@ def jig_of(vertex: Vertex) -> str | None:
 
 
 def installs(vertex: Vertex) -> bool:
-    """Whether its role installs the machine."""
+    """Whether its role installs the machine; a task of a list does so for its run alone, and does not count."""
     return jig_of(vertex) == JIG
 
 
@@ -96,7 +97,7 @@ def needs_no_system(vertex: Vertex) -> bool:
     if jig_of(vertex) in (*RETIRING, RESCUE):
         return True
     world, found = vertex.node.world, stored(vertex.node)
-    if not installs(vertex):
+    if jig_of(vertex) not in (JIG, PROVISION_TASK):
         return False
     if use(vertex.node) is not None and switchable(world, vertex.node.name):
         return True

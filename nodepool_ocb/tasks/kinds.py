@@ -19,6 +19,7 @@ JIGS: Final[Mapping[TaskKind, str]] = MappingProxyType(
         TaskKind.COPY_FILES: "task-copy",
         TaskKind.SYNC: "task-sync",
         TaskKind.REBOOT: "task-reboot",
+        TaskKind.PROVISION: "task-provision",
         TaskKind.ERASE_NODE: "task-erase",
     }
 )

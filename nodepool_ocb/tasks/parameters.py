@@ -34,6 +34,7 @@ DEFAULTS: Final[Mapping[TaskKind, Mapping[str, Json]]] = MappingProxyType(
         TaskKind.COPY_FILES: {**_UPLOAD, "timeout": 300},
         TaskKind.SYNC: {"timeout": 300, "retries": 10, "interval": 2},
         TaskKind.REBOOT: {"timeout": 900, "retries": 0, "interval": 2},
+        TaskKind.PROVISION: {"timeout": 3600, "retries": 0, "interval": 2},
         TaskKind.ERASE_NODE: {"timeout": 180, "retries": 0, "interval": 2, "method": "overwrite"},
     }
 )

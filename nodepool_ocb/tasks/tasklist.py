@@ -30,6 +30,7 @@ class TaskKind(StrEnum):
     COPY_FILES = "copy_files"  # files of the admin node become files on the node
     SYNC = "sync"  # a directory of the admin node becomes one on the node, by rsync
     REBOOT = "reboot"  # the node boots again
+    PROVISION = "provision"  # the node gets an image on its disk
     ERASE_NODE = "erase_node"  # the disks of the node lose their data, and the node is decommissioned
 
 

@@ -64,6 +64,14 @@ def test_the_graph_of_a_deletion_is_read_and_its_preparations_of_a_boot_have_not
     assert [each for each in warnings(text) if "nothing to run here" in each]
 
 
+def test_a_task_that_provisions_names_an_image() -> None:
+    provision = only("- {id: t, type: provision, role: compute, parameters: {image: debian, disk: {serial: S1}}}")
+    assert (provision.kind, JIGS[provision.kind]) == (TaskKind.PROVISION, "task-provision")
+    assert completed(provision)["image"] == "debian"
+    for without in ("", ", parameters: {disk: {serial: S1}}"):
+        assert "image" in problems(f"- {{id: t, type: provision, role: compute{without}}}")[0]
+
+
 def test_every_field_of_a_task_is_read() -> None:
     text = """
 - id: ceph-mon

@@ -31,7 +31,7 @@ def beginning(jig: str, wish: Wish, request: InstallRequest | None) -> Beginning
     if jig in installing.RETIRING:
         retiring = orders.retiring(wish, request if jig == installing.DECOMMISSION else None)
         return Beginning(InstallPurpose.WIPE if retiring.wipe else InstallPurpose.RETIRE, retiring)
-    return Beginning(InstallPurpose.INSTALL, orders.requested(wish, request))
+    return Beginning(InstallPurpose.INSTALL, orders.requested(wish, request if jig == installing.JIG else None))
 
 
 def first(

@@ -81,7 +81,9 @@ def _of_parameters(entry: TaskEntry, kind: TaskKind) -> list[Fault]:
 def _kind(entry: TaskEntry, notes: Notes) -> None:
     said, kind, parameters = entry.raw.get("type"), entry.kind, entry.parameters
     if said in entries.OF_BOOTS:
-        notes.warning(entry, ("type",), f"{said} has nothing to run here: erase_node boots its machine itself")
+        notes.warning(
+            entry, ("type",), f"{said} has nothing to run here: provision and erase_node boot the machine themselves"
+        )
     if said == "rsync":
         notes.warning(entry, ("type",), "rsync is called sync")
     for field, only in _OF_ONE_KIND.items():
