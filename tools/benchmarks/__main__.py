@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NoReturn, TypeAlias, TypeVar
@@ -133,13 +135,18 @@ def measure(benchmarks: Mapping[str, Benchmark], only: tuple[str, ...], plan: Pl
     """Measure, show, write; exit."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of every finally: servers must not outlive us
     figures: list[Figure] = []
+    took: dict[str, float] = {}
     said = Console(stderr=True)
     for name in only or benchmarks:
+        began = time.monotonic()
         with said.status(f"measuring {name}"):
             figures += benchmarks[name](plan)
+        took[name] = time.monotonic() - began
+        said.print(f"{name}: {took[name]:.0f} s, load {os.getloadavg()[0]:.1f}", highlight=False)
+    said.print(f"all: {sum(took.values()) / 60:.1f} min", highlight=False)
     report.show(figures, Console())
     if file is not None:
-        report.write(file, figures, plan)
+        report.write(file, figures, plan, took)
     whole = plan.share == 1.0
     sys.exit(1 if whole and any(figure.holds is False for figure in figures) else 0)
 

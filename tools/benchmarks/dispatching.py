@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from queue import Empty, SimpleQueue
 from statistics import median
 from typing import Final
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from benchmarks import ensemble, peers
 from benchmarks.convergence import annealer
-from benchmarks.figure import Figure, Plan, interleaved
+from benchmarks.figure import Figure, Plan, interleaved, p99
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import NodeRole, Set, State
 from nodepool_ocb.store.client import codec
@@ -38,9 +38,10 @@ def measure(plan: Plan) -> Iterator[Figure]:
             GRID.start(session)
             await_that(GRID.finished(session), 60.0, "every noderole is ACTIVE")
             watch = _Watch(session)
+            ours, sets = Samples(), Samples()
             sides = {
-                "ours": lambda: median(watch.claimed_after(number) for number in range(times)),
-                "set": lambda: median(_set(session) for _ in range(times)),
+                "ours": lambda: ours.median(watch.claimed_after(number) for number in range(times)),
+                "set": lambda: sets.median(_set(session) for _ in range(times)),
                 "jobboard": lambda: _jobboard(server),
             }
             took = interleaved(plan.rounds, sides)
@@ -50,7 +51,9 @@ def measure(plan: Plan) -> Iterator[Figure]:
         what=what,
         unit="ms",
         ours=took["ours"] * 1e3,
+        p99=ours.p99_ms,
         other=took["set"] * 1e3,
+        other_p99=sets.p99_ms,
         beside="ms, a synchronous set",
         ratio=took["ours"] / took["set"],
         bound="at most",
@@ -62,6 +65,7 @@ def measure(plan: Plan) -> Iterator[Figure]:
         what=what,
         unit="ms",
         ours=took["ours"] * 1e3,
+        p99=ours.p99_ms,
         other=board and board * 1e3,
         beside="ms, TaskFlow's conductor on its ZooKeeper jobboard, post to claim",
         ratio=board and took["ours"] / board,
@@ -69,6 +73,23 @@ def measure(plan: Plan) -> Iterator[Figure]:
         target=0.02,
         note="its conductor looks every half second" if board else peers.MISSING,
     )
+
+
+class Samples:
+    """The times of all rounds but the first, which warms the server up."""
+
+    def __init__(self) -> None:
+        self._rounds: list[list[float]] = []
+
+    def median(self, times: Iterable[float]) -> float:
+        """Add a round; gives its median."""
+        self._rounds.append(list(times))
+        return median(self._rounds[-1])
+
+    @property
+    def p99_ms(self) -> float | None:
+        late = p99([value for each in self._rounds[1:] for value in each])
+        return late and late * 1e3
 
 
 class _Watch:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +14,10 @@ Round = Callable[[], float]
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the table. The target is about ``ratio``; None if a side could not be measured."""
+    """One line of the table. The target is about ``ratio``, which is None if a side could not be measured.
+
+    A figure without a target is shown, and promises nothing.
+    """
 
     name: str  # of the benchmark that it belongs to
     what: str
@@ -22,14 +26,16 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     other: float | None = None  # the floor, the peer, or the smaller size
     beside: str = ""  # what ``other`` is
     ratio: float | None = None
-    bound: Literal["at least", "at most"]
-    target: float
+    bound: Literal["at least", "at most"] = "at most"
+    target: float | None = None
+    p99: float | None = None  # of the single operations, where ``ours`` is their median
+    other_p99: float | None = None
     note: str = ""
 
     @property
     def holds(self) -> bool | None:
-        """None where it could not be measured."""
-        if self.ratio is None:
+        """None where it could not be measured, and where nothing is promised."""
+        if self.ratio is None or self.target is None:
             return None
         return self.ratio >= self.target if self.bound == "at least" else self.ratio <= self.target
 
@@ -48,6 +54,24 @@ class Plan(msgspec.Struct, frozen=True):
         (1000, 50)
         """
         return max(least, round(full * self.share))
+
+
+def p99(values: Sequence[float]) -> float | None:
+    """The least of the values that 99 of 100 do not exceed; None if there are none.
+
+    >>> p99(range(1, 201)), p99([3.0, 1.0]), p99([])
+    (198, 3.0, None)
+    """
+    return sorted(values)[math.ceil(len(values) * 0.99) - 1] if values else None
+
+
+def over(ours: float | None, other: float | None) -> float | None:
+    """The ratio of two values; None if one is missing or the second one is zero.
+
+    >>> over(3.0, 2.0), over(None, 2.0), over(3.0, None)
+    (1.5, None, None)
+    """
+    return ours / other if ours is not None and other else None
 
 
 def interleaved(rounds: int, sides: Mapping[str, Round], warm_up: bool = True) -> dict[str, float]:
