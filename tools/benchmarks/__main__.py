@@ -20,7 +20,6 @@ from benchmarks import (
     growing,
     idling,
     loading,
-    machines,
     planning,
     report,
     sending,
@@ -28,6 +27,7 @@ from benchmarks import (
     starting,
 )
 from benchmarks.figure import Figure, Plan
+from benchmarks.machines import latency, links, payloads, rates, writes
 from benchmarks.pools import enrolling, handing_out, queueing, resting
 from benchmarks.serving import crowding, listing
 from benchmarks.serving import idling as resting_api
@@ -43,7 +43,11 @@ ANNEALER: Final[Mapping[str, Benchmark]] = {
     "dispatch": dispatching.measure,
     "cpu": growing.measure_cpu,
     "memory": growing.measure_memory,
-    "machines": machines.measure,
+    "machines": rates.measure,
+    "latency": latency.measure,
+    "payloads": payloads.measure,
+    "links": links.measure,
+    "zookeeper": writes.measure,
     "idle": idling.measure,
 }
 BUILDER: Final[Mapping[str, Benchmark]] = {"builder": building.measure}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Final
@@ -80,12 +80,18 @@ def bare_multis(server: Server, count: int) -> float:
     with ensemble.session(ensemble.settings(server)) as session:
         paths = make_znodes(session)
         half = len(paths) // 2
-        transactions: Iterator[list[Change]] = (
-            [Check("/bench", 0), Set(paths[at], RECORD, turn), Set(paths[half + at], RECORD, turn)]
-            for turn in range(count // half)
-            for at in range(half)
-        )
-        return count // half * half / flood(session, transactions)
+        return count // half * half / flood(session, multis(paths, count))
+
+
+def multis(paths: Sequence[str], count: int) -> Iterator[list[Change]]:
+    """Transactions of a check and two sets: a multiple of half the paths, at most ``count``.
+
+    All of the znodes are at version 0.
+    """
+    half = len(paths) // 2
+    for turn in range(count // half):
+        for at in range(half):
+            yield [Check("/bench", 0), Set(paths[at], RECORD, turn), Set(paths[half + at], RECORD, turn)]
 
 
 def locked(server: Server, count: int) -> float:

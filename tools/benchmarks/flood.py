@@ -14,12 +14,12 @@ from nodepool_ocb.store.client.session import Session
 WINDOW: Final = 400  # under way at once: fewer starve the server, more make it throttle
 
 
-def flood(session: Session, transactions: Iterable[Sequence[Change]]) -> float:
+def flood(session: Session, transactions: Iterable[Sequence[Change]], window: int = WINDOW) -> float:
     """Commit them all, in order, without waiting for one another; gives the seconds that it took.
 
     Raises the first refusal.
     """
-    room = threading.Semaphore(WINDOW)
+    room = threading.Semaphore(window)
     refused: list[OcbError] = []
 
     def done(answer: object) -> None:
@@ -31,7 +31,7 @@ def flood(session: Session, transactions: Iterable[Sequence[Change]]) -> float:
     for changes in transactions:
         room.acquire()
         session.commit_soon(changes, done)
-    for _ in range(WINDOW):
+    for _ in range(window):
         room.acquire()
     took = time.perf_counter() - began
     if refused:

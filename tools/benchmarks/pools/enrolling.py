@@ -20,7 +20,7 @@ import yaml
 from benchmarks import ensemble
 from benchmarks.convergence import annealer, run
 from benchmarks.figure import Figure, Plan
-from benchmarks.machines import address
+from benchmarks.machines.sides import address
 from benchmarks.pools.rack import LABEL
 from benchmarks.pools.requester import Requester
 from nodepool_ocb.config import ZooKeeperSettings
