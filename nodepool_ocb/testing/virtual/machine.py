@@ -23,6 +23,9 @@ from nodepool_ocb.testing.virtual.namespaces import InnerProgram
 from nodepool_ocb.testing.virtual.network import VirtualNetwork
 
 OFF_SECONDS: Final = 10.0
+#: QEMU's memory for translated code; a full memory is emptied. QEMU 7.2 keeps the code of earlier boots, and writes to pages with
+#: much old code are slow. With the default of 1024 MB a kernel unpacked itself onto such pages at 20 bytes a second.
+TRANSLATED_MB: Final = 320
 CONSOLE_BYTES: Final = 4000  # of the console, in the message of a late condition
 
 
@@ -193,7 +196,8 @@ class VirtualMachine:
         parts = self.hardware
         indexes = self._indexes()
         words = [
-            *("qemu-system-x86_64", "-accel", "tcg", "-nodefaults", "-display", "none", "-name", self.name),
+            *("qemu-system-x86_64", "-accel", f"tcg,tb-size={TRANSLATED_MB}"),
+            *("-nodefaults", "-display", "none", "-name", self.name),
             *("-machine", "q35,smm=on" if parts.firmware == Firmware.SECURE else "q35,graphics=off"),
             *("-m", str(parts.memory_mb), "-smp", str(parts.cpus), "-rtc", f"base={parts.clock or 'utc'}"),
             *("-qmp", f"unix:{self.monitor},server=on,wait=off"),

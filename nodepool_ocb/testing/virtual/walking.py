@@ -35,7 +35,7 @@ class Walker:
         self.bmc = site.network.folder / f"m{number}" / "bmc"
         parts = {
             "memory_mb": MEMORY_MB,
-            "cpus": 2,
+            "cpus": 1,
             "disks": (VirtualDisk(size_mb=DISK_MB, serial=f"disk{number}"),),
             **hardware,
         }
