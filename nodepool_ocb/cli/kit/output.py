@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from nodepool_ocb.cli.kit import terminal
 from nodepool_ocb.cli.kit.options import asked
+from nodepool_ocb.cli.printing import straight
 from nodepool_ocb.cli.printing.stacked import INDENT, stacked
 from nodepool_ocb.model.records import Json
 from nodepool_ocb.model.secrecy import hidden
@@ -140,7 +141,7 @@ def things(
     ``shown`` are rows for the table alone.
     """
     if chosen() == "table":
-        render(table(rows if shown is None else shown, columns))
+        _render_rows(list(rows if shown is None else shown), columns)
     else:
         made = [public(row) for row in rows]
         _write(made, [str(row[key]) for row in made])
@@ -196,6 +197,17 @@ def console(file: TextIO | None = None) -> Console:
     file = file or sys.stdout
     width = None if file.isatty() else UNLIMITED
     return Console(file=file, width=width, highlight=False, soft_wrap=not file.isatty(), emoji=False, markup=False)
+
+
+def _render_rows(rows: Sequence[View], columns: Sequence[str]) -> None:
+    """Print a table alone."""
+    if straight.colourless():
+        cells = [{column: _shown(column, row.get(column)) for column in columns} for row in map(public, rows)]
+        lines = straight.lines(cells, columns, GAP, UNLIMITED)
+        if lines is not None:
+            terminal.rendered("\n".join(lines))
+            return
+    render(table(rows, columns))
 
 
 def render(*parts: RenderableType) -> None:
@@ -387,8 +399,12 @@ def cell(column: str, value: Json) -> Text:
     """A value as a table shows it."""
     from rich.text import Text
 
-    shown = visible(_words(column, value))
+    shown = _shown(column, value)
     return Text(shown, style=COLOURS.get(shown, ""))
+
+
+def _shown(column: str, value: Json) -> str:
+    return visible(_words(column, value))
 
 
 def _words(column: str, value: Json) -> str:
