@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
 
 import yaml
 
@@ -25,7 +28,73 @@ def _text(dumper: _WrittenDumper, text: str) -> yaml.ScalarNode:
 _WrittenDumper.add_representer(str, _text)
 
 
-def text(value: Json, exact: bool = False) -> str:
+#: Texts that no reader of YAML takes for anything else, wherever they stand; the words that some do are apart.
+_PLAIN: Final = re.compile(r"[a-z][a-z0-9_.@/-]{0,99}").fullmatch
+_WORDS: Final = frozenset({"y", "yes", "n", "no", "on", "off", "true", "false", "null"})
+WIDTH: Final = 10_000  # letters of a line
+LONGEST_KEY: Final = 100  # PyYAML writes a longer one in another way
+SHORT: Final = WIDTH // 4  # a text of fewer is never folded, at any depth that is read
+
+
+class _Unlike(Exception):
+    """A value that is left to PyYAML, with all around it."""
+
+
+def block(value: dict[str, Json], indent: int = 0) -> str:
+    """A mapping as a part of a document, as ``text`` writes it, behind so many blanks. PyYAML needs 20 times as long."""
+    try:
+        return "".join(f"{line}\n" for line in _mapping(value, " " * indent))
+    except _Unlike:
+        lines = text(value, width=WIDTH - indent).split("\n")[:-1]
+        return "".join(f"{' ' * indent}{line}\n" if line else "\n" for line in lines)
+
+
+def _mapping(value: dict[str, Json], pad: str) -> Iterator[str]:
+    for key, each in value.items():
+        if len(key) > LONGEST_KEY:
+            raise _Unlike
+        name = _scalar(key)
+        if isinstance(each, dict) and each:
+            yield f"{pad}{name}:"
+            yield from _mapping(each, f"{pad}  ")
+        elif isinstance(each, list) and each:
+            yield f"{pad}{name}:"
+            yield from _sequence(each, pad)
+        else:
+            yield f"{pad}{name}: {_scalar(each)}"
+
+
+def _sequence(value: list[Json], pad: str) -> Iterator[str]:
+    for each in value:
+        if isinstance(each, dict | list) and each:
+            lines = _mapping(each, f"{pad}  ") if isinstance(each, dict) else _sequence(each, f"{pad}  ")
+            yield f"{pad}- {next(lines)[len(pad) + 2 :]}"
+            yield from lines
+        else:
+            yield f"{pad}- {_scalar(each)}"
+
+
+def _scalar(value: Json) -> str:
+    if isinstance(value, str):
+        return value if _PLAIN(value) and value not in _WORDS else _quoted(value)
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, int):
+        return str(value)
+    if value in ({}, []):
+        return "{}" if value == {} else "[]"
+    raise _Unlike
+
+
+@lru_cache(maxsize=4096)
+def _quoted(value: str) -> str:
+    """Raises _Unlike for a text of several lines, and for a long one."""
+    if "\n" in value or len(value) > SHORT:
+        raise _Unlike
+    return text([value])[2:-1]
+
+
+def text(value: Json, exact: bool = False, width: int = WIDTH) -> str:
     r"""The value as a document; ``exact``: in ASCII, with all else escaped.
 
     >>> print(text({"version": "1e3", "script": "a\nb\n", "on": ["yes", True]}), end="")
@@ -37,4 +106,4 @@ def text(value: Json, exact: bool = False) -> str:
     - 'yes'
     - true
     """
-    return str(yaml.dump(value, Dumper=_WrittenDumper, sort_keys=False, allow_unicode=not exact, width=10_000))
+    return str(yaml.dump(value, Dumper=_WrittenDumper, sort_keys=False, allow_unicode=not exact, width=width))

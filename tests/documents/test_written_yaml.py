@@ -43,3 +43,29 @@ def test_a_file_may_be_as_large_as_its_reader_says() -> None:
         documents.load_all(text, "f", most=documents.Bounds(bytes=100, nodes=31))
     with pytest.raises(Invalid, match="is larger than"):
         documents.load_all(text, "f", most=documents.Bounds(bytes=90, nodes=32))
+
+
+#: Words of records: they are written without PyYAML.
+WORDS = st.sampled_from(["ntp", "n1.example.com", "base@n1", "yes", "null", "1n.example.com", "db@*lab", "a: b", ""])
+PARTS = st.recursive(
+    SCALARS | WORDS | st.just("a\nb\n") | st.just("long " * 3000),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS | TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(WORDS, PARTS, min_size=1, max_size=3))
+def test_a_part_is_written_as_in_the_whole_document(part: dict[str, object]) -> None:
+    assert f"nodes:\n{written.block(part, 2)}" == written.text({"nodes": part})
+
+
+def test_a_part_of_words_is_written_without_pyyaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written, "text", None)
+    node = {"alive": True, "tags": [], "noderoles": {"ntp": {"parents": ["base@n1"], "since": 7}, "dns": {}}}
+    assert written.block({"n1": node}, 2).splitlines()[-4:] == [
+        "        parents:",
+        "        - base@n1",
+        "        since: 7",
+        "      dns: {}",
+    ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from nodepool_ocb.documents import document as documents
 from nodepool_ocb.documents import written
 from nodepool_ocb.engine.advancing import advance, copied
@@ -84,7 +86,7 @@ class Scene:
     def export(self, *, catalogue: bool = True) -> Json:
         blobs = {path: each.value for path, each in self.kept.items()}
         views = exporting.chosen(self.world)
-        return exporting.document(self.world, views, blobs, whole=True, catalogue=catalogue)
+        return msgspec.json.decode(exporting.document(self.world, views, blobs, whole=True, catalogue=catalogue))
 
     def exported(self) -> str:
         return written.text(self.export())

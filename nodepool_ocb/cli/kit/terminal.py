@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,8 +39,14 @@ def yaml_document(value: Json) -> None:
     _echo(written.text(plain, exact=True) if odd(text) or not streams.whole() else text, nl=False)
 
 
+def yaml_parts(parts: Iterable[str]) -> None:
+    """Print parts of a YAML document of ASCII letters, one after the other."""
+    for part in parts:
+        _echo(part, nl=False)
+
+
 def rendered(row: str) -> None:
-    """Print a line that ``cli.kit.output.console`` made: rich has left colour out where it is not wanted."""
+    """Print lines that ``cli.kit.output`` made: colour is left out where it is not wanted."""
     _echo(row, color=True)
 
 

@@ -10,7 +10,6 @@ from nodepool_ocb.engine import deployments
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Json
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.names import deployment_of
 from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
@@ -19,9 +18,9 @@ from nodepool_ocb.site import exporting
 
 
 class ExportedSite(msgspec.Struct, frozen=True):
-    """A site file, and the names of its nodes."""
+    """A site file, as JSON, and the names of its nodes."""
 
-    document: Json
+    document: msgspec.Raw  # "nodes" is the last of its keys
     nodes: tuple[str, ...]
 
 
@@ -50,8 +49,7 @@ class ExportSite(Operation[ExportedSite], frozen=True, kw_only=True):
             raise Invalid([f"{why}; see: nodepool-ocb record show {path}" for path, why in kept.unreadable.items()])
         whole = meant is None and self.deployment is None
         document = exporting.document(world, views, dict(kept.blobs), whole=whole, catalogue=self.catalogue)
-        plain = msgspec.json.decode(msgspec.json.encode(document))  # without tuples, as a client receives it
-        return ExportedSite(plain, tuple(view.name for view in views))
+        return ExportedSite(msgspec.Raw(document), tuple(view.name for view in views))
 
 
 def _chosen(world: World, deployment: str | None, meant: Collection[NodeView] | None) -> list[NodeView]:
