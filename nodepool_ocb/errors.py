@@ -51,6 +51,17 @@ def bounded(sentences: Sequence[str], of: str = "faults") -> tuple[str, ...]:
     return said if more <= 0 else (*said, f"... and {more} more {of}")
 
 
+class Unread(Exception):
+    """A decision asks for a record that the part of the tree that was read does not have; no person sees it.
+
+    ``family``: the noderole or the cluster with children that were not looked up. The performer reads more, and decides again.
+    """
+
+    def __init__(self, text: str, family: str | None = None) -> None:
+        super().__init__(text)
+        self.family = family
+
+
 class Invalid(OcbError):
     """A document, a configuration or a value is wrong; ``problems`` holds one sentence for each fault.
 

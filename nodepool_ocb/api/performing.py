@@ -32,7 +32,7 @@ from nodepool_ocb.operations.calls import saving
 from nodepool_ocb.operations.limits import narrowing
 from nodepool_ocb.operations.limits.narrowing import Limits
 from nodepool_ocb.operations.limits.permits import WritePermit
-from nodepool_ocb.operations.operation import Call, Operation, Performed, Situation
+from nodepool_ocb.operations.operation import Call, Near, Operation, Performed, Situation
 from nodepool_ocb.operations.performer import Condition, Performer
 from nodepool_ocb.operations.plans.saved import PlanDemand, SavedPlan
 from nodepool_ocb.operations.reads import versions
@@ -148,9 +148,13 @@ class ServedPerformer(Performer):
             return super().rows_of(vertices)
         return self._records.rows.of(vertices)
 
-    def load_near(self, opened: Any, fqdn: str) -> Any:  # noqa: ARG002
+    def load_near(self, opened: Any, near: Near | None) -> Any:  # noqa: ARG002
         """All of it: the limits of a caller are judged by it, and the cache has it."""
         return self.load(opened)
+
+    def load_states(self, opened: Any) -> Any:
+        """As ``load_near``."""
+        return self.load(opened), None
 
     def load(self, opened: Any) -> Any:
         """The world of the cache, if this call reads it; else as it is now."""

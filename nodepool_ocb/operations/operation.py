@@ -23,7 +23,7 @@ import msgspec
 
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Invalid, Stale
-from nodepool_ocb.model.ranges import LATEST
+from nodepool_ocb.model.ranges import LATEST, is_name, is_node
 from nodepool_ocb.model.records import Change
 from nodepool_ocb.operations.plans.saved import PlanDemand
 from nodepool_ocb.views.changes import ChangeRow
@@ -170,6 +170,42 @@ Step: TypeAlias = Lookup[Any] | Note | Because | Sequence[Change]
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
+class Near(msgspec.Struct, frozen=True):
+    """The part of the tree that a decision asks about: nodes, and noderoles of them whose children it asks for."""
+
+    nodes: tuple[str, ...]
+    families: tuple[str, ...] = ()  # ROLE@FQDN
+    ancestors: bool = True  # of all noderoles; False: only the parents that a BLOCKED one waits for
+
+    def with_family(self, name: str | None) -> Near | None:
+        """The same with the children of this noderole. None stands for all: without a name, and if it has some already."""
+        if name is None or self.families:
+            return None
+        return msgspec.structs.replace(self, families=(name,))
+
+
+def near_noderoles(names: Iterable[str], selector: str | None = None) -> Near | None:
+    """The part around these noderoles; None where all has to be read: for a selector, and for a name that is none.
+
+    >>> near_noderoles(["ntp@n1"])
+    Near(nodes=('n1',), families=(), ancestors=True)
+    >>> near_noderoles(["n1"]), near_noderoles([], "state=ERROR")
+    (None, None)
+    """
+    split = [name.partition("@") for name in names]
+    if not all(is_name(role) for role, _, _ in split):
+        return None
+    return near_nodes((fqdn for *_, fqdn in split), selector)
+
+
+def near_nodes(names: Iterable[str], selector: str | None = None, *, ancestors: bool = True) -> Near | None:
+    """The part around these nodes; None as ``near_noderoles`` has it."""
+    wanted = tuple(dict.fromkeys(names))
+    if selector is not None or not wanted or not all(map(is_node, wanted)):
+        return None
+    return Near(wanted, ancestors=ancestors)
+
+
 class Operation(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One verb of one noun; the fields are its arguments. A field never names a file: the caller reads files.
 
@@ -195,6 +231,11 @@ class Operation(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         'lamp light'
         """
         return f"{cls.noun} {cls.verb}".strip()
+
+    @property
+    def near(self) -> Near | None:
+        """The part of the tree that suffices for most answers; None: all of it. A decision that asks for more is made again."""
+        return None
 
     @property
     def rounds(self) -> int:

@@ -7,7 +7,7 @@ operations reach ZooKeeper. ``store`` is imported when a session is opened, not 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from operator import attrgetter
@@ -18,13 +18,14 @@ from msgspec.structs import replace
 from nodepool_ocb.documents.counting import counted
 from nodepool_ocb.engine import structure
 from nodepool_ocb.engine.world import Vertex, World
-from nodepool_ocb.errors import OcbError, Stale, TimedOut
+from nodepool_ocb.errors import OcbError, Stale, TimedOut, Unread
 from nodepool_ocb.model.records import Change, Create
 from nodepool_ocb.operations.journal import Journal
 from nodepool_ocb.operations.operation import (
     Because,
     Call,
     Lookup,
+    Near,
     Note,
     Operation,
     Performed,
@@ -38,8 +39,11 @@ from nodepool_ocb.views import noderoles
 from nodepool_ocb.views.noderoles import NoderoleRow
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from nodepool_ocb.config import Settings
     from nodepool_ocb.model.journal import Entry
+    from nodepool_ocb.model.records import State
     from nodepool_ocb.store.client.frames import Znode
     from nodepool_ocb.store.client.session import Session, Stats
 
@@ -159,12 +163,26 @@ class Performer:
             self.caller.note(f"warning: this record cannot be read: {reason}")
         return world
 
-    def load_near(self, opened: Session, fqdn: str) -> World:
-        """A world to show one node from, no older than this call; all of it where a part cannot be read, or does not suffice."""
+    def load_near(self, opened: Session, near: Near | None) -> World:
+        """As ``load``, or a part that raises Unread for all else; all of it where the part cannot be read as a whole."""
+        if near is None:
+            return self.load(opened)
         from nodepool_ocb.store.world.near import near_world
 
         opened.sync()
-        return near_world(opened, fqdn) or self.load(opened)
+        world = near_world(opened, near.nodes, near.families, ancestors=near.ancestors)
+        if world is None:
+            return self.load(opened)
+        self.journal.declare(world)
+        return world
+
+    def load_states(self, opened: Session) -> tuple[World, Mapping[str, Counter[State]] | None]:
+        """A world of nodes alone, with the number of their noderoles in each state; or ``load``, where a record is unreadable."""
+        from nodepool_ocb.store.world.states import node_states
+
+        opened.sync()
+        found = node_states(opened)
+        return (self.load(opened), None) if found is None else (found.world, found.counts)
 
     def rows_of(self, vertices: list[Vertex]) -> list[NoderoleRow]:
         """The rows of these noderoles, by name."""
@@ -204,9 +222,7 @@ class Performer:
             before = len(changes)
 
             def decide(found: list[T] = found) -> Iterator[Sequence[Change]]:
-                reader = Reader(self, opened, kept, operation.reads)
-                reader.conditions = () if self._transactions else self.conditions  # own writes change versions
-                found[:] = [(yield from reader.transactions(operation.decide(self._situation(opened, changes))))]
+                found[:] = [(yield from self._transactions_of(operation, opened, kept, changes))]
 
             self._decided(opened, decide, self.call.dry_run, changes, before)
             answers += found
@@ -217,6 +233,21 @@ class Performer:
             if self.call.plan is not None:
                 self._plans.require(opened, self.call.plan, self.basis)
         return performed.completed()
+
+    def _transactions_of(
+        self, operation: Operation[T], opened: Session, kept: dict[object, Any], changes: Sequence[Change]
+    ) -> Generator[Sequence[Change], None, T]:
+        """Decided from the part of the tree that the operation is about, and again from more where it asks for more."""
+        near = None if self.call.dry_run or self.call.plan is not None else operation.near
+        while True:
+            reader = Reader(self, opened, kept, operation.reads, near)
+            reader.conditions = () if self._transactions else self.conditions  # own writes change versions
+            try:
+                return (yield from reader.transactions(operation.decide(self._situation(opened, changes))))
+            except Unread as more:
+                if near is None:
+                    raise
+                near = near.with_family(more.family)
 
     def _situation(self, opened: Session, changes: Sequence[Change]) -> Situation:
         return Situation(
@@ -354,14 +385,19 @@ class Reader:
         opened: Session,
         kept: dict[object, Any],
         declared: Sequence[type[Lookup[Any]]] | None = None,
+        near: Near | None = None,
     ) -> None:
-        """``kept`` outlives the attempt; ``declared``: the lookups that may be asked, if that is known."""
+        """``kept`` outlives the attempt; ``declared``: the lookups that may be asked, if that is known. ``near``: the part of the
+        tree that is read in place of all.
+        """
         self.performer = performer
         self.session = opened
         self.world = World()
         self.conditions: Sequence[Condition] = ()  # that are still to be checked before the first write
+        self.near = near
         self._kept = kept
         self._declared = declared
+        self._notes: list[str] = []  # of a part of the tree: an attempt with more of it would repeat them
 
     def transactions(self, steps: Steps[T]) -> Generator[Sequence[Change], None, T]:
         """The transactions of a decision; its lookups are answered and its notes are sent on the way."""
@@ -369,7 +405,7 @@ class Reader:
             step = next(steps)
             while True:
                 if isinstance(step, Note):
-                    self.performer.caller.note(step.text)
+                    self._note(step.text)
                 elif isinstance(step, Because):
                     self.performer.journal.cause = step.text
                 elif isinstance(step, Lookup):
@@ -381,13 +417,28 @@ class Reader:
                         step = steps.send(answer)
                     continue
                 else:
+                    self._send_notes()
                     self._meet_conditions()
                     self.performer.permit(self.world, step)
                     yield step
                 step = next(steps)
         except StopIteration as ended:
             value: T = ended.value
+            self._send_notes()
             return value
+        except OcbError:
+            self._send_notes()
+            raise
+
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+        if self.near is None:
+            self._send_notes()
+
+    def _send_notes(self) -> None:
+        notes, self._notes = self._notes, []
+        for text in notes:
+            self.performer.caller.note(text)
 
     def note_one_time(self, text: str) -> None:
         """A note that later attempts of the same call do not repeat."""

@@ -91,6 +91,11 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         self._commit(session, self._frame())
         self._commit(session, (change for node in range(self.nodes) for change in self._node(node)))
 
+    def extend(self, session: Session, first: int) -> None:
+        """Create the nodes from ``first`` on, beside those of a smaller grid without edges between nodes."""
+        assert not self.across, "the last node of the smaller grid has a parent on its first"
+        self._commit(session, (change for node in range(first, self.nodes) for change in self._node(node)))
+
     def start(self, session: Session) -> None:
         """Commit the deployment: from now on annealers work."""
         path = paths.deployment(DEPLOYMENT)

@@ -132,7 +132,7 @@ def document(vertex: Vertex, attributes: Layers, runs: Iterable[tuple[str, Run]]
     return NoderoleDocument(
         noderole=vertex.name,
         record=vertex.record,
-        children=tuple(child.name for child in vertex.children),
+        children=tuple(sorted(child.name for child in vertex.children)),
         attributes=attributes,
         runs=tuple(NoderoleRunRow(name, record) for name, record in runs),
     )

@@ -68,12 +68,16 @@ def rows(
     tags: Sequence[str] = (),
     labels: Mapping[str, str] | None = None,
     among: Collection[str] | None = None,
+    counts: Mapping[str, Counter[State]] | None = None,
     *,
     now: float,
 ) -> list[NodeRow]:
-    """The nodes by name: those of the deployment, with all of these tags and labels; of ``among``, if it is given."""
+    """The nodes by name: those of the deployment, with all of these tags and labels; of ``among``, if it is given.
+
+    ``counts``: the number of noderoles in each state, of a world without noderoles.
+    """
     return [
-        _row(view, node, now)
+        _row(view, node, now, summary(view.noderoles.values()) if counts is None else summed(counts[view.name]))
         for _, view in sorted(world.nodes.items())
         if (node := view.record) is not None
         and (among is None or view.name in among)
@@ -85,14 +89,17 @@ def rows(
 
 def summary(vertices: Iterable[Vertex]) -> NoderoleSummary:
     """The worst state of noderoles, and the number in each state."""
-    counts = Counter(vertex.record.state for vertex in vertices)
+    return summed(Counter(vertex.record.state for vertex in vertices))
+
+
+def summed(counts: Counter[State]) -> NoderoleSummary:
+    """The same from the number in each state."""
     states = [state for state in WORST if counts[state]]
     numbers = ", ".join(f"{counts[state]} {state}" for state in states)
     return NoderoleSummary(states[0] if states else None, numbers or None)
 
 
-def _row(view: NodeView, node: Node, now: float) -> NodeRow:
-    own = summary(view.noderoles.values())
+def _row(view: NodeView, node: Node, now: float, own: NoderoleSummary) -> NodeRow:
     return NodeRow(
         name=view.name,
         deployment=node.deployment,

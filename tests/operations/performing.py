@@ -13,7 +13,7 @@ from nodepool_ocb.config import Settings, ZooKeeperSettings
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import Change
-from nodepool_ocb.operations.operation import Call, Operation, Performed
+from nodepool_ocb.operations.operation import Call, Near, Operation, Performed
 from nodepool_ocb.operations.performer import Performer
 from nodepool_ocb.operations.wire import codec
 from nodepool_ocb.store.client.session import Session, Stats
@@ -60,7 +60,14 @@ class InterruptedPerformer(Performer):
         return replace(performed, answers=received)
 
     def load(self, opened: Session) -> World:
-        world = super().load(opened)
+        return self._read(super().load(opened))
+
+    def load_near(self, opened: Session, near: Near | None) -> World:
+        before = self.reads
+        world = super().load_near(opened, near)
+        return world if self.reads > before else self._read(world)
+
+    def _read(self, world: World) -> World:
         self.reads += 1
         meanwhile, self._meanwhile = self._meanwhile, None
         if meanwhile is not None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.errors import NotFound
+from nodepool_ocb.errors import Invalid, NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Claim, Create, Node, NodeRole, Set, State
-from nodepool_ocb.operations.nodes.reading import NodeShow
+from nodepool_ocb.operations.nodes.reading import NodeList, NodeShow
 from nodepool_ocb.operations.performer import Performer
+from nodepool_ocb.store.client import codec
+from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.grid import Grid
@@ -71,7 +74,7 @@ def test_where_a_record_cannot_be_read_everything_is(
     assert whole == ["everything"]
 
 
-def test_where_a_parent_is_a_cluster_or_the_node_is_absent_everything_is_read(
+def test_where_a_parent_is_a_cluster_its_members_are_found_and_where_the_node_is_absent_everything_is_read(
     grid: Session, zk_settings: ZooKeeperSettings, whole: list[str]
 ) -> None:
     path = paths.noderole("step-2-1", N0)
@@ -81,7 +84,7 @@ def test_where_a_parent_is_a_cluster_or_the_node_is_absent_everything_is_read(
     assert found[f"step-2-1@{N0}"] == "its parents are every osd of deployment bench, and there is none"
     with pytest.raises(NotFound, match=N0):
         calm(zk_settings).perform(NodeShow(node=f"{N0}m"))
-    assert whole == ["everything"] * 2
+    assert whole == ["everything"]
 
 
 def test_a_node_without_noderoles_is_shown(
@@ -90,3 +93,37 @@ def test_a_node_without_noderoles_is_shown(
     zk_session.commit([Create(paths.node("n1"), Node(deployment="system", rack="r1"))])
     shown = calm(zk_settings).perform(NodeShow(node="n1")).answer
     assert (shown.record.rack, shown.noderoles, whole) == ("r1", (), [])
+
+
+def test_nodes_are_listed_without_noderoles_as_if_everything_had_been_read(
+    zk_settings: ZooKeeperSettings, grid: Session, whole: list[str]
+) -> None:
+    listed = calm(zk_settings).perform(NodeList(deployment="bench")).answer
+    assert (listed, whole) == (nodes.rows(load_world(grid), now=0.0), [])
+    assert [each.noderoles for each in listed] == ["2 TODO, 4 BLOCKED", "2 ERROR, 4 BLOCKED", "2 TODO, 4 BLOCKED"]
+    assert listed[0].busy == f"step-0-0@{N0}"
+
+
+@pytest.mark.parametrize("data", [b'{"schema":7}', b'{"schema":1,"state":"ACTIVE"}', b"", b"garbage"])
+def test_where_a_noderole_cannot_be_read_all_of_a_list_of_nodes_is(
+    grid: Session, zk_settings: ZooKeeperSettings, whole: list[str], data: bytes
+) -> None:
+    path = paths.noderole("step-2-1", N0)
+    grid._client.set(path, data)
+    performer = calm(zk_settings)
+    assert performer.perform(NodeList()).answer[0].noderoles == "2 TODO, 3 BLOCKED"
+    assert (whole, len(performer.heard.notes)) == (["everything"], 1)
+
+
+FIELDS = {"since": -1.0, "attempt": "x", "not_before": "soon", "reason": 7, "serves": "ntp", "hooks": [1], "parents": 3}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_state_of_a_noderole_is_refused_where_its_record_is(name: str) -> None:
+    good = {"schema": 1, "tx": "AbCdEfGhIjKl", "state": "TODO", "since": 1.0, "colour": "red"}
+    assert codec.state(msgspec.json.encode(good)) is State.TODO
+    data = msgspec.json.encode({**good, name: FIELDS[name]})
+    with pytest.raises(Invalid):
+        codec.decode(NodeRole, Znode("/x", data, 0, 0))
+    with pytest.raises(msgspec.DecodeError):
+        codec.state(data)

@@ -18,7 +18,17 @@ from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import committing, outdated, reservations
 from nodepool_ocb.operations.commits.committing import Committed
 from nodepool_ocb.operations.names import deployment_of
-from nodepool_ocb.operations.operation import AwaitedNoderoles, Explained, Lookup, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import (
+    AwaitedNoderoles,
+    Explained,
+    Lookup,
+    Near,
+    Operation,
+    Right,
+    Situation,
+    Steps,
+    near_noderoles,
+)
 from nodepool_ocb.operations.reads.world import ReadWorld
 
 #: The states in which an event asks for nothing more.
@@ -76,6 +86,10 @@ class NoderoleCommit(Operation[Committed], frozen=True, kw_only=True):
     selector: str | None = None
     force: bool = False
 
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles(self.noderoles, self.selector)
+
     def decide(self, situation: Situation) -> Steps[Committed]:
         world = yield from ReadWorld()
         chosen = yield from selection.noderoles(world, self.noderoles, self.selector)
@@ -110,6 +124,10 @@ class NoderolePropose(NoderoleAct, frozen=True, kw_only=True):
 
     verb = "propose"
 
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles(self.noderoles, self.selector)
+
     def decide(self, situation: Situation) -> Steps[NoderolesChosen]:
         world = yield from ReadWorld()
         chosen = yield from self.chosen(world)
@@ -131,6 +149,10 @@ class NoderoleRefresh(NoderoleAct, frozen=True, kw_only=True):
     """Run ACTIVE noderoles again in place; their children go on."""
 
     verb = "refresh"
+
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles(self.noderoles, self.selector)
 
     def decide(self, situation: Situation) -> Steps[NoderolesChosen]:
         world = yield from ReadWorld()
@@ -178,6 +200,10 @@ class NoderoleRetry(NoderoleAct, frozen=True, kw_only=True):
         if (bool(self.noderoles) or self.selector is not None) == self.failed or (self.deployment and not self.failed):
             raise Invalid("give noderoles, or a selector, or `failed` with or without a deployment")
 
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles(self.noderoles, self.selector)
+
     def decide(self, situation: Situation) -> Steps[NoderolesChosen]:
         world = yield from ReadWorld()
         if self.deployment is not None:
@@ -216,6 +242,10 @@ class NoderoleCancel(NoderoleAct, frozen=True, kw_only=True):
     verb = "cancel"
 
     reason: str = "cancelled by a person"  # in their records
+
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles(self.noderoles, self.selector)
 
     def decide(self, situation: Situation) -> Steps[NoderolesChosen]:
         world = yield from ReadWorld()

@@ -16,7 +16,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import Drift
 from nodepool_ocb.model.records import State
 from nodepool_ocb.operations import selection
-from nodepool_ocb.operations.operation import Explained, Note, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import Explained, Near, Note, Operation, Right, Situation, Steps, near_noderoles
 from nodepool_ocb.operations.reads.noderoles import ReadRuns, ReadRunsAt
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.views.drift import found as shown
@@ -45,6 +45,10 @@ class NoderoleCheck(Operation[ChecksAsked], frozen=True, kw_only=True):
 
     noderoles: tuple[str, ...] = ()  # ROLE@FQDN
     selector: str | None = None
+
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles(self.noderoles, self.selector)
 
     def decide(self, situation: Situation) -> Steps[ChecksAsked]:
         world = yield from ReadWorld()

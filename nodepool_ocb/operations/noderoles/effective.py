@@ -16,7 +16,7 @@ from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model import paths
 from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.names import catalogue, noderole_of
-from nodepool_ocb.operations.operation import Note, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import Near, Note, Operation, Right, Situation, Steps, near_noderoles
 from nodepool_ocb.operations.reads.noderoles import ReadBlobs, ReadRuns
 from nodepool_ocb.operations.reads.secrets import RevealAttributes
 from nodepool_ocb.operations.reads.world import ReadRunInputs, ReadWorld
@@ -36,6 +36,10 @@ class NoderoleAttributes(Operation[shown.EffectiveDocument], frozen=True, kw_onl
     places: tuple[str, ...] = ()  # names or paths; none: all
     reveal: bool = False  # secret values in plain text; the performer's host needs the key
 
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles([self.noderole])
+
     def decide(self, situation: Situation) -> Steps[shown.EffectiveDocument]:  # noqa: ARG002
         world = yield from ReadWorld()
         vertex = noderole_of(world, self.noderole)
@@ -54,6 +58,10 @@ class NoderoleAttributesDiff(Operation[shown.UnlikeDocument], frozen=True, kw_on
     noderole: str  # ROLE@FQDN
     other: str  # ROLE@FQDN
     places: tuple[str, ...] = ()  # names or paths; none: all
+
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles([self.noderole, self.other])
 
     def decide(self, situation: Situation) -> Steps[shown.UnlikeDocument]:  # noqa: ARG002
         world = yield from ReadWorld()
@@ -76,6 +84,10 @@ class NoderoleAttributesRuns(Operation[shown.UnlikeDocument], frozen=True, kw_on
 
     noderole: str  # ROLE@FQDN
     runs: tuple[str, str]
+
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles([self.noderole])
 
     def decide(self, situation: Situation) -> Steps[shown.UnlikeDocument]:  # noqa: ARG002
         world = yield from ReadWorld()
@@ -114,6 +126,10 @@ class NoderoleAttributesChanged(Operation[list[DifferenceRow]], frozen=True, kw_
     reads = (ReadWorld, *outdated.READS)
 
     noderole: str  # ROLE@FQDN
+
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles([self.noderole])
 
     def decide(self, situation: Situation) -> Steps[list[DifferenceRow]]:  # noqa: ARG002
         world = yield from ReadWorld()

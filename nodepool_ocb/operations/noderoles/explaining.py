@@ -14,7 +14,7 @@ from nodepool_ocb.model.records import State
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.names import noderole_of
-from nodepool_ocb.operations.operation import Note, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import Near, Note, Operation, Right, Situation, Steps, near_noderoles
 from nodepool_ocb.operations.reads.networks import ReadRegistrations
 from nodepool_ocb.operations.reads.noderoles import ReadRuns, ReadSkippedTasks, ReadSpoiled
 from nodepool_ocb.operations.reads.rollouts import ReadNewestRollout, ReadRollout
@@ -51,6 +51,10 @@ class NoderoleExplain(Operation[list[ExplainedNoderole]], frozen=True, kw_only=T
 
     noderoles: tuple[str, ...] = ()  # ROLE@FQDN; one that stands alone may be a task that a run of tasks skipped
     selector: str | None = None
+
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles(self.noderoles, self.selector)
 
     def decide(self, situation: Situation) -> Steps[list[ExplainedNoderole]]:
         world = yield from ReadWorld()

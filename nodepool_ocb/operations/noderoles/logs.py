@@ -6,7 +6,7 @@ from nodepool_ocb.errors import NotFound
 from nodepool_ocb.model.records import State
 from nodepool_ocb.operations.logs import RunChosen
 from nodepool_ocb.operations.names import noderole_of
-from nodepool_ocb.operations.operation import Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import Near, Operation, Right, Situation, Steps, near_nodes
 from nodepool_ocb.operations.reads.noderoles import ReadRuns
 from nodepool_ocb.operations.reads.world import ReadWorld
 
@@ -21,6 +21,11 @@ class NoderoleLog(Operation[RunChosen], frozen=True, kw_only=True):
 
     noderole: str  # ROLE@FQDN
     run: str | None = None
+
+    @property
+    def near(self) -> Near | None:
+        role, _, fqdn = self.noderole.partition("@")
+        return near_nodes([fqdn], ancestors=False) if role else None
 
     def decide(self, situation: Situation) -> Steps[RunChosen]:  # noqa: ARG002
         world = yield from ReadWorld()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from nodepool_ocb.engine import selection as expressions
 from nodepool_ocb.engine.world import Vertex, World
@@ -12,7 +13,16 @@ from nodepool_ocb.operations import following, polling, secrets, selection
 from nodepool_ocb.operations.commits import outdated
 from nodepool_ocb.operations.names import deployment_of, node_of, noderole_of, role_of
 from nodepool_ocb.operations.noderoles import layers
-from nodepool_ocb.operations.operation import AwaitedNoderoles, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import (
+    AwaitedNoderoles,
+    Near,
+    Operation,
+    Right,
+    Situation,
+    Steps,
+    near_noderoles,
+    near_nodes,
+)
 from nodepool_ocb.operations.performer import AnyPerformer, Performer
 from nodepool_ocb.operations.reads.noderoles import ReadRuns, RowsOf
 from nodepool_ocb.operations.reads.secrets import RevealAttributes
@@ -45,6 +55,12 @@ class NoderoleList(Operation[NoderolesListed], frozen=True, kw_only=True):
     outdated: bool = False  # only these, with their differences
     differences: bool = False  # with a selector of outdated noderoles: their differences, if all are outdated
 
+    @property
+    def near(self) -> Near | None:
+        if self.node is None:
+            return None
+        return near_nodes([self.node], self.selector, ancestors=self.outdated)
+
     def decide(self, situation: Situation) -> Steps[NoderolesListed]:  # noqa: ARG002
         world = yield from ReadWorld()
         for name, find in ((self.deployment, deployment_of), (self.node, node_of), (self.role, role_of)):
@@ -61,6 +77,8 @@ class NoderoleList(Operation[NoderolesListed], frozen=True, kw_only=True):
 
     def _near(self, world: World) -> Iterable[Vertex]:
         """Those that the fields, without the selector, mean."""
+        if self.node is not None:
+            return filter(self.wanted, node_of(world, self.node).noderoles.values())
         if self.states or (self.deployment, self.node, self.role) != (None, None, None):
             return filter(self.wanted, world.vertices())
         return world.vertices()
@@ -111,6 +129,11 @@ class NoderoleShow(Operation[NoderoleDocument], frozen=True, kw_only=True):
     noderole: str  # ROLE@FQDN
     reveal: bool = False  # secret values in plain text; the performer's host needs the key
 
+    @property
+    def near(self) -> Near | None:
+        found = near_noderoles([self.noderole])
+        return found and replace(found, families=(self.noderole,), ancestors=False)
+
     def decide(self, situation: Situation) -> Steps[NoderoleDocument]:  # noqa: ARG002
         world = yield from ReadWorld()
         vertex = noderole_of(world, self.noderole)
@@ -131,6 +154,10 @@ class NoderoleWait(Operation[tuple[str, ...]], frozen=True, kw_only=True):
 
     noderoles: tuple[str, ...] = ()  # ROLE@FQDN
     selector: str | None = None
+
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles(self.noderoles, self.selector)
 
     def decide(self, situation: Situation) -> Steps[tuple[str, ...]]:  # noqa: ARG002
         world = yield from ReadWorld()

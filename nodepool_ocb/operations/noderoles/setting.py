@@ -16,7 +16,17 @@ from nodepool_ocb.operations import secrets, selection
 from nodepool_ocb.operations.commits import reservations
 from nodepool_ocb.operations.names import catalogue
 from nodepool_ocb.operations.noderoles import layers
-from nodepool_ocb.operations.operation import Explained, Lookup, Note, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import (
+    Explained,
+    Lookup,
+    Near,
+    Note,
+    Operation,
+    Right,
+    Situation,
+    Steps,
+    near_noderoles,
+)
 from nodepool_ocb.operations.reads.noderoles import ReadAttributesAt
 from nodepool_ocb.operations.reads.world import ReadWorld
 
@@ -40,6 +50,10 @@ class NoderoleAttributesChange(Operation[Explained], frozen=True, kw_only=True):
 
     noderoles: tuple[str, ...] = ()  # ROLE@FQDN
     selector: str | None = None
+
+    @property
+    def near(self) -> Near | None:
+        return near_noderoles(self.noderoles, self.selector)
 
     def edit(self, world: World, vertex: Vertex, before: Blob) -> Steps[Blob]:
         """The user's attributes as they are to be."""

@@ -19,7 +19,7 @@ from nodepool_ocb.operations import assignments as assigning
 from nodepool_ocb.operations import selection
 from nodepool_ocb.operations.names import deployment_of, record_of
 from nodepool_ocb.operations.networks import placement
-from nodepool_ocb.operations.operation import Explained, Lookup, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import Explained, Lookup, Near, Operation, Right, Situation, Steps, near_nodes
 from nodepool_ocb.operations.reads.agreement import Agreement
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.provisioning import bootenvs
@@ -73,6 +73,10 @@ class NodeSet(NodeChange, frozen=True, kw_only=True):
 
     assignments: tuple[str, ...]  # KEY=VALUE, as ``assignments.node_fields`` reads them
 
+    @property
+    def near(self) -> Near | None:
+        return near_nodes(self.nodes, self.selector)
+
     def decide(self, situation: Situation) -> Steps[Explained]:
         """Of a hint or a MAC that a machine owns, the records of its owner change, too."""
         keys = [key for key, _ in assigning.pairs(self.assignments)]
@@ -106,6 +110,10 @@ class NodeMove(NodeChange, frozen=True, kw_only=True):
 
     deployment: str
 
+    @property
+    def near(self) -> Near | None:
+        return near_nodes(self.nodes, self.selector)
+
     def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
         deployment_of(world, self.deployment)
         return {"deployment": self.deployment}
@@ -116,6 +124,10 @@ class NodeAvailable(NodeChange, frozen=True, kw_only=True):
 
     verb = "available"
 
+    @property
+    def near(self) -> Near | None:
+        return near_nodes(self.nodes, self.selector)
+
     def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
         return {"available": True}
 
@@ -125,6 +137,10 @@ class NodeUnavailable(NodeChange, frozen=True, kw_only=True):
 
     verb = "unavailable"
 
+    @property
+    def near(self) -> Near | None:
+        return near_nodes(self.nodes, self.selector)
+
     def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
         return {"available": False}
 
@@ -133,6 +149,10 @@ class NodeRelease(NodeChange, frozen=True, kw_only=True):
     """Let annealers work again on nodes that were held, and probe them."""
 
     verb = "release"
+
+    @property
+    def near(self) -> Near | None:
+        return near_nodes(self.nodes, self.selector)
 
     def fields(self, world: World, view: NodeView) -> Mapping[str, Any]:  # noqa: ARG002
         return {"hold": None}

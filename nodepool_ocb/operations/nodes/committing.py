@@ -9,7 +9,7 @@ from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.operations import outside, selection
 from nodepool_ocb.operations.commits import committing
 from nodepool_ocb.operations.commits.committing import Committed
-from nodepool_ocb.operations.operation import AwaitedNoderoles, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import AwaitedNoderoles, Near, Operation, Right, Situation, Steps, near_nodes
 from nodepool_ocb.operations.reads.world import ReadWorld
 
 
@@ -29,6 +29,10 @@ class NodeCommit(Operation[Committed], frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
     selector: str | None = None
     force: bool = False
+
+    @property
+    def near(self) -> Near | None:
+        return near_nodes(self.nodes, self.selector)
 
     def decide(self, situation: Situation) -> Steps[Committed]:
         world = yield from ReadWorld()

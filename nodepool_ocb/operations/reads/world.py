@@ -13,30 +13,34 @@ from nodepool_ocb.model.records import Change, Delete, Given, Json
 from nodepool_ocb.operations.operation import Lookup
 
 if TYPE_CHECKING:
+    from collections import Counter
+
+    from nodepool_ocb.model.records import State
     from nodepool_ocb.operations.performer import Reader
     from nodepool_ocb.store.client.blobs import FoundBlobs
     from nodepool_ocb.store.client.frames import Znode
 
 
 class ReadWorld(Lookup[World], frozen=True):
-    """Everything below ``/ocb``, as it is now; a note names each record that cannot be read."""
+    """Everything below ``/ocb``, as it is now, or the part ``near`` the objects of the operation (``Operation.near``).
+
+    A note names each record that cannot be read; where there is any, a part does not suffice.
+    """
 
     records = "everything below /ocb"
 
     def answer(self, reader: Reader) -> World:
-        reader.world = reader.performer.load(reader.session)
+        reader.world = reader.performer.load_near(reader.session, reader.near)
         return reader.world
 
 
-class ReadNode(Lookup[World], frozen=True):
-    """A node, its noderoles, and the parents that these wait for. The rest may be absent: it is for an answer alone."""
+class ReadNodeStates(Lookup["tuple[World, Mapping[str, Counter[State]] | None]"], frozen=True):
+    """Nodes and deployments, and for each node the number of noderoles in each state; None if the world has the noderoles."""
 
-    records = "a node, its noderoles, and their parents"
+    records = "nodes, and the states of noderoles"
 
-    node: str
-
-    def answer(self, reader: Reader) -> World:
-        return reader.performer.load_near(reader.session, self.node)
+    def answer(self, reader: Reader) -> tuple[World, Mapping[str, Counter[State]] | None]:
+        return reader.performer.load_states(reader.session)
 
 
 class ReadWorldAgain(Lookup[World], frozen=True):

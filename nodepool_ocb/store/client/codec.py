@@ -26,7 +26,7 @@ import msgspec
 from nodepool_ocb.errors import Invalid, Spoiled, Unreadable
 from nodepool_ocb.model.limits import BLOB_BYTES, RECORD_BYTES
 from nodepool_ocb.model.pool import NodeRequest, PoolComponent, PoolNode
-from nodepool_ocb.model.records import USUAL, Claim, Fence, Json, NodeRole, Rare, Record, Run, keys_of, shared
+from nodepool_ocb.model.records import USUAL, Claim, Fence, Json, NodeRole, Rare, Record, Run, State, keys_of, shared
 from nodepool_ocb.store.client.frames import Znode
 
 T = TypeVar("T", bound=Record)
@@ -138,6 +138,31 @@ def decode(kind: type[T], znode: Znode) -> T:
         return record
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Unreadable(f"{znode.path}: not a {kind.__name__} of schema 1: {error}", znode.path) from error
+
+
+def state(data: bytes) -> State:
+    """The state of a noderole, from its data as they are stored, all of which are checked. Raises where ``decode`` refuses them:
+    DecodeError, UnicodeError or RecursionError.
+
+    >>> from nodepool_ocb.model.records import State
+    >>> state(signed(encode(NodeRole.of(state=State.ERROR, since=0.0, reason="no disk")), "AbCdEfGhIjKl"))
+    <State.ERROR: 'ERROR'>
+    """
+    if len(data) >= SHALLOW_BYTES:
+        _bounded(unsigned(data), RECORD_BYTES)
+    found: State = _flat().decode(data).state
+    return found
+
+
+@functools.cache
+def _flat() -> msgspec.json.Decoder[Any]:
+    """Of a noderole with its rare fields among the others, as it stands in JSON."""
+    hints = {**get_type_hints(NodeRole, include_extras=True), **get_type_hints(Rare, include_extras=True)}
+    names = [*(each for each in NodeRole.__struct_fields__ if each not in ("rare", "unknown")), *Rare.__struct_fields__]
+    required = {each.name for each in msgspec.structs.fields(NodeRole) if each.required}
+    fields = [(name, hints[name]) if name in required else (name, hints[name], None) for name in names]
+    fields.sort(key=len)
+    return msgspec.json.Decoder(msgspec.defstruct("FlatNodeRole", fields, tag_field="schema", tag=1, gc=False))
 
 
 def _read(kind: type[T], data: bytes) -> T:

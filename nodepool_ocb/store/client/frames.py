@@ -182,6 +182,44 @@ def unpack_data(reply: Reply, paths: Sequence[str]) -> list[Znode | None]:
     return found
 
 
+def unpack_bytes(reply: Reply, paths: Sequence[str]) -> list[bytes | None]:
+    """As ``unpack_data``, the data alone."""
+    buffer, offset, _ = reply
+    member = _MEMBER.unpack_from
+    found: list[bytes | None] = []
+    add = found.append
+    for path in paths:
+        opcode, _, error, size = member(buffer, offset)
+        offset += 13
+        if opcode == -1:
+            if error != NO_NODE:
+                raise UnreadablePath(error, path)
+            add(None)
+            continue
+        end = offset + size if size > 0 else offset
+        add(buffer[offset:end])
+        offset = end + _STAT.size
+    return found
+
+
+def unpack_mentioning(reply: Reply, paths: Sequence[str], needles: Sequence[bytes]) -> list[Znode]:
+    """The znodes with data that has one of these bytes; raises as ``unpack_data``. The others are passed over, not made."""
+    buffer, offset, _ = reply
+    if any(buffer.find(needle, offset) >= 0 for needle in needles):
+        found = unpack_data(reply, paths)
+        return [each for each in found if each is not None and any(needle in each.data for needle in needles)]
+    member = _MEMBER.unpack_from
+    for path in paths:
+        opcode, _, error, size = member(buffer, offset)
+        if opcode == -1:
+            if error != NO_NODE:
+                raise UnreadablePath(error, path)
+            offset += 13
+        else:
+            offset += 13 + max(size, 0) + _STAT.size
+    return []
+
+
 def unpack_children(reply: Reply, paths: Sequence[str]) -> list[list[str] | None]:
     """As ``unpack_data``, with the children's names."""
     buffer, offset, _ = reply

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice, repeat
 from typing import Final, TypeVar
 
@@ -65,6 +66,19 @@ class SessionReads:
         if not self.tree.foreign:
             return found
         return (None if znode is None else self.tree.read(znode) for znode in found)
+
+    def stream_bytes(self, paths: Iterable[str]) -> Iterator[bytes | None]:
+        """As ``stream``, the data alone, as they are stored: for very many."""
+        rest = iter(paths)
+        batches = iter(lambda: list(islice(rest, BATCH)), [])
+        return chain.from_iterable(self._pipeline(batches, frames.read_data, frames.unpack_bytes))
+
+    def mentioning(self, paths: Iterable[str], needles: Sequence[bytes]) -> list[Znode]:
+        """The znodes at ``paths`` with data that has one of these bytes: for a few among very many."""
+        rest = iter(paths)
+        batches = iter(lambda: list(islice(rest, BATCH)), [])
+        unpack = partial(frames.unpack_mentioning, needles=needles)
+        return list(chain.from_iterable(self._pipeline(batches, frames.read_data, unpack)))
 
     def send_read(self, paths: Sequence[str]) -> Callable[[], list[Znode | None]]:
         """As ``get_many`` for at most BATCH paths, without waiting: the result waits for the answer, on any thread.

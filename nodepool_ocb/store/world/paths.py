@@ -6,7 +6,7 @@ Both come from the table of record kinds: a World shows the kinds with a wake-up
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from sys import intern
 from typing import Final, NamedTuple, TypeAlias
@@ -132,11 +132,12 @@ class Listing:
         return at.kind is not Structure and all(listed)
 
 
-def listing(session: SessionReads) -> Listing:
-    """List the tree: one request, and one for some hundred nodes; raises Unavailable or Denied."""
-    first = dict.fromkeys(folders[0] for folders in _FOLDERS.values() if folders)
+def listing(session: SessionReads, kinds: Collection[Kind] = tuple(_FOLDERS)) -> Listing:
+    """List the tree, or these kinds: one request, and one for some hundred nodes; raises Unavailable or Denied."""
+    wanted_folders = [_FOLDERS[kind] for kind in kinds]
+    first = dict.fromkeys(folders[0] for folders in wanted_folders if folders)
     listed = _listed(session, list(first))
-    deeper = {folders[1]: listed[folders[0]] for folders in _FOLDERS.values() if len(folders) > 1}
+    deeper = {folders[1]: listed[folders[0]] for folders in wanted_folders if len(folders) > 1}
     wanted = [folder.format(name) for folder, names in deeper.items() for name in names]
     return Listing(listed | _listed(session, wanted))
 
