@@ -17,6 +17,7 @@ from benchmarks import (
     building,
     converging,
     dispatching,
+    everyday,
     growing,
     idling,
     loading,
@@ -59,7 +60,11 @@ LAUNCHER: Final[Mapping[str, Benchmark]] = {
 }
 API: Final[Mapping[str, Benchmark]] = {"list": listing.measure, "rest": resting_api.measure, "events": crowding.measure}
 TASKS: Final[Mapping[str, Benchmark]] = {"plans": planning.measure}
-CLI: Final[Mapping[str, Benchmark]] = {"help": starting.measure_help, "reads": starting.measure_reads}
+CLI: Final[Mapping[str, Benchmark]] = {
+    "help": starting.measure_help,
+    "reads": starting.measure_reads,
+    "everyday": everyday.measure_everyday,
+}
 
 
 @click.group()

@@ -50,12 +50,16 @@ def measure_reads(plan: Plan) -> Iterator[Figure]:
                 yield _figure(plan, "reads", line, {"NODEPOOL_OCB_ZOOKEEPER": settings.hosts}, what)
 
 
+def folders(checkout: Path) -> str:
+    """The folders of a checkout with packages, for PYTHONPATH."""
+    return os.pathsep.join(str(checkout / part) for part in PARTS)
+
+
 def cpu_ms(checkout: Path, line: str, environment: Mapping[str, str]) -> float:
     """User and system time of one command of a checkout, in ms. Raises RuntimeError if the command fails."""
-    folders = os.pathsep.join(str(checkout / part) for part in PARTS)
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *line.split()],
-        env={**os.environ, **environment, "PYTHONPATH": folders},
+        env={**os.environ, **environment, "PYTHONPATH": folders(checkout)},
         cwd="/",  # no file beside this one is taken for a package
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
