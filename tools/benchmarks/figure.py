@@ -66,12 +66,12 @@ def p99(values: Sequence[float]) -> float | None:
 
 
 def over(ours: float | None, other: float | None) -> float | None:
-    """The ratio of two values; None if one is missing or the second one is zero.
+    """The ratio of two values; None if one is missing, or the second one is not above zero.
 
-    >>> over(3.0, 2.0), over(None, 2.0), over(3.0, None)
-    (1.5, None, None)
+    >>> over(3.0, 2.0), over(None, 2.0), over(3.0, None), over(3.0, -0.04)
+    (1.5, None, None, None)
     """
-    return ours / other if ours is not None and other else None
+    return ours / other if ours is not None and other is not None and other > 0 else None
 
 
 def interleaved(rounds: int, sides: Mapping[str, Round], warm_up: bool = True) -> dict[str, float]:
