@@ -26,6 +26,8 @@ def shown(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, View):
         return public(value)
+    if isinstance(value, msgspec.Raw):  # a site file: it may have a secret
+        return msgspec.json.decode(value)
     if isinstance(value, EncodedRows):
         return value.json()
     if (
