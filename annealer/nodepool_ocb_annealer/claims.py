@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -71,7 +72,12 @@ class Claims:
             self.executor.look(fqdn)
             return
         view = context.world.nodes.get(fqdn)
-        if view is None or context.resting or not context.session.trusted or fqdn in self._inline:
+        if view is None or fqdn in self._inline:
+            return
+        if not view.ready and view.claim is None:  # most nodes with a change, where others work
+            self._stealing.forget(fqdn)
+            return
+        if context.resting or not context.session.trusted:
             return
         if view.claim is not None:
             self._stealing.forget(fqdn)  # ranks count anew from when it is free
@@ -80,11 +86,14 @@ class Claims:
         now = time.monotonic()
         if not self._stealing.our_turn(view, now):
             return
-        vertex = self.next(view)
-        if vertex is None:
+        candidates = self._candidates(view)
+        if not candidates:
             self._stealing.forget(fqdn)
-        elif self._well(fqdn) and self._stealing.may_take(vertex, now):
-            self._claim(vertex)
+            return
+        inline = [vertex for vertex in candidates if self._slots.instant(vertex)]
+        vertex = inline[0] if len(inline) == len(candidates) else self._first(candidates)
+        if self._well(fqdn) and self._stealing.may_take(vertex, now):
+            self._claim(vertex, inline)
 
     def void(self) -> None:
         """The session is over: nothing is ours any more."""
@@ -92,8 +101,13 @@ class Claims:
         self._inline.clear()
         self._stealing.void()
 
-    def next(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> Vertex | None:
-        """The noderole to run next: of the highest rank, then no check, then the least deep in the graph, then by name."""
+    def next(self, view: NodeView, moved: dict[Vertex, NodeRole]) -> Vertex | None:
+        """The noderole to run next, with the records ``moved`` written."""
+        candidates = self._candidates(view, moved)
+        return self._first(candidates) if candidates else None
+
+    def _candidates(self, view: NodeView, moved: dict[Vertex, NodeRole] | None = None) -> list[Vertex]:
+        """The noderoles of a node that may start now; timers are set for those that may later."""
         context, now = self._context, self._context.session.now()
         planned: Mapping[Vertex, NodeRole] = moved or {}
         candidates: list[Vertex] = []
@@ -111,13 +125,18 @@ class Claims:
                 context.timers.at(time.monotonic() + left, Timer(TimerKind.CONSIDER, view.name))
             elif record.state is State.TODO and unsettled_child(vertex, planned) is not None:
                 context.timers.at(time.monotonic() + AGAIN_SECONDS, Timer(TimerKind.CONSIDER, view.name))
-        if len(candidates) < 2:
-            return candidates[0] if candidates else None
+        return candidates
+
+    def _first(self, candidates: Sequence[Vertex]) -> Vertex:
+        """The one of the highest rank, then no check, then the least deep in the graph, then by name."""
+        if len(candidates) == 1:
+            return candidates[0]
         highest = max(vertex.record.rank for vertex in candidates)
         first = [vertex for vertex in candidates if vertex.record.rank == highest]
         if len(first) == 1:
             return first[0]
-        return min(first, key=lambda each: (each.record.check is not None, context.world.depth(each), each.name))
+        depth = self._context.world.depth
+        return min(first, key=lambda each: (each.record.check is not None, depth(each), each.name))
 
     def _well(self, fqdn: str) -> bool:
         """Whether this host is fit to work on the node, and its claims are not refused; else it looks again later."""
@@ -134,7 +153,7 @@ class Claims:
             self._context.timers.at(until, Timer(TimerKind.CONSIDER, fqdn))
         return until is None
 
-    def _claim(self, vertex: Vertex) -> None:
+    def _claim(self, vertex: Vertex, inline: Sequence[Vertex]) -> None:
         fqdn = vertex.node.name
         if len(self) >= MOST_IN_FLIGHT:
             self._waiting_for_capacity.add(fqdn)
@@ -146,7 +165,7 @@ class Claims:
             self._waiting_for_slot.add(fqdn)
             return
         self._stealing.forget(fqdn)
-        if self._complete_now(vertex):
+        if vertex in inline and self._complete_now(vertex, inline):
             return
         try:
             self.executor.begin(vertex)
@@ -155,10 +174,11 @@ class Claims:
 
     # -- inline runs --
 
-    def _complete_now(self, vertex: Vertex) -> bool:
-        """Send the inline noderoles of the node in one transaction, if this one is inline; whether it did."""
+    def _complete_now(self, vertex: Vertex, inline: Sequence[Vertex]) -> bool:
+        """Send the inline noderoles of the node in one transaction; whether there is any that can be completed."""
         context = self._context
-        batch = self.complete_inline(vertex.node) if self._slots.instant(vertex) else None
+        by, now = self._slots.inline_runner(), context.session.now()
+        batch = complete_inline(vertex.node, by, now, inline=inline)
         if batch is None:
             return False
         self._inline[batch.node] = batch
@@ -167,10 +187,9 @@ class Claims:
         context.send(batch.changes, partial(self._inline_written, vertex, batch, sent), f"claim of {vertex.name}")
         return True
 
-    def complete_inline(self, view: NodeView, ended: EndedRun | None = None) -> InlineBatch | None:
-        """One transaction that completes the inline noderoles of a node, behind ``ended`` if given; None if there is none."""
-        context = self._context
-        return complete_inline(context.world, view, self._slots.inline_runner(), context.session.now(), ended)
+    def complete_inline(self, view: NodeView, ended: EndedRun) -> InlineBatch | None:
+        """One transaction that completes the inline noderoles of a node behind ``ended``; None if there is none."""
+        return complete_inline(view, self._slots.inline_runner(), self._context.session.now(), ended)
 
     def _inline_written(self, vertex: Vertex, batch: InlineBatch, sent: float, refused: OcbError | None) -> None:
         if self._inline.get(batch.node) is not batch:
@@ -188,10 +207,11 @@ class Claims:
 
     def inline_completed(self, batch: InlineBatch) -> None:
         """A transaction that completed inline noderoles was written."""
+        for event in (Event.CLAIM, Event.SUCCEED):
+            COUNT[event].inc(len(batch.done))
+        for jig, count in Counter(grant.jig or "" for grant in batch.done).items():
+            metrics.RUNS.labels(jig, "succeeded").inc(count)
         for grant in batch.done:
-            COUNT[Event.CLAIM].inc()
-            COUNT[Event.SUCCEED].inc()
-            metrics.RUNS.labels(grant.jig or "", "succeeded").inc()
             self._tidying.ended(grant)
 
     def claimed(self, fqdn: str) -> None:

@@ -10,6 +10,8 @@ import msgspec
 class TimerKind(StrEnum):
     """The action that is due. The comment names the object of such a timer, then the action."""
 
+    __hash__ = str.__hash__  # as model.records.State
+
     CONSIDER = "consider"  # node: claim its next noderole
     WRITE_END = "end"  # node: write the end of its run again
     INSTALL = "install"  # node: continue its installation

@@ -17,7 +17,7 @@ Pure: returns the changes; store.session writes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec.structs
@@ -72,7 +72,8 @@ def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: 
     taking_over = record.state is State.TRANSITION
     epoch, fence = vertex.node.epoch + 1, vertex.node.fence + 1
     claimed = replace(after(record, Event.CLAIM, now, by=annealer), run=run, epoch=epoch)
-    if "destructive" in world.role_of(vertex).flags and claimed.check is None:
+    role = world.role_of(vertex)
+    if "destructive" in role.flags and claimed.check is None:
         claimed = claimed.amended(once="started")
     jig = ordered_with(vertex) if taking_over else None
     previous = record.epoch if taking_over else None
@@ -85,7 +86,7 @@ def take_as(world: World, vertex: Vertex, record: NodeRole, annealer: str, run: 
         fence,
         now,
         previous_epoch=previous,
-        jig=jig or world.role_of(vertex).jig,
+        jig=jig or role.jig,
         queued=record.since if record.state is State.TODO else None,
     )
 
@@ -176,16 +177,27 @@ def superseded(world: World, grant: Grant) -> bool:
     )
 
 
-def conditions(world: World, vertex: Vertex, record: NodeRole, written: Mapping[Vertex, NodeRole]) -> Iterable[Check]:
-    """The checks of a claim; ``written``: the records that the same transaction writes. Raises Conflict if a condition fails."""
-    if record.cancel_reason is not None:  # nothing begins: its run must be ended, in any state of its parents
-        yield Check(paths.node(vertex.node.name), vertex.node.version)
+def conditions(
+    world: World,
+    vertex: Vertex,
+    record: NodeRole,
+    written: Mapping[Vertex, NodeRole],
+    known: Container[str] = (),
+) -> Iterable[Check]:
+    """The checks of a claim; ``written``: the records that the same transaction writes. Raises Conflict if a condition fails.
+
+    ``known``: the paths that the transaction checks already, of this world.
+    """
+    node = paths.node(vertex.node.name)
+    if node not in known:
+        yield Check(node, vertex.node.version)
+    if record.rare.cancel_reason is not None:  # nothing begins: its run must be ended, in any state of its parents
         return
     deployment, above = world.deployments.get(record.deployment), vertex.above
     if deployment is None or len(above) != len(vertex.record.parents):
         raise Conflict(f"{vertex.name}: its deployment or a parent does not exist")
-    yield Check(paths.node(vertex.node.name), vertex.node.version)
-    yield from _pausable(world, record.deployment)
+    if paths.deployment(record.deployment) not in known:
+        yield from _pausable(world, record.deployment)
     for parent in above:
         if isinstance(parent, ClusterView):
             yield _gate(vertex, parent, written)
@@ -259,7 +271,7 @@ def outcome(grant: Grant, run: Run | None, results: Iterable[Change] = ()) -> It
 def writes(vertex: Vertex, record: NodeRole, forecast: Forecast[Vertex] = AS_STORED) -> list[Change]:
     """The changes that write this record of an existing noderole."""
     change = Set(paths.noderole(vertex.role, vertex.node.name), record, _version(vertex, forecast))
-    if vertex.record.serves and satisfied(forecast.record(vertex)) and not satisfied(record):
+    if vertex.record.rare.serves and satisfied(forecast.record(vertex)) and not satisfied(record):
         return [*gates_raised(vertex), change]
     return [change]
 
@@ -272,8 +284,7 @@ def standing(
     Empty if the record is not satisfied, or was satisfied before, or if a parent's record cannot be read. Raises Conflict if a
     parent is not satisfied.
     """
-    before = forecast.record(vertex)
-    if not satisfied(record) or satisfied(before) or vertex.unknown:
+    if not satisfied(record) or satisfied(before := forecast.record(vertex)) or vertex.unknown:
         return []
     checks, ends = [], before.state is State.TRANSITION
     for parent in vertex.above:
@@ -288,7 +299,7 @@ def standing(
 
 
 def _version(vertex: Vertex, forecast: Forecast[Vertex]) -> int:
-    return vertex.version + forecast.writes(vertex)
+    return vertex.version + (forecast.writes(vertex) if forecast is not AS_STORED else 0)
 
 
 class Records:

@@ -21,9 +21,10 @@ HOOK_OF: Final[Mapping[State, str]] = {
 
 def with_hook(vertex: Placed, record: NodeRole, before: NodeRole) -> NodeRole:
     """The record, with the hook of the state that it enters, if its role has one; ``before``: the record that it replaces."""
+    if record.state is before.state or record.state is State.TRANSITION:
+        return record
     hook = HOOK_OF[record.state]
-    entered = record.state is not before.state and not _skipped(before, record)
-    if not entered or record.state is State.TRANSITION or hook not in vertex.hooks or hook in record.hooks:
+    if hook not in vertex.hooks or hook in record.hooks or _skipped(before, record):
         return record
     return record.amended(hooks=(*record.hooks, hook))
 

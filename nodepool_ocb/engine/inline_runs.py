@@ -8,7 +8,7 @@ which there is no room wait for the next transaction. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -73,25 +73,32 @@ def begins_inline(world: World, vertex: Vertex, instant: Collection[str]) -> boo
     return runs_inline(role, role.jig, instant)
 
 
-def claimables(view: NodeView, moved: Mapping[Vertex, NodeRole]) -> list[Vertex]:
-    """The noderoles of a node in a state that can be claimed, with the records ``moved`` written."""
-    turning = [vertex for vertex in moved if vertex.node is view and vertex not in view.ready]
-    return [vertex for vertex in [*view.ready, *turning] if claimable(moved.get(vertex, vertex.record))]
+def claimables(view: NodeView, moved: Mapping[Vertex, NodeRole], tried: Collection[Vertex] = ()) -> list[Vertex]:
+    """The noderoles of a node in a state that can be claimed, with the records ``moved`` written, but for those ``tried``."""
+    ready = view.ready
+    left = [vertex for vertex in ready if vertex not in tried] if tried else list(ready)
+    left += [vertex for vertex in moved if vertex.node is view and vertex not in ready and vertex not in tried]
+    return [vertex for vertex in left if claimable(moved.get(vertex, vertex.record))] if moved else left
 
 
 def complete_inline(
-    world: World, view: NodeView, by: InlineRunner, now: float, ended: EndedRun | None = None
+    view: NodeView,
+    by: InlineRunner,
+    now: float,
+    ended: EndedRun | None = None,
+    inline: Sequence[Vertex] | None = None,
 ) -> InlineBatch | None:
     """One transaction that completes every inline noderole of the node that may start; None if there is none.
 
-    The caller has seen that the node is free, or that ``ended`` has just ended on it.
+    The caller has seen that the node is free, or that ``ended`` has just ended on it. ``inline``: its inline noderoles that may
+    start now, where the caller has looked already.
     """
-    return _Completing(world, view, by, now, ended).batch()
+    return _Completing(view, by, now, ended).batch(inline)
 
 
 class _Completing:
-    def __init__(self, world: World, view: NodeView, by: InlineRunner, now: float, ended: EndedRun | None) -> None:
-        self._world, self._view, self._by, self._now, self._ended = world, view, by, now, ended
+    def __init__(self, view: NodeView, by: InlineRunner, now: float, ended: EndedRun | None) -> None:
+        self._world, self._view, self._by, self._now, self._ended = view.world, view, by, now, ended
         self._room: limits.Room | None = None  # made for the first that can be done
         self._settling: Propagation[Vertex] = Propagation(now)
         self._moved: dict[Vertex, NodeRole] = {}
@@ -99,14 +106,16 @@ class _Completing:
         self._checked: set[str] = set()  # paths that the transaction checks already
         self._done: list[Grant] = []
 
-    def batch(self) -> InlineBatch | None:
+    def batch(self, inline: Sequence[Vertex] | None) -> InlineBatch | None:
         tried: set[Vertex] = set()
         room = True
         if self._ended is not None:
             self._write(self._ended.grant.vertex, self._ended.record)
-        while room and (ready := [vertex for vertex in self._startable() if vertex not in tried]):
+        ready = self._startable(tried) if inline is None else inline
+        while room and ready:
             tried.update(ready)
             room = all(map(self._add, ready))
+            ready = self._startable(tried)
         if self._room is None or not self._done:
             return None
         for vertex, record in self._moved.items():
@@ -114,10 +123,10 @@ class _Completing:
                 break  # an annealer that watches it settles it later
         return InlineBatch(self._view.name, self._done, self._room.changes)
 
-    def _startable(self) -> list[Vertex]:
+    def _startable(self, tried: Collection[Vertex]) -> list[Vertex]:
         return [
             vertex
-            for vertex in claimables(self._view, self._moved)
+            for vertex in claimables(self._view, self._moved, tried)
             if runnable(self._world, vertex, self._now, self._by.jigs, self._moved)
             and begins_inline(self._world, vertex, self._by.instant)
         ]
@@ -143,7 +152,7 @@ class _Completing:
         """Complete a noderole; False if there is no room for more. A noderole that cannot be completed here is left out."""
         try:
             grant = self._grant(vertex)
-            needed = list(claim.conditions(self._world, vertex, grant.record, self._written))
+            needed = list(claim.conditions(self._world, vertex, grant.record, self._written, self._checked))
             done = after(grant.record, Event.SUCCEED, self._now, by=grant.annealer)
             done = replace(done, given=inputs.of_instant(self._world.role_of(vertex).jig))
         except (Conflict, NotFound):

@@ -45,6 +45,8 @@ from nodepool_ocb.model.records import NodeRole, State, altered
 class Event(StrEnum):
     """The events of a noderole."""
 
+    __hash__ = str.__hash__  # as State
+
     COMMIT = "COMMIT"  # a person lets the annealers have it
     PROPOSE = "PROPOSE"  # a person takes it back to change it
     CLAIM = "CLAIM"  # an annealer takes it, or takes it over from one that died
@@ -186,16 +188,16 @@ def after(record: NodeRole, event: Event, now: float, by: str | None = None, rea
 
 def _possible(record: NodeRole, event: Event) -> bool:
     """The conditions of an event on a noderole beside its state."""
-    if event is Event.WITHDRAW:
-        return withdrawable(record)
     if event is Event.CLAIM:
         return claimable(record)
+    if event in (Event.SUCCEED, Event.DEFER):
+        return record.rare.check is None
+    if event is Event.WITHDRAW:
+        return withdrawable(record)
     if event is Event.CHECK:
         return not record.refresh
     if event is Event.REFRESH:
         return refreshable(record)
-    if event in (Event.SUCCEED, Event.DEFER):
-        return record.check is None
     return event is not Event.CHECKED or record.check is not None
 
 
@@ -368,11 +370,10 @@ class Propagation(Generic[P]):
         planned, ahead = self._planned, self._ahead
         records.update(changed)
         queue = deque([*changed, *also])
-        seen: dict[P, None] = {}
+        seen: dict[P, NodeRole] = {}  # with their records before
         while queue:
             vertex = queue.popleft()
-            seen[vertex] = None
-            before = planned.get(vertex, vertex.record)
+            before = seen[vertex] = planned.get(vertex, vertex.record)
             record = records.get(vertex, before)
             record = records[vertex] = placed(vertex, record, fewer.get(vertex, ahead.get(vertex, 0)), now)
             good = satisfied(record)
@@ -381,11 +382,10 @@ class Propagation(Generic[P]):
                 for child in _turned(vertex, good, fewer, ahead) if vertex.clusters else vertex.below:
                     fewer[child] = fewer.get(child, ahead.get(child, 0)) + (1 if good else -1)
                     queue.append(child)
-        differing = ((vertex, planned.get(vertex, vertex.record)) for vertex in seen)
         return {
             vertex: with_hook(vertex, records[vertex], before)
-            for vertex, before in differing
-            if records[vertex] != before
+            for vertex, before in seen.items()
+            if records[vertex] is not before and records[vertex] != before
         }
 
 

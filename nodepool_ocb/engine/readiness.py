@@ -56,39 +56,41 @@ def blockers(
     planned = moved is not None
     moved = moved or {}
     record = moved.get(vertex, vertex.record)
+    rare, node = record.rare, vertex.node.record
+    goes_on = rare.cancel_reason is None
     own = _of_state(vertex, record, now)
     if own is not None and own.code in NOTHING_TO_HOLD:
         yield own
-    if record.cancel_reason is None and installing.of_vertex(vertex) is None:  # these go on, also where nothing begins
+    aside = goes_on and (bool(world.paused) or (node is not None and node.hold is not None))
+    if aside and installing.of_vertex(vertex) is None:  # an installation goes on, also where nothing begins
         yield from _of_aside(world, vertex, record, now)
     if own is not None and own.code not in NOTHING_TO_HOLD:
         yield own
     for path in unreadable.holding(world, vertex, record) if world.unreadable else ():
         yield Reason(Code.UNREADABLE, path, 0.0, f"the record {path} cannot be read", unreadable.ADVICE)
-    if record.cancel_reason is None:  # a run is ended in any state of its parents
+    if goes_on:  # a run is ended in any state of its parents
         for path in unreadable.spoiled(world, vertex) if world.spoiled else ():
             yield Reason(Code.UNREADABLE, path, 0.0, f"the attributes {world.spoiled[path]}", unreadable.SPOILED_ADVICE)
-        if record.state is not State.PROPOSED and vertex.waiting and vertex not in moved:  # those are settled
+        if vertex.waiting and record.state is not State.PROPOSED and vertex not in moved:  # those are settled
             yield from _of_parents(vertex, moved)
-        if renewing(record) and record.state is State.ACTIVE and (first := _goes_before(vertex, moved)):
+        if record.state is State.ACTIVE and renewing(record) and (first := _goes_before(vertex, moved)):
             yield _of_refresh(first)
         if record.state is State.TODO and (child := unsettled_child(vertex, moved)):
             yield _of_child(child)
         if uncommitted := _of_deployment(world, record):
             yield uncommitted
     yield from _of_node(vertex, record, planned, now)
-    if vertex.node.failed and record.task_run is not None and record.cancel_reason is None:
+    if vertex.node.failed and rare.task_run is not None and goes_on:
         yield from _of_failed(vertex, record)
     if guarded := _of_guard(vertex, record):
         yield guarded
     if lacking := _of_role(world, vertex, jigs):
         yield lacking
-    if record.hooks and record.cancel_reason is None:
-        yield _of_hook(world, vertex, record, record.hooks[0])
-    if record.cancel_reason is None and (refusal := _of_deployment_role(world, vertex, record)):
+    if rare.hooks and goes_on:
+        yield _of_hook(world, vertex, record, rare.hooks[0])
+    if goes_on and (refusal := _of_deployment_role(world, vertex, record)):
         yield refusal
-    backs_off = backoff_left(record, now)
-    if backs_off:
+    if rare.not_before and (backs_off := backoff_left(record, now)):
         yield Reason(
             Code.BACKOFF,
             vertex.name,

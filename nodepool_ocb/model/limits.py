@@ -62,9 +62,11 @@ class Room:
         if self._size < 0:
             self._size = sum(map(size, self.changes)) + sum(map(size, self._beside))
             self._raised = {change.path for change in self.changes if type(change) is Raise}
-        raised = {change.path for change in unit if type(change) is Raise}
-        again = raised & self._raised
-        fresh = [change for change in unit if change.path not in again] if again else unit
+        fresh, raised = unit, set[str]()
+        if Raise in map(type, unit):
+            raised = {change.path for change in unit if type(change) is Raise}
+            again = raised & self._raised
+            fresh = [change for change in unit if change.path not in again]
         total = self._size + sum(map(size, fresh))
         full = len(self.changes) + len(fresh) + len(self._beside) > MOST_CHANGES or total > MOST_BYTES
         if full and self.changes:
@@ -82,8 +84,8 @@ def size(change: Change) -> int:
 
 
 def _length(data: object) -> int:
-    if type(data) is NodeRole and data.reason is None and data.cancel_reason is None:  # most written records
-        names = (*data.parents, *data.serves)
+    if type(data) is NodeRole and data.rare.reason is None and data.rare.cancel_reason is None:  # most written records
+        names = (*data.parents, *data.rare.serves)
         return NODEROLE_BYTES + len("".join(names)) + 3 * len(names)
     try:
         return len(_encode(data))

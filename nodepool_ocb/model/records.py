@@ -49,6 +49,8 @@ Json: TypeAlias = Any  # JSON: None, bool, int, float, str, list, dict with text
 class State(StrEnum):
     """The state of a noderole."""
 
+    __hash__ = str.__hash__  # an Enum's own is a function in Python, and tables are asked for each noderole
+
     PROPOSED = "PROPOSED"  # bound, not committed: people may still change it
     BLOCKED = "BLOCKED"  # committed, and a parent is not ACTIVE
     TODO = "TODO"  # every parent is ACTIVE: an annealer may take it
@@ -510,14 +512,14 @@ class LogKey(Record, frozen=True, kw_only=True, omit_defaults=True, tag=1):
 # -- changes: a pure room returns them, and store.session.commit() writes all or nothing --
 
 
-class Check(msgspec.Struct, frozen=True):
+class Check(msgspec.Struct, frozen=True, gc=False):
     """Nothing is written; the znode must be at this version."""
 
     path: str
     version: int
 
 
-class Create(msgspec.Struct, frozen=True):
+class Create(msgspec.Struct, frozen=True, gc=False):
     """The znode must not exist. ``data`` is a record, or JSON for attribute blobs, or None for an empty znode."""
 
     path: str
@@ -525,7 +527,7 @@ class Create(msgspec.Struct, frozen=True):
     ephemeral: bool = False
 
 
-class Set(msgspec.Struct, frozen=True):
+class Set(msgspec.Struct, frozen=True, gc=False):
     """The znode must be at this version (0 is a version; there is no "any")."""
 
     path: str
@@ -533,21 +535,21 @@ class Set(msgspec.Struct, frozen=True):
     version: int
 
 
-class Delete(msgspec.Struct, frozen=True):
+class Delete(msgspec.Struct, frozen=True, gc=False):
     """The znode must be at this version, and have no children."""
 
     path: str
     version: int
 
 
-class Raise(msgspec.Struct, frozen=True):
+class Raise(msgspec.Struct, frozen=True, gc=False):
     """The gate must exist, at any version: the version rises by one. Any number may raise a gate at once."""
 
     path: str
     data: Gate
 
 
-class Append(msgspec.Struct, frozen=True):
+class Append(msgspec.Struct, frozen=True, gc=False):
     """A znode is made below ``path``, which must exist; its name is the next number there. Any number may do so at once."""
 
     path: str

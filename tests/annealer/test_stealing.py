@@ -35,13 +35,13 @@ class Desk(Context):
         super().__init__(among(*(f"a@{node}" for node in nodes)), instant)
         self.ranking.of = lambda node, without=None: int(node != OWN)  # type: ignore[method-assign] # noqa: ARG005
         self.searches = 0
-        search = self.claims.next
+        search = self.claims._candidates
 
-        def counted(view: NodeView, moved: dict[Vertex, Any] | None = None) -> Vertex | None:
+        def counted(view: NodeView, moved: dict[Vertex, Any] | None = None) -> list[Vertex]:
             self.searches += 1
             return search(view, moved)
 
-        self.claims.next = counted  # type: ignore[method-assign]
+        self.claims._candidates = counted  # type: ignore[method-assign]
 
     def goes_on(self, seconds: float) -> None:
         """The time goes by; timers that are due are kept."""

@@ -51,7 +51,7 @@ def world_of(*lines: str, **roles: Role) -> World:
 
 
 def completed(world: World, fqdn: str = "n1", ended: EndedRun | None = None) -> InlineBatch | None:
-    return complete_inline(world, world.nodes[fqdn], ANNEALER, NOW, ended)
+    return complete_inline(world.nodes[fqdn], ANNEALER, NOW, ended)
 
 
 def wrote(changes: Sequence[Change]) -> dict[str, str]:

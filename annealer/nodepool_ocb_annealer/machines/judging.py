@@ -152,10 +152,12 @@ class Judging:
 def probed(view: NodeView, now: float) -> bool:
     """Whether the node is one that annealers ask at all."""
     node = view.record
-    if node is None or paths.node(view.name) in view.world.unreadable:
+    if node is None or node.virtual or not node.addresses:
+        return False
+    if paths.node(view.name) in view.world.unreadable:
         return False  # its present state is not known, and it cannot be written
     set_aside = not node.available or maintenance.held(node, now) or marks.holds(node, now)
     set_aside = (
         set_aside or node.decommissioned is not None or installing.under_way(view) is not None
     )  # it may be away, and that says nothing
-    return bool(node.addresses) and not node.virtual and not set_aside
+    return not set_aside

@@ -88,8 +88,9 @@ class Powering:
             self.look_at_all()
             return
         found = powering.powers(self._context.world)
-        for fqdn in touched.nodes:
-            self._note(fqdn, found.get(fqdn))
+        if found or self._at_work or self._queued:
+            for fqdn in touched.nodes:
+                self._note(fqdn, found.get(fqdn))
 
     def look_at_all(self) -> None:
         """A timer for each request."""

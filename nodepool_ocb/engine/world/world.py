@@ -65,6 +65,7 @@ class World:
         self._kept: dict[type[Record], dict[Any, Stored[Any]]] = {}
         self.roles: dict[str, Stored[Role]] = self.of(Role)
         self.deployments: dict[str, Stored[Deployment]] = self.of(Deployment)
+        self._lines: dict[str, tuple[str, ...]] = {}  # deployment → it and all above it
         self.paused: dict[str, Maintenance] = {}  # the pauses in the records of deployments, with those that are over
         self.catalogue = 0  # rises with each role, attributes of a deployment, or inventory that is put or dropped
         self.deployment_roles: dict[tuple[str, str], Stored[DeploymentRole]] = self.of(DeploymentRole)
@@ -123,15 +124,20 @@ class World:
         clusters = (cluster for cluster in self.clusters.values() if self._may_serve(name, cluster.role))
         return [*self.edges.awaiting(name), *(child for cluster in clusters for child in cluster.below)]
 
-    def line(self, deployment: str) -> list[str]:
+    def line(self, deployment: str) -> Sequence[str]:
         """A deployment and all above it, as far as they are there, itself first."""
+        if deployment not in self._lines:
+            self._lines[deployment] = self._line(deployment)
+        return self._lines[deployment]
+
+    def _line(self, deployment: str) -> tuple[str, ...]:
         found = [deployment]
         while (stored := self.deployments.get(found[-1])) is not None:
             parent = stored.record.parent
             if parent is None or parent in found:  # a circle, which only a hand makes
                 break
             found.append(parent)
-        return found
+        return tuple(found)
 
     def vertices(self) -> Iterator[Vertex]:
         for node in self.nodes.values():
@@ -217,6 +223,7 @@ class World:
         if kind in _CATALOGUED:
             self.catalogue += 1
         if kind is Deployment:
+            self._lines.clear()
             pause = record.pause if isinstance(record, Deployment) else None
             if pause is not None:
                 self.paused[names[0]] = pause

@@ -244,31 +244,29 @@ def unpack_children(reply: Reply, paths: Sequence[str]) -> list[list[str] | None
 
 # -- multi: each writer gives one member of a transaction --
 
+_CHECKS, _CREATES, _SETS, _DELETES = (_HEADER.pack(each, False, -1) for each in (_CHECK, CREATE, _SET, _DELETE))
+
 
 def check(path: str, version: int) -> bytes:
-    return _HEADER.pack(_CHECK, False, -1) + text(path) + _INT.pack(version)
+    return _CHECKS + text(path) + _INT.pack(version)
 
 
 def create(path: str, data: bytes, acl: bytes, ephemeral: bool) -> bytes:
     """``acl`` is packed by ``access``."""
-    return b"".join(
-        (_HEADER.pack(CREATE, False, -1), text(path), _INT.pack(len(data)), data, acl, _INT.pack(ephemeral))
-    )
+    return b"".join((_CREATES, text(path), _INT.pack(len(data)), data, acl, _INT.pack(ephemeral)))
 
 
 def append(parent: str, data: bytes, acl: bytes) -> bytes:
     """A create of a znode below ``parent`` with the parent's next number as its name."""
-    return b"".join(
-        (_HEADER.pack(CREATE, False, -1), text(f"{parent}/"), _INT.pack(len(data)), data, acl, _INT.pack(_SEQUENTIAL))
-    )
+    return b"".join((_CREATES, text(f"{parent}/"), _INT.pack(len(data)), data, acl, _INT.pack(_SEQUENTIAL)))
 
 
 def write(path: str, data: bytes, version: int) -> bytes:
-    return b"".join((_HEADER.pack(_SET, False, -1), text(path), _INT.pack(len(data)), data, _INT.pack(version)))
+    return b"".join((_SETS, text(path), _INT.pack(len(data)), data, _INT.pack(version)))
 
 
 def delete(path: str, version: int) -> bytes:
-    return _HEADER.pack(_DELETE, False, -1) + text(path) + _INT.pack(version)
+    return _DELETES + text(path) + _INT.pack(version)
 
 
 # -- ACLs: requests of their own, for multiRead and multi know them not --

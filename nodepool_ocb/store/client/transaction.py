@@ -60,15 +60,20 @@ def pack(changes: Sequence[Change], chroot: str, acl: Callable[[str], bytes], tr
     """
     if len(changes) > TRANSACTION_CHANGES:
         _refuse_many(changes)
-    own, data, members, size = codec.signature(), list[bytes](), list[bytes](), 0
+    own, data, members, size, foreign = codec.signature(), list[bytes](), list[bytes](), 0, tree.foreign
     for change in changes:
-        bare = _data(change)
-        wrote = codec.signed(bare, own) if outcome.signed(change) else bare
-        member = _member(change, chroot + tree.stored(change.path), tree.written(change.path, wrote), acl)
+        path = tree.stored(change.path) if foreign else change.path
+        if isinstance(change, Check):
+            wrote, member = b"", frames.check(chroot + path, change.version)
+            size += len(member)
+        else:
+            bare = _data(change)
+            wrote = codec.signed(bare, own) if outcome.signed(change) else bare
+            member = _member(change, chroot + path, tree.written(change.path, wrote) if foreign else wrote, acl)
+            if not _on_top(change):
+                size += len(member) - len(wrote) + len(bare)
         data.append(wrote)
         members.append(member)
-        if not _on_top(change):
-            size += len(member) - len(wrote) + len(bare)
     if size > TRANSACTION_BYTES:
         raise TooLarge(
             f"{_these(changes)}: {size} bytes are more than one transaction may hold ({TRANSACTION_BYTES});"
@@ -88,7 +93,7 @@ def _refuse_many(changes: Sequence[Change]) -> None:
 
 def _on_top(change: Change) -> bool:
     """Whether it is an entry of a journal."""
-    return isinstance(change, Append) and isinstance(change.data, Entry)
+    return type(change) is Append and isinstance(change.data, Entry)
 
 
 def _these(changes: Sequence[Change]) -> str:
@@ -127,22 +132,26 @@ def _data(change: Change) -> bytes:
     if not isinstance(change, _WRITING):
         return b""
     data = codec.encode(change.data)
-    limit = RECORD_BYTES if isinstance(change.data, Record) else BLOB_BYTES
-    limit = ENTRY_BYTES if _on_top(change) else limit
-    if len(data) > limit:
-        raise TooLarge(f"{change.path}: {len(data)} bytes are more than it may hold ({limit}); make it smaller")
+    if len(data) > ENTRY_BYTES:
+        _refuse_large(change, change.data, len(data))
     return data
 
 
+def _refuse_large(change: Change, written: object, size: int) -> None:
+    """Raises TooLarge where the data have more bytes than they may."""
+    limit = RECORD_BYTES if isinstance(written, Record) else BLOB_BYTES
+    limit = ENTRY_BYTES if _on_top(change) else limit
+    if size > limit:
+        raise TooLarge(f"{change.path}: {size} bytes are more than it may hold ({limit}); make it smaller")
+
+
 def _member(change: Change, path: str, data: bytes, acl: Callable[[str], bytes]) -> bytes:
-    if isinstance(change, Check):
-        return frames.check(path, change.version)
+    if isinstance(change, Set):
+        return frames.write(path, data, change.version)
     if isinstance(change, Create):
         return frames.create(path, data, acl(change.path), change.ephemeral)
     if isinstance(change, Append):
         return frames.append(path, data, acl(f"{change.path}/"))
-    if isinstance(change, Set):
-        return frames.write(path, data, change.version)
     if isinstance(change, Raise):
         return frames.write(path, data, ANY_VERSION)
     return frames.delete(path, change.version)

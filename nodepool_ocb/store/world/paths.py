@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from nodepool_ocb.model import kinds
 from nodepool_ocb.model.kinds import RecordKind
 from nodepool_ocb.model.ranges import is_name, is_node
-from nodepool_ocb.model.records import Record, Structure
+from nodepool_ocb.model.records import NodeRole, Record, Structure
 from nodepool_ocb.store.client.reading import SessionReads
 
 Kind: TypeAlias = type[Record]
@@ -61,6 +61,9 @@ def parse(path: str) -> WorldPath | None:
 
 @lru_cache(maxsize=8192)  # a path that is written is looked at some six times
 def _parsed(path: str) -> WorldPath | None:
+    match path.split("/"):  # nearly all paths of a large cluster
+        case ["", "ocb", "nodes", fqdn, "noderoles", role]:
+            return WorldPath(NodeRole, fqdn, role)
     found = _TREE.find(path)
     return None if found is None or found.kind.record is None else WorldPath(found.kind.record, *found.names)
 

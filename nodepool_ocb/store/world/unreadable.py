@@ -22,7 +22,7 @@ class UnreadableRecords:
         return bool(self._hidden)
 
     def __contains__(self, at: WorldPath) -> bool:
-        return at in self._hidden
+        return bool(self._hidden) and at in self._hidden  # asked for each write, and nearly always empty
 
     def mzxid(self, at: WorldPath) -> int:
         """The mzxid of an unreadable record."""
@@ -35,7 +35,7 @@ class UnreadableRecords:
 
     def unhide(self, at: WorldPath) -> bool:
         """Remove the note, if the record is readable again or gone; gives whether there was one."""
-        if at not in self._hidden:
+        if at not in self:
             return False
         path, _ = self._hidden.pop(at)
         del self._world.unreadable[path]
