@@ -216,7 +216,7 @@ class Annealer:
         finally:
             self.settling.write()
         wait = self.context.timers.seconds(time.monotonic(), at_most=self.context.settings.sweep_seconds)
-        return min(wait, self.context.pausing.seconds)
+        return min(wait, self.context.pausing.seconds, self.context.cache.rest_seconds or wait)
 
     def _heed_pause(self) -> None:
         """If this host was paused, hand over the driven executions; after the pause, begin again."""

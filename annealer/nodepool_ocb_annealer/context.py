@@ -51,7 +51,7 @@ class AnnealerContext:
         self.registration = Registration(session, ClientKind.ANNEALER, identity, daemon)
         self.turns = Turns(session, self.registration, controller)
         self.pausing = Pausing(session, ClientKind.ANNEALER, self.registration, self.turns.wake.set)
-        self.cache = Cache(session, self.world, self.turns.wake.set)
+        self.cache = Cache(session, self.world, self.turns.wake.set, ahead=True)
         self.ranking = Ranking(identity)
         self.timers = Timers[Timer]()
         self._writing = Writing(session, self.cache, self.turns)

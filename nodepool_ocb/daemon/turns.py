@@ -5,8 +5,8 @@ changed. After a new session it reads everything; now and then it sweeps; else i
 
 The threading rule: decisions are made on the turn thread, and calls that block are made by workers. Every method of
 ``Controller`` except ``doing`` is called on the turn thread, and so is every posted call; no lock guards a controller. A worker
-gets values, and posts the result of its work. A watch wakes the turn and does nothing else. Any thread may call ``post`` and
-``wake.set``.
+gets values, and posts the result of its work. A watch wakes the turn, or sends the read that does. Any thread may call ``post``
+and ``wake.set``.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ from nodepool_ocb.testing.zookeeper.server import Server
 class Counted(Cache):
     """A cache that says when it was woken."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, ahead: bool = False) -> None:
         self.woken = threading.Semaphore(0)
-        super().__init__(session, World(), self.woken.release)
+        super().__init__(session, World(), self.woken.release, ahead)
 
 
 def machine(fqdn: str, *roles: str, state: State = State.TODO, parents: tuple[str, ...] = ()) -> list[Change]:
@@ -395,8 +395,9 @@ def test_sweeping_10_000_noderoles_takes_40_requests_and_one_if_nothing_was_writ
     assert requests(zk_session) - sent <= 40
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 def test_a_cache_survives_cuts_with_random_writes_around_them(
-    zookeeper: Server, chroot: str, zk_session: Session, until: Any
+    zookeeper: Server, chroot: str, zk_session: Session, until: Any, ahead: bool
 ) -> None:
     source = random.Random(4)
     up = threading.Event()
@@ -405,7 +406,7 @@ def test_a_cache_survives_cuts_with_random_writes_around_them(
         session = Session(settings, on_connected=up.set)
         session.start()
         try:
-            cache = Counted(session)
+            cache = Counted(session, ahead)
             zk_session.commit(machine("n1", *(f"r{number}" for number in range(20))))
             cache.load()
             versions = [0] * 20

@@ -51,7 +51,7 @@ class Deaf(Cache):
     def __init__(self, session: Session) -> None:
         self.woken = threading.Semaphore(0)
         self.deaf = False
-        super().__init__(session, World(), self.woken.release)
+        super().__init__(session, World(), self.woken.release, ahead=True)
 
     def _event(self, kind: str, path: str) -> None:
         if not (self.deaf and "/noderoles/" in path):
@@ -99,9 +99,9 @@ def taken_back(session: Session, name: str = MEMBERS[1]) -> list[Change]:
 def until_told(cache: Deaf, path: str) -> None:
     """Wait for an event, which wakes, and may be another's."""
     deadline = time.monotonic() + 30
-    while path not in cache._events and time.monotonic() < deadline:
+    while path not in cache._arrivals.events and time.monotonic() < deadline:
         cache.woken.acquire(timeout=0.05)
-    assert path in cache._events
+    assert path in cache._arrivals.events
 
 
 def test_a_claim_that_was_decided_before_a_member_ceased_to_be_satisfied_is_refused(

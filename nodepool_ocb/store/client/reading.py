@@ -15,7 +15,7 @@ from kazoo import exceptions as kazoo_errors
 
 from nodepool_ocb.errors import Denied, OcbError, OutcomeUnknown, Stale, Unavailable
 from nodepool_ocb.store.client import diagnosis, frames, transaction
-from nodepool_ocb.store.client.answers import NotSent, PendingAnswer
+from nodepool_ocb.store.client.answers import Completion, NotSent, PendingAnswer
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.tree import ImageTree
 from nodepool_ocb.store.client.wire import Client
@@ -80,12 +80,25 @@ class SessionReads:
         unpack = partial(frames.unpack_mentioning, needles=needles)
         return list(chain.from_iterable(self._pipeline(batches, frames.read_data, unpack)))
 
-    def send_read(self, paths: Sequence[str]) -> Callable[[], list[Znode | None]]:
+    def send_read(
+        self, paths: Sequence[str], then: Callable[[], object] | None = None
+    ) -> Callable[[], list[Znode | None]]:
         """As ``get_many`` for at most BATCH paths, without waiting: the result waits for the answer, on any thread.
 
         A connection answers in order: if it stays up, the answer has all that was sent before, a transaction included.
+        ``then`` is called when the answer is there, on the connection's thread: it only queues something.
         """
-        answer = self._send(frames.read_data([*map(self.tree.stored, paths)], self._client.chroot))
+        request = frames.read_data([*map(self.tree.stored, paths)], self._client.chroot)
+        if then is None:
+            answer = self._send(request)
+        else:
+            answer = pending = PendingAnswer()
+
+            def answered(value: object) -> None:
+                pending.set(value)
+                then()
+
+            self._client.submit(request, Completion(answered))
 
         def get() -> list[Znode | None]:
             found = self._unpacked(frames.unpack_data, answer, paths)

@@ -249,7 +249,7 @@ class Session(SessionReads):
             done(wrong)
             return
         sent = time.monotonic()
-        self._client.submit(packed.request, Completion(lambda value: done(self._result(sending, value, sent))))
+        self._client.submit_now(packed.request, Completion(lambda value: done(self._result(sending, value, sent))))
 
     def _pack(self, changes: Sequence[Change]) -> tuple[transaction.Packed, SentTransaction]:
         packed = transaction.pack(changes, self._client.chroot, self._acls.packed, self.tree)
@@ -365,14 +365,18 @@ class Session(SessionReads):
 
     # -- watching --
 
-    def watch(self, path: str, wake: Wake) -> None:
-        """Call ``wake(kind, path)`` when a znode at ``path`` or below is created, deleted or changed.
+    def watch(self, path: str, wake: Wake, over: Callable[[], None] | None = None) -> None:
+        """Call ``wake(kind, path)`` when a znode at ``path`` or below is created, deleted or changed. ``over`` is called
+        behind all that came at once.
 
         The watch is armed again after every reconnect. Changes in between are not reported: read them when
         ``on_connected`` is called.
         """
         root, native = self._client.chroot + self.tree.stored(path), self.tree.native
-        self._client.watchers[root] = lambda kind, changed: wake(kind, native(changed))
+        translated: Wake = lambda kind, changed: wake(kind, native(changed))  # noqa: E731
+        self._client.watchers[root] = translated if self.tree.foreign else wake
+        if over is not None:
+            self._client.batch_ends[root] = over
         self._reply(self._send(frames.add_watch(root)))
 
     # -- on the connection's thread --

@@ -15,6 +15,7 @@ import logging
 import socket
 import ssl
 import struct
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -48,7 +49,9 @@ SASL_ROUNDS: Final = 5  # DIGEST-MD5 needs three
 _FRAME = struct.Struct("!iii")  # length, xid, opcode
 _LENGTH = struct.Struct("!i")
 _REPLY = struct.Struct("!iqi")  # xid, zxid, error
+_BODY: Final = _LENGTH.size + _REPLY.size  # where the body of an answer begins
 _EVENT = struct.Struct("!iii")  # of a watch: kind, state of the session, length of the path that follows
+_EVENT_BYTES: Final = _EVENT.size
 _KINDS: Final = {1: "created", 2: "deleted", 3: "changed"}
 
 Wake = Callable[[str, str], None]
@@ -69,10 +72,14 @@ class Connection(Beating):
         self.refusals = 0  # the number of "connection refused" in a row
         self.rejected = False  # kazoo has ended its attempts, because the server refuses our identity
         self._xid = 0
+        self._sending = threading.Lock()  # held from a request's number to its last byte, and while the socket changes
+        self._unsent = b""  # of a request that ``send_now`` could not send whole
+        self._open = False  # ``send_now`` may send: the requests that come first on a connection are queued
         self._signalled = False
         self._admitted = False
         self._sent: deque[tuple[int, float]] = deque()  # the last xid of each batch, and when it was sent
         self._pinged = 0.0
+        self._watched = False  # events of watches came since ``events_over`` was called
         self._partial: list[bytes] = []  # the beginning of an incomplete answer
         self._missing = 0
 
@@ -104,7 +111,9 @@ class Connection(Beating):
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._partial, self._missing = [], 0
-        self._sent.clear()
+        with self._sending:
+            self._sent.clear()
+            self._unsent, self._open = b"", False
         began = time.monotonic()
         try:
             timeouts: tuple[float, float] = super()._connect(host, hostip, port)
@@ -123,6 +132,7 @@ class Connection(Beating):
         self.proven = began
         self.lease_seconds = timeouts[0] / 1000  # kazoo's read time-out: 2/3 of the session's, as the server granted it
         self.client.connected_again()
+        self._open = not isinstance(self._socket, ssl.SSLSocket)  # two threads may not use one of TLS at once
         return timeouts
 
     def _expand_client_hosts(self) -> list[Server]:
@@ -145,22 +155,53 @@ class Connection(Beating):
         except BlockingIOError:
             pass
         self._signalled = False  # after the pipe is empty and before the queue is read: no wake-up is lost
-        queue, pending = self.client._queue, self.client._pending
-        parts: list[bytes] = []
-        while queue:
-            try:
-                request, completion = queue.popleft()
-            except IndexError:  # refused by the thread that made it
-                break
-            xid = AUTH_XID
-            if request.type != Auth.type:
-                xid = self._xid = (self._xid % 2147483647) + 1
-            body = request.serialize()
-            parts += (_FRAME.pack(len(body) + 8, xid, request.type), body)
-            pending.append((request, completion, xid))
-        if parts:
+        with self._sending:
+            parts, self._unsent = [self._unsent] if self._unsent else [], b""
+            while queue := self.client._queue:
+                try:
+                    request, completion = queue.popleft()
+                except IndexError:  # refused by the thread that made it
+                    break
+                parts += self._numbered(request, completion)
+            if parts:
+                self._sent.append((self._xid, time.monotonic()))
+                self._flush(b"".join(parts), read_timeout, connect_timeout)
+
+    def _numbered(self, request: Any, completion: Any) -> tuple[bytes, bytes]:
+        """The bytes of a request with the next number; its answer is awaited from now on. Called with ``_sending`` held."""
+        xid = AUTH_XID
+        if request.type != Auth.type:
+            xid = self._xid = (self._xid % 2147483647) + 1
+        body = request.serialize()
+        self.client._pending.append((request, completion, xid))
+        return _FRAME.pack(len(body) + 8, xid, request.type), body
+
+    def send_now(self, request: Raw, completion: Completion) -> bool:
+        """Send a request on this thread, if none is before it and no answer is due; gives whether that was done.
+
+        A thread that goes on with other work keeps Python's lock for as long, and the connection's thread waits for it.
+        """
+        client = self.client
+        if not self._open or client._queue or client._pending or not self._sending.acquire(blocking=False):
+            return False
+        try:
+            if client._queue or client._pending or not (self._open and client._live.is_set()):
+                return False
+            data = b"".join(self._numbered(request, completion))
             self._sent.append((self._xid, time.monotonic()))
-            self._flush(b"".join(parts), read_timeout, connect_timeout)
+            try:
+                self._unsent = data[self._socket.send(data) :]
+            except BlockingIOError:
+                self._unsent = data
+            except (AttributeError, OSError):
+                pass  # the connection is broken: its thread notices that, and tells all who wait
+            if not client._live.is_set():
+                client.give_up(completion)
+        finally:
+            self._sending.release()
+        if self._unsent:
+            self.wake()
+        return True
 
     def _flush(self, data: bytes, read_timeout: float, timeout: float) -> None:
         """Send all of it. While the server accepts nothing, read its answers, because it may wait for that."""
@@ -179,8 +220,11 @@ class Connection(Beating):
                     self._read_socket(read_timeout)
 
     def _send_ping(self, connect_timeout: float) -> None:
-        self._pinged = time.monotonic()
-        super()._send_ping(connect_timeout)
+        with self._sending:
+            if self._unsent:  # the pipe has a byte, and the rest is sent now
+                return
+            self._pinged = time.monotonic()
+            super()._send_ping(connect_timeout)
 
     # -- reading --
 
@@ -200,7 +244,11 @@ class Connection(Beating):
                 return None
             data = b"".join(self._partial)
             self._partial = []
-        return self._split(data)
+        result = self._split(data)
+        if self._watched:
+            self._watched = False
+            self.client.events_over()
+        return result
 
     def _split(self, data: bytes) -> Any:
         """Take every whole answer out of ``data``, and keep the beginning of the last."""
@@ -210,21 +258,21 @@ class Connection(Beating):
             if end > size:
                 self._partial, self._missing = [data[offset:]], end - size
                 return result
-            if self._take(data, offset + 4) is CLOSE_RESPONSE:
+            xid, zxid, error = _REPLY.unpack_from(data, offset + 4)
+            if xid == WATCH_XID:  # most of them are such: each write of others comes as several
+                self._read_watch_event(data, offset + _BODY)
+            elif self._take(data, offset + _BODY, xid, zxid, error) is CLOSE_RESPONSE:
                 result = CLOSE_RESPONSE
             offset = end
         if offset < size:
             self._partial, self._missing = [data[offset:]], 4 - (size - offset)
         return result
 
-    def _take(self, data: bytes, offset: int) -> Any:
-        xid, zxid, error = _REPLY.unpack_from(data, offset)
-        offset += 16
+    def _take(self, data: bytes, offset: int, xid: int, zxid: int, error: int) -> Any:
+        """Take the answer with this header; its body begins at the offset."""
         if xid == PING_XID:
             self.proven = self._pinged
             self.ping_outstanding.clear()
-        elif xid == WATCH_XID:
-            self._read_watch_event(data, offset)
         elif xid == AUTH_XID:
             self._take_auth(error)
         else:
@@ -259,12 +307,14 @@ class Connection(Beating):
         return None
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
-        kind, _, length = _EVENT.unpack_from(buffer, offset)  # by hand: each write of others comes as several events
-        begins = offset + _EVENT.size
+        number, _, length = _EVENT.unpack_from(buffer, offset)  # by hand: kazoo makes an object of each
+        begins, client = offset + _EVENT_BYTES, self.client
         path = buffer[begins : begins + length].decode() if length > 0 else None
-        if kind in _KINDS and path is not None:
-            self.client.wake_watchers(_KINDS[kind], path)
-        if path in self.client._data_watchers or path in self.client._child_watchers:
+        kind = _KINDS.get(number)
+        if kind is not None and path is not None:
+            self._watched = True
+            client.wake_watchers(kind, path)
+        if path in client._data_watchers or path in client._child_watchers:
             super()._read_watch_event(buffer, offset)
 
 
@@ -283,9 +333,23 @@ class Client(KazooClient):  # type: ignore[misc]
         self.connection_gone = connection_gone
         super().__init__(handler=Handler(), logger=log, **kwargs)
         self.watchers: dict[str, Wake] = {}  # by the path, with the chroot, that is watched with all below it
+        self.batch_ends: dict[str, Callable[[], None]] = {}  # by the same: to call behind the events that came at once
         self._connection = Connection(
             self, self._conn_retry.copy(), logger=log, sasl_options=kwargs.get("sasl_options")
         )
+
+    def give_up(self, completion: Completion) -> None:
+        """Tell that a request may have been sent, and that no answer comes; unless that was told already."""
+        for item in list(self._pending):
+            if item[1] is completion:
+                with contextlib.suppress(ValueError):
+                    self._pending.remove(item)
+                    completion.set_exception(ConnectionLoss())
+
+    def submit_now(self, request: Raw, completion: Completion) -> None:
+        """As ``submit``, for a thread that does not wait for the answer."""
+        if not self._connection.send_now(request, completion):
+            self.submit(request, completion)
 
     def submit(self, request: Raw, completion: PendingAnswer | Completion, first: bool = False) -> None:
         """Queue a request; ``first`` puts it before all that wait already."""
@@ -339,3 +403,11 @@ class Client(KazooClient):  # type: ignore[misc]
                     wake(kind, path[len(self.chroot) :] or "/")
                 except Exception:
                     log.exception("a watcher of %s failed", root)
+
+    def events_over(self) -> None:
+        """The events that came at once were given to the watchers."""
+        for root, over in list(self.batch_ends.items()):
+            try:
+                over()
+            except Exception:
+                log.exception("the end of events below %s failed", root)

@@ -15,36 +15,36 @@ All methods must be called on one thread. The watch runs on another one: it appe
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.records import Change, Check, Delete, Gate, Json, Record
+from nodepool_ocb.model.records import Change, Check, Delete, Gate, Json, Record, Structure
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session, ZnodeStat
+from nodepool_ocb.store.world.arrivals import Arrivals
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.store.world.kinds import ReadRecord
 from nodepool_ocb.store.world.load import WorldTree
-from nodepool_ocb.store.world.paths import parse
+from nodepool_ocb.store.world.paths import WorldPath, parse
 
 
 class Cache:
     """Keeps ``world`` as ZooKeeper is; ``wake`` is called, on the connection's thread, when ``refresh`` has something
-    to do.
+    to do. If it reads ``ahead`` (arrivals), ``refresh`` must also be called after ``rest_seconds``, unless they are 0.
     """
 
-    def __init__(self, session: Session, world: World, wake: Callable[[], None]) -> None:
+    def __init__(self, session: Session, world: World, wake: Callable[[], None], ahead: bool = False) -> None:
         self._session = session
         self._tree = WorldTree(world)
         self._wake = wake
-        self._events: deque[str] = deque()
+        self._arrivals = Arrivals(session, wake, ahead)
         self._dirty: set[str] = set()
-        self._expected: dict[str, int] = {}  # how many writes of ours are under way on a path
-        self._seen: Counter[str] = Counter()  # how many events came for it meanwhile: more than ours are others'
+        self._expected = self._arrivals.expected
+        self._seen: dict[str, int] = {}  # how many events came for a path of ours: more than ours are others'
         self._swept = -1  # the zxid that the newest whole sweep began with
         self._connection = 0  # the session's count of connections then: with a new one, events may have been lost
 
@@ -59,9 +59,14 @@ class Cache:
 
     def load(self) -> ChangeSet:
         """Watch, and read everything; again after a lost session, into the same world. Raises Unavailable or Denied."""
-        self._session.watch(paths.ROOT, self._event)
+        self._session.watch(paths.ROOT, self._event, self._arrivals.over)
         self._swept = -1
         return self.sweep()
+
+    @property
+    def rest_seconds(self) -> float:
+        """Until ``refresh`` reads the changes of others again; 0 if it reads them at any time."""
+        return self._arrivals.rest_seconds
 
     def refresh(self) -> ChangeSet:
         """Read the dirty paths, and give all changes since the last ``refresh`` or ``sweep``, own writes included.
@@ -70,6 +75,18 @@ class Cache:
         """
         if self._connection != self._session.connections:
             return self.sweep()
+        self._absorb()
+        if self._dirty or self._arrivals.due:
+            self._arrivals.begin()
+            read = 0
+            try:
+                read = self._refresh()
+            finally:
+                self._arrivals.end(read)
+        return self._tree.changes()
+
+    def _refresh(self) -> int:
+        """Read the dirty paths, and show them; gives their number."""
         self._absorb()
         first = self._dirty & {paths.STRUCTURE}
         self._dirty -= first
@@ -85,7 +102,8 @@ class Cache:
             later = self._read(again)
             if self._connection != self._session.connections:
                 # events were lost meanwhile: the last records read may be newer than all that is shown
-                return self.sweep()
+                self._sweep()
+                return 0
             for path, znode in gates.items():
                 self._tree.put(path, znode)
             if later:
@@ -96,12 +114,14 @@ class Cache:
         except BaseException:
             self._dirty.update(dirty, first)
             raise
-        return self._tree.changes()
+        return len(dirty)
 
     def _read(self, dirty: Sequence[str]) -> dict[str, Znode | None]:
         """Show the records that these paths have now; gives the gates that changed, which are not shown yet."""
         gates: dict[str, Znode | None] = {}
-        for path, znode in zip(dirty, self._session.stream(dirty), strict=True):
+        for number, (path, znode) in enumerate(zip(dirty, self._session.stream(dirty), strict=True)):
+            if not number:
+                self._show_ahead()  # was asked for before
             at = parse(path)
             if at is None or at.kind is not Gate:
                 self._tree.put(path, znode)
@@ -130,12 +150,21 @@ class Cache:
 
     def sweep(self) -> ChangeSet:
         """Read everything, unless nothing at all was written since the last sweep began; otherwise as ``refresh``."""
+        self._arrivals.begin()
+        try:
+            self._sweep()
+        finally:
+            self._arrivals.end(0)
+        return self._tree.changes()
+
+    def _sweep(self) -> None:
         self._absorb()
         dirty, self._dirty = self._dirty, set()
         connection = self._session.connections
         try:
             _, structure = self._session.get_many([paths.ROOT, paths.STRUCTURE])
             zxid = self._session.last_zxid  # the reads that follow see all writes up to here
+            self._show_ahead()  # was asked for before
             if zxid != self._swept:
                 hidden = self._tree.read(self._session, structure)
                 self._swept = zxid
@@ -147,7 +176,6 @@ class Cache:
         except BaseException:
             self._dirty.update(dirty)
             raise
-        return self._tree.changes()
 
     def spoiled(self, path: str, reason: str) -> None:
         """Attributes that were read, and cannot be decoded: they are followed from now on until they can be."""
@@ -159,24 +187,28 @@ class Cache:
 
     def expect(self, changes: Sequence[Change]) -> None:
         """These are about to be sent; ``wrote`` or ``refused`` must follow."""
-        for change in changes:
-            if not isinstance(change, Check) and parse(change.path) is not None:
-                self._expected[change.path] = self._expected.get(change.path, 0) + 1
+        self._arrivals.expect(
+            [change.path for change in changes if type(change) is not Check and parse(change.path) is not None]
+        )
 
     def committed(self, changes: Sequence[Change], stats: Sequence[ZnodeStat | None]) -> None:
         """``wrote`` for all of a transaction that was applied, with the stats that commit gave."""
+        self._absorb()
         for change, stat in zip(changes, stats, strict=True):
-            if not isinstance(change, Check):
-                self.wrote(change.path, None if isinstance(change, Delete) else change.data, stat)
+            if not isinstance(change, Check) and (at := parse(change.path)) is not None:
+                self._wrote(at, change.path, None if isinstance(change, Delete) else change.data, stat)
 
     def wrote(self, path: str, record: Record | Json, stat: ZnodeStat | None) -> None:
         """Show the record that was written at ``path``; ``stat`` None means that it was deleted. Other paths are
         ignored.
         """
         at = parse(path)
-        if at is None:
-            return
-        self._absorb()
+        if at is not None:
+            self._absorb()
+            self._wrote(at, path, record, stat)
+
+    def _wrote(self, at: WorldPath, path: str, record: Record | Json, stat: ZnodeStat | None) -> None:
+        """As ``wrote``; the events are absorbed."""
         self._settle(path, own=1)
         if stat is None:
             self._tree.drop(at)
@@ -206,15 +238,25 @@ class Cache:
     # -- the watch --
 
     def _event(self, _kind: str, path: str) -> None:
-        if parse(path) is not None or path in self._tree.world.spoiled:
-            self._events.append(path)
-            if path not in self._expected:
-                self._wake()
+        if path in self._expected:
+            self._arrivals.add(path, alone=True)
+            return
+        at = parse(path)
+        if at is not None:
+            self._arrivals.add(path, alone=at.kind is Gate or at.kind is Structure)
+        elif path in self._tree.world.spoiled:
+            self._arrivals.add(path, alone=True)
 
     def _absorb(self) -> None:
-        while self._events:
-            path = self._events.popleft()
-            if path in self._expected:
-                self._seen[path] += 1
+        self._show_ahead()
+        expected, seen = self._expected, self._seen
+        for path in self._arrivals.take():
+            if path in expected:
+                seen[path] = seen.get(path, 0) + 1
             else:
                 self._dirty.add(path)
+
+    def _show_ahead(self) -> None:
+        """Show the records that were read ahead. All writes of ours that were answered before are shown already."""
+        for path, znode in self._arrivals.answers():
+            self._tree.put(path, znode)

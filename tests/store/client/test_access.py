@@ -12,6 +12,8 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.errors import Denied, Invalid, OutcomeUnknown, Unavailable
 from nodepool_ocb.model.records import Check, Create, Delete, Set
 from nodepool_ocb.store import clusters
+from nodepool_ocb.store.client import frames
+from nodepool_ocb.store.client.answers import Completion
 from nodepool_ocb.store.client.outcome import SentTransaction
 from nodepool_ocb.store.client.session import Doubt, Session
 from nodepool_ocb.store.world.load import load_world
@@ -45,6 +47,12 @@ def test_a_session_over_tls_with_a_password(ours: ZooKeeperSettings) -> None:
         found = session.get_many(["/ocb/a"] * 20)
         assert {znode.version for znode in found if znode} == {1}
         assert load_world(session).cluster is not None
+
+
+def test_over_tls_the_connections_thread_alone_sends(ours: ZooKeeperSettings) -> None:
+    """Two threads may not use one socket of TLS at once."""
+    with Session(ours) as session:
+        assert not session._client._connection.send_now(frames.sync("/"), Completion(lambda _: None))
 
 
 def test_created_znodes_are_closed_to_other_users(ours: ZooKeeperSettings, theirs: ZooKeeperSettings) -> None:
