@@ -18,6 +18,7 @@ from nodepool_ocb.jigs.ssh.bootlogs import LogPiece, LogPlace
 from nodepool_ocb.jigs.ssh.faults import OwnFault
 from nodepool_ocb.jigs.ssh.keys import NoKey
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.aliveness import Suspicion
 from nodepool_ocb.model.installation import Installation, InstallPurpose, InstallStep
 from nodepool_ocb.model.power import MachinePower, PowerAction, PowerRequest
 from nodepool_ocb.model.records import Set
@@ -26,6 +27,7 @@ from nodepool_ocb.provisioning.orders import ChosenImage, Wish
 from nodepool_ocb.store import images
 from nodepool_ocb_annealer.runs import installing
 from tests.annealer.runs.installdesk import (
+    ADMIN,
     AFTER,
     BEFORE,
     FORMER_KEY,
@@ -106,17 +108,20 @@ def test_nothing_is_decided_while_a_write_is_under_way_and_all_again_after_a_ref
     assert len(desk.sent) == 1, "the refused write does not hold it up"
 
 
-def test_the_machine_is_asked_once_at_a_time_and_again_after_a_pause(desk: InstallDesk) -> None:
+def test_the_machine_is_asked_once_at_a_time_and_again_after_a_pause(
+    desk: InstallDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, ask = [], desk.installer._workers.ask
+    monkeypatch.setattr(desk.installer._workers, "ask", lambda *given: asked.append(given) or ask(*given))
     desk.machine.answer = BootLook(why="silence")
     desk.holds(InstallStep.PUBLISHED_LOCAL)
     desk.begins()
     desk.looks()
+    assert len(asked) == 1
     desk.turn()
-    assert len(desk.machine.questions) == 1
     desk.written()  # the obstacle
     desk.looks()
-    assert desk.idle
-    assert (len(desk.machine.questions), desk.waits()) == (1, True), "the pause is that of the settings"
+    assert (len(asked), desk.waits()) == (1, True), "the pause is that of the settings"
 
 
 @pytest.mark.parametrize("moment", ["before the look", "during the look", "during the write"])
@@ -162,7 +167,8 @@ def test_a_look_of_an_earlier_step_does_not_count_and_the_next_look_is_not_put_o
     desk.holds(InstallStep.PUBLISHED_INSTALL, boot_id="")
     desk.begins()
     desk.turn()
-    assert installation(desk.written()).step is InstallStep.REBOOTING
+    noted = installation(desk.written())
+    assert (noted.step, noted.boot_id) == (InstallStep.REBOOTING, AFTER)
     desk.turn()
     _, second = desk.machine.questions
     assert (second[1].boot_id, second[1].reboot) == ("", ""), "it is looked at before it is told to boot"
@@ -187,7 +193,28 @@ def test_a_machine_is_not_asked_while_the_claim_may_be_gone(desk: InstallDesk, l
     assert (desk.machine.questions, desk.answers, desk.sent, desk.waits()) == ([], [], [], True)
 
 
+def test_nothing_is_decided_by_a_look_that_was_not_made(desk: InstallDesk) -> None:
+    desk.holds(InstallStep.PUBLISHED_LOCAL)
+    desk.session.trusted = False
+    desk.begins()
+    desk.holds(InstallStep.PUBLISHED_LOCAL, deadline=1.0)  # it passes meanwhile
+    desk.turn()
+    assert (desk.answers, desk.waits()) == ([], True)
+
+
 # -- a fault of this host --
+
+
+@pytest.mark.parametrize("end", [InstallDesk.leaves_turn, lambda desk: desk.installer.forget(desk.attempt)])
+def test_a_fault_of_this_host_after_the_end_of_a_run_is_none_of_the_run(
+    desk: InstallDesk, end: Callable[[InstallDesk], None]
+) -> None:
+    desk.machine.answer = OSError(24, "too many files")
+    desk.holds(InstallStep.PUBLISHED_LOCAL)
+    desk.begins()
+    end(desk)
+    desk.turn()
+    assert desk.answers == []
 
 
 @pytest.mark.parametrize(
@@ -367,7 +394,26 @@ def test_a_step_that_another_request_for_power_holds_up_is_tried_later(desk: Ins
     assert installation(desk.written()).step is InstallStep.REBOOTING
 
 
+def test_a_silent_machine_that_can_be_switched_is_not_waited_for(desk: InstallDesk) -> None:
+    desk.world.put(Stored(MachinePower(driver="ipmi", address="bmc1", options=QUIET), 0), N)
+    desk.holds(InstallStep.PUBLISHED_INSTALL, boot_id="")
+    desk.begins()
+    desk.turn()
+    assert installation(desk.written()).step is InstallStep.REBOOTING
+
+
 # -- obstacles in the record --
+
+
+def test_a_server_that_is_not_reached_is_named_with_the_command_that_ends_the_wait(desk: InstallDesk) -> None:
+    desk.server()
+    admin = desk.world.nodes[ADMIN].record
+    assert admin is not None
+    suspicion = Suspicion(by="a", reason="no route", since=1.0)
+    desk.world.put_node(ADMIN, replace(admin, suspicion=suspicion), 1)
+    desk.holds(InstallStep.VERIFIED)
+    desk.begins()
+    assert f"if it is off, `node dead {ADMIN}`" in (installation(desk.written()).waits or "")
 
 
 def test_an_obstacle_is_written_once_and_another_one_after_a_pause(
@@ -445,8 +491,11 @@ def test_a_log_without_a_request_replaces_no_request_that_a_former_annealer_read
     assert desk.record.requests.startswith(known or "no request for its boot script has come to admin.example.com")
 
 
-def test_the_end_of_a_run_and_of_the_annealer_give_back_all_that_it_reads(desk: InstallDesk) -> None:
+def test_the_end_of_a_run_and_of_the_annealer_give_back_all_that_it_reads(
+    desk: InstallDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept: list[str] = []
+    monkeypatch.setattr(installing.captured, "order", lambda *_: pytest.fail("its console is read already"))
 
     class Consoles:
         def __contains__(self, fqdn: str) -> bool:
@@ -483,6 +532,7 @@ def test_the_end_of_a_run_and_of_the_annealer_give_back_all_that_it_reads(desk: 
     assert kept == [f"fresh {N}", f"forget {N}"], "a line of an earlier step is no observation of this one"
     assert installation(desk.written()).console == f"a panic of {N}"
     desk.turn()
+    assert kept.count(f"fresh {N}") == 1, "a known line counts until the step ends"
     answer = only(desk)
     assert (answer.outcome.tail, kept[-2:]) == ("last words", [f"forget {N}", f"end {N}"])
     kept.clear()
