@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from nodepool_ocb.jigs import Failed, Succeeded, Unreachable
+from nodepool_ocb.jigs import Detached, Failed, Succeeded, Unreachable
 from nodepool_ocb.jigs.ssh.protocol import BOOTSTRAP, OUTPUT_BYTES, greeting, installer
 from nodepool_ocb.testing.disks import SmallDisk, mountable
 from tests.jigs.workshop import Annealer, until
@@ -93,10 +93,11 @@ def test_a_run_that_goes_on_is_attached_to_or_waited_for_where_the_disk_is_full(
     assert machine.events("start") == ["start"]
 
 
+@pytest.mark.parametrize("stubborn", ["", pytest.param("trap '' TERM; ", marks=pytest.mark.long)])
 def test_a_run_that_prints_without_end_is_ended_with_that_reason_and_its_output_goes(
-    machine: Any, annealer: Any
+    machine: Any, annealer: Any, stubborn: str
 ) -> None:
-    outcome = annealer.run(machine.order("yes; echo the end"))
+    outcome = annealer.run(machine.order(f"{stubborn}yes; echo the end"))
     assert isinstance(outcome, Failed)
     assert outcome.reason == f"it prints more than {OUTPUT_BYTES} bytes, and was cut off"
     assert outcome.tail.endswith("y\ny\n")
@@ -128,6 +129,109 @@ def test_output_that_went_for_room_is_told_of_and_not_taken_for_silence(
     assert taken().tail == "-- output was removed here: the disk was full --\n"
     assert first().exit_code == 0
     assert machine.log.read_text() == "first\n"
+
+
+@pytest.mark.long
+def test_a_run_that_printed_nothing_has_lost_no_output(
+    machine: Any, annealer: Any, another: Any, disk: SmallDisk
+) -> None:
+    annealer.run(machine.order("true", log=None))
+    disk.fill()
+    other = machine.order("true", role="dns", epoch=2, attributes={"a": "x" * 9000}, log=None)
+    assert "100% full" in annealer.run(other).reason
+    disk.free()
+    assert another.run(machine.order("true", epoch=3, previous_epoch=1)).tail == ""
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("disk")
+def test_only_a_reader_from_the_first_byte_on_is_told_of_removed_output(machine: Any, annealer: Any) -> None:
+    outcome = annealer.begin(machine.order(f"echo first; {GOES_ON}", timeout_seconds=60.0))
+    until(lambda: machine.log.exists() and machine.log.read_text() == "first\n")
+    machine.run_file("output").write_text("")
+    machine.run_file("shed").touch()
+    machine.farm.cut(0)
+    until(lambda: machine.events("attach"))
+    machine.run_file("go").touch()
+    assert outcome().exit_code == 0
+    assert machine.log.read_text() == "first\n"
+
+
+GOES_ON = "until [ -e $OCB_RUN.go ]; do sleep 0.05; done"
+
+
+@pytest.mark.long
+def test_a_run_that_is_ended_where_no_room_is_left_has_its_result(
+    machine: Any, annealer: Any, another: Any, disk: SmallDisk
+) -> None:
+    for epoch in (1, 2):
+        another.run(machine.order("true", role="dns", epoch=epoch, generation=epoch, log=None))
+    begun = annealer.begin(machine.order("yes | head -c 20000; sleep 300", epoch=3, log=None))
+    until(lambda: machine.run_file("output").exists() and machine.run_file("output").stat().st_size == 20_000)
+    annealer.stop.set()
+    assert begun() == Detached()
+    machine.farm.kill_keeper(0)
+    (machine.state / "reserve").unlink()
+    disk.fill()
+    assert another.jig.cancel(machine.order("", epoch=4)) is None
+    assert machine.run_file("result").read_text().endswith(" 4\n")
+
+
+@pytest.mark.long
+def test_an_order_with_an_epoch_that_cannot_be_recorded_is_refused(
+    machine: Any, annealer: Any, disk: SmallDisk
+) -> None:
+    annealer.run(machine.order("true", log=None))
+    disk.fill()
+    refused = annealer.run(machine.order("true", role="dns", epoch=2, log=None))
+    assert f"cannot write to {machine.state}/epoch.1: " in refused.reason
+
+
+@pytest.mark.long
+def test_the_end_of_a_run_is_in_the_history_where_the_disk_is_full(
+    machine: Any, annealer: Any, disk: SmallDisk
+) -> None:
+    go, history = machine.farm.directory / "go", machine.state / "history"
+    outcome = annealer.begin(machine.order(f"until [ -e {go} ]; do sleep 0.1; done; exit 3", log=None))
+    until(lambda: machine.events("start"))
+    with history.open("a") as file:
+        words = "0 0.0 filling 0 none@1 none 0 "
+        file.write(f"{words}{'x' * (4096 - file.tell() - len(words) - 1)}\n")  # the next line needs another page
+    disk.fill()
+    go.touch()
+    assert outcome().exit_code == 3
+    assert machine.events() == ["start", "filling", "end"]
+
+
+@pytest.mark.long
+def test_an_order_of_a_new_connection_has_room_where_the_disk_is_full(
+    machine: Any, annealer: Any, another: Any, disk: SmallDisk
+) -> None:
+    for epoch in (1, 2):
+        annealer.run(machine.order("yes | head -c 20000", epoch=epoch, generation=epoch, log=None))
+    disk.fill()
+    order = machine.order("yes | head -c 20000", epoch=3, previous_epoch=2, generation=2, log=None)
+    assert isinstance(another.run(order), Succeeded)
+
+
+@pytest.mark.long
+def test_an_order_that_there_was_no_room_for_finds_it_when_it_is_asked_again(
+    machine: Any, annealer: Any, disk: SmallDisk
+) -> None:
+    annealer.run(machine.order("yes | head -c 600000", log=None))
+    disk.fill()
+    outcome = annealer.run(machine.order("echo room", epoch=2, generation=2, attributes={"a": "x" * 100_000}, log=None))
+    assert outcome.tail == "room\n"
+
+
+@pytest.mark.long
+def test_room_is_made_of_the_output_of_the_newest_run_first(machine: Any, annealer: Any) -> None:
+    with SmallDisk(machine.state, 2 << 20):
+        annealer.run(machine.order("echo small", role="dns", log=None))
+        annealer.run(machine.order(f"sleep 1; {FLOOD}", epoch=2, log=None))
+        assert machine.run_file("followed").exists()
+        assert annealer.run(machine.order("echo next", epoch=3, generation=2, log=None)).tail == "next\n"
+        assert machine.run_file("output", "dns@1").read_text() == "small\n"
 
 
 def test_the_machine_and_we_agree_on_how_much_a_run_may_print() -> None:

@@ -60,7 +60,7 @@ reserve() { # random bytes: a file system can make no hole of them, and cannot c
 } 2>/dev/null
 
 shed() { # makes room: removes the outputs of all runs, keeps their results; a file without a byte takes no room, and notes it
-  for old in "$state"/runs/*.output; do [ ! -s "$old" ] || { true >"$old" && true >"${old%.output}.shed"; }; done
+  for printed in "$state"/runs/*.output; do [ ! -s "$printed" ] || { true >"$printed" && true >"${printed%.output}.shed"; }; done
   rm -f "$state/history.1"
 } 2>/dev/null
 
