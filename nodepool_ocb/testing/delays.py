@@ -22,7 +22,17 @@ class DelayingProxy:
         self._listener = socket.create_server((host, 0))
         self.port: int = self._listener.getsockname()[1]
         self._ends: list[socket.socket] = []
+        self._sent: list[float] = []  # when something came from a client
         self._begin(self._accept)
+
+    def flights(self) -> int:
+        """The round trips since the last question: the times that a client sent something, each a round trip after another."""
+        taken, self._sent = self._sent, []
+        count, since = 0, float("-inf")
+        for moment in taken:
+            if moment - since > 1.8 * self._seconds:
+                count, since = count + 1, moment
+        return count
 
     def close(self) -> None:
         """Close all connections; their threads end."""
@@ -49,17 +59,20 @@ class DelayingProxy:
             self._ends += [client, server]
             for source, sink in ((client, server), (server, client)):
                 under_way: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
-                self._begin(self._take, source, under_way)
+                self._begin(self._take, source, under_way, source is client)
                 self._begin(self._deliver, sink, under_way)
 
-    def _take(self, source: socket.socket, under_way: SimpleQueue[tuple[float, bytes]]) -> None:
+    def _take(self, source: socket.socket, under_way: SimpleQueue[tuple[float, bytes]], of_client: bool) -> None:
         data = b"."
         while data:
             try:
                 data = source.recv(CHUNK_BYTES)
             except OSError:
                 data = b""
-            under_way.put((time.monotonic() + self._seconds, data))
+            now = time.monotonic()
+            under_way.put((now + self._seconds, data))
+            if of_client and data:
+                self._sent.append(now)
 
     @staticmethod
     def _deliver(sink: socket.socket, under_way: SimpleQueue[tuple[float, bytes]]) -> None:

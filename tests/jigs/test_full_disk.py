@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nodepool_ocb.jigs import Detached, Failed, Succeeded, Unreachable
-from nodepool_ocb.jigs.ssh.protocol import BOOTSTRAP, OUTPUT_BYTES, greeting, installer
+from nodepool_ocb.jigs.ssh.protocol import OUTPUT_BYTES, command, installer
 from nodepool_ocb.testing.disks import SmallDisk, mountable
 from tests.jigs.workshop import Annealer, until
 
@@ -252,20 +252,22 @@ def test_a_runner_comes_whole_or_not_at_all_and_is_there_when_there_is_room_agai
 
 
 def test_an_installer_with_a_hole_is_not_run(tmp_path: Path) -> None:
-    text, _ = installer()
+    text, digest = installer()
     with (
         SmallDisk(tmp_path / "state", 1 << 20) as disk,
-        subprocess.Popen(["sh", "-c", BOOTSTRAP], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as shell,
+        subprocess.Popen(
+            ["sh", "-c", command(str(disk.folder), 0.0)], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as shell,
     ):
         assert shell.stdin is not None
         assert shell.stderr is not None
         disk.fill(but=8192)
-        shell.stdin.write(greeting("token", str(disk.folder), 0.0) + text[:12000].encode())
+        shell.stdin.write(text[:12000].encode())
         shell.stdin.flush()
         unread = array.array("i", [1])
         until(lambda: fcntl.ioctl(shell.stdin, termios.FIONREAD, unread) == 0 and unread[0] == 0)
         disk.free()
-        shell.stdin.write(f"{text[12000:]}token\n".encode())
+        shell.stdin.write(f"{text[12000:]}{digest}\n".encode())
         shell.stdin.close()
         assert b"cannot install the runner" in shell.stderr.read()
         assert shell.wait() == 74

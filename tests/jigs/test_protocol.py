@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool_ocb.jigs.ssh.protocol import BOOTSTRAP, EXIT_CODE, Data, Ear, Frame, OutOfRange, installer, number
+from nodepool_ocb.jigs.ssh.protocol import (
+    BOOTSTRAP,
+    EXIT_CODE,
+    Data,
+    Ear,
+    Frame,
+    OutOfRange,
+    command,
+    installer,
+    number,
+)
 
 MARK = b"\nf00d "
+UUID = "01234567-89ab-cdef-0123-456789abcdef"
 OUTPUT = st.lists(st.sampled_from([b"\n", b"\nf", b"\nf00", b"\nf00d", b"x", b"\0", b"f00d ", b"\n\n"])).map(b"".join)
 
 
@@ -81,6 +93,25 @@ def test_all_that_is_followed_is_data_and_comes_at_once(output: bytes, size: int
     assert heard(pieces) == [Frame("FOLLOWING", ("3",))] + ([Data("FOLLOWING", output)] if output else [])
 
 
-def test_no_data_is_in_a_command() -> None:
+def test_the_first_command_is_one_line_and_its_data_are_arguments() -> None:
+    line = command("~/it's here", 1.5)
+    assert "\n" not in line
+    assert shlex.split(line)[-3:] == ["~/it's here", installer()[1], "1"]
     assert installer()[1] not in BOOTSTRAP
-    assert "\n" not in BOOTSTRAP
+
+
+@given(
+    st.lists(st.sampled_from(["\n", "\n1", "0f", "-", " READ", f"\n{UUID}", "motd\n"])).map("".join),
+    st.integers(1, 50),
+)
+def test_the_first_frame_tells_the_token_and_all_before_it_is_noise(noise: str, size: int) -> None:
+    said = f"{noise}\n{UUID} READY\n\n{UUID} DONE x\n"
+    ear = Ear()
+    found = [each for place in range(0, len(said), size) for each in ear.hear(said[place : place + size].encode())]
+    assert [each for each in found if isinstance(each, Frame)] == [Frame("READY"), Frame("DONE", ("x",))]
+    assert b"".join(each.data for each in found if isinstance(each, Data)) == noise.encode()
+    assert ear.token == UUID
+
+
+def test_the_last_words_of_a_machine_without_a_runner_are_not_held_back() -> None:
+    assert list(Ear().hear(b"login: no such\nshell\n")) == [Data("", b"login: no such\nshell")]

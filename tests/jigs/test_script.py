@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from nodepool_ocb.jigs import Detached, Failed, Fenced, Lost, Succeeded, Unreachable
 from nodepool_ocb.jigs.ssh import protocol
-from nodepool_ocb.jigs.ssh.link import Broken, Link
+from nodepool_ocb.jigs.ssh.link import Broken
 from nodepool_ocb.jigs.ssh.runner import Runner
 from nodepool_ocb.telemetry.redaction import Mask
-from nodepool_ocb.testing.delays import DelayingProxy
 from tests.jigs.workshop import Annealer, until
 
 COUNT = 'i=0; while [ $i -lt {n} ]; do echo "line $i"; i=$((i+1)); sleep 0.05; done'
@@ -574,29 +572,3 @@ def test_no_name_of_a_file_holds_the_token(machine: Any, annealer: Any) -> None:
     assert [name for name in machine.state.iterdir() if name.name.startswith("runner.")]
     assert not [name for name in machine.state.rglob("*") if runner.token in name.name]
     runner.close()
-
-
-def test_on_a_slow_link_a_short_step_needs_one_round_trip_and_no_second_runner(
-    machine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-    channel = Link.channel
-
-    def counted(link: Link, command: str, timeout_seconds: float) -> Any:
-        opened.append(command)
-        return channel(link, command, timeout_seconds)
-
-    monkeypatch.setattr(Link, "channel", counted)
-    host, port = machine.farm.address(0)
-    annealer = Annealer(machine.settings(connect_timeout_seconds=30.0))
-    with DelayingProxy(host, port, 0.4) as way:
-        node = replace(machine.node, addresses=(f"{host}:{way.port}",))
-        annealer.run(machine.order("true", record=node))
-        counts = []
-        for epoch in range(2, 6):  # a busy machine may need longer than a short step should
-            opened.clear()
-            assert isinstance(annealer.run(machine.order("true", record=node, epoch=epoch)), Succeeded)
-            counts.append(len(opened))
-        assert 0 in counts, "without the time of a round trip each step opens a second channel"
-        assert annealer.jig._pool._links[machine.fqdn].round_trip_seconds >= 0.8
-        annealer.jig.close()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodepool_ocb.jigs.ssh.protocol import BOOTSTRAP, greeting, installer
+from nodepool_ocb.jigs.ssh.protocol import command as first_command
+from nodepool_ocb.jigs.ssh.protocol import installation, installer
 
 OTHER = 61234
 
@@ -18,8 +19,9 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of
 
 def bootstrapped(state: Path | str) -> subprocess.CompletedProcess[str]:
     """What a first connection does; the runner's READY ends it."""
-    said = greeting("token", str(state), 0.0).decode() + f"{installer()[0]}token\n"
-    return subprocess.run(["sh", "-c", BOOTSTRAP], input=said, text=True, capture_output=True, timeout=30, check=False)
+    said = installation().decode()
+    command = ["sh", "-c", first_command(str(state), 0.0)]
+    return subprocess.run(command, input=said, text=True, capture_output=True, timeout=30, check=False)
 
 
 def planted(state: Path) -> None:

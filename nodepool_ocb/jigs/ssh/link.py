@@ -186,7 +186,9 @@ class Link:
         self.fresh = True  # made for the one that took it last
         self.used = time.monotonic()
         self.idle: list[Any] = []  # channels with a runner that waits for an order; append and pop are atomic
-        self.round_trip_seconds = 0.0  # the shortest that was measured, with the start of a process in it
+        self.round_trip_seconds = (
+            0.0  # the shortest that was measured, with the start of a process in it; 0 before that
+        )
         self._transport, self._become = transport, become
         self._silence_seconds = 3 * keepalive_seconds
 
@@ -217,7 +219,7 @@ class Link:
         """Something came on a channel: that is an answer too."""
         self._transport.heard = time.monotonic()
 
-    def answered_in(self, seconds: float) -> None:
+    def _answered_in(self, seconds: float) -> None:
         """Note the time of a question and its answer."""
         self.round_trip_seconds = min(self.round_trip_seconds or seconds, seconds)
 
@@ -237,7 +239,9 @@ class Link:
             channel = self._transport.open_session(timeout=timeout_seconds)
             channel.set_combine_stderr(True)
             channel.settimeout(timeout_seconds)
+            asked = time.monotonic()
             channel.exec_command(as_root(command, self._become) if self._become else command)
+            self._answered_in(time.monotonic() - asked)
         except ENDED as error:
             raise self.broken(f"no new channel: {words(error)}", error) from error
         return channel

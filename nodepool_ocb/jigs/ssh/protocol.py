@@ -4,9 +4,9 @@ An order is a line of words. The order of a run is followed by the script, the a
 token: without it, the runner runs nothing. Answers are frames, ``\\nTOKEN WORD ARGUMENT ...\\n``. The last argument of
 an OUTPUT or WRITTEN frame is the number of bytes of data behind it, and all bytes after FOLLOWING are data.
 
-The token is a random number that each channel gets at its start. The output and the attributes of a script are never
-taken for a frame, even if the script knows the token. A script may still open the channel of a runner of its own user,
-as that user may do anything there.
+The token is a random number that the machine draws for each channel, and that its first frame tells. The output and the
+attributes of a script are never taken for a frame, even if the script knows the token. A script may still open the channel
+of a runner of its own user, as that user may do anything there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import hashlib
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.resources import files
@@ -28,10 +29,11 @@ from nodepool_ocb.jigs.ssh.attributes import tree
 
 #: The ways out for a login that may not write to the state directory.
 LOGIN_WAYS: Final = "log in as root, set ssh.become (sudo -n -H), or set ssh.state_dir"
-#: The first command on a channel: no argument of it ever differs. Says SEND where this runner is not installed yet.
+#: The first command on a channel, without its arguments: see ``command``. Says SEND where this runner is not installed yet.
 BOOTSTRAP: Final = (
     "exec sh -c '"
-    "IFS= read -r t; IFS= read -r d; IFS= read -r h; IFS= read -r n; umask 077; "
+    "d=$1 h=$2 n=$3; umask 077; "
+    "IFS= read -r t </proc/sys/kernel/random/uuid; "
     'case $d in "~/"*) d=$HOME/${d#"~/"};; esac; '
     'no() { echo "ssh.state_dir $d $1: choose another one, or remove it" >&2; exit 77; }; '
     '[ -d "$d/runs" ] || mkdir -p "$d/runs" || '
@@ -42,8 +44,8 @@ BOOTSTRAP: Final = (
     'case $(ls -ld "$d") in ?????w*|????????w*) no "may be written by others";; esac; '
     'printf "\\n%s SEND\\n" "$t"; '
     "w=; "
-    'while IFS= read -r l && [ "$l" != "$t" ]; do printf "%s\\n" "$l" || w=1; done >"$d/install.$$" 2>/dev/null; '
-    '[ -n "$w" ] || [ "$l" != "$t" ] || (cd "$d" && sh "install.$$" "$$"); rm -f "$d/install.$$"; '
+    'while IFS= read -r l && [ "$l" != "$h" ]; do printf "%s\\n" "$l" || w=1; done >"$d/install.$$" 2>/dev/null; '
+    '[ -n "$w" ] || [ "$l" != "$h" ] || (cd "$d" && sh "install.$$" "$$"); rm -f "$d/install.$$"; '
     '[ -d "$d/runner-$h" ] || { set -- $(df -P "$d" | tail -n 1); '
     'echo "cannot install the runner in $d: ${6-its disk} is ${5-?} full" >&2; exit 74; }; '
     "fi; "
@@ -68,6 +70,10 @@ MOST: Final = 10**15  # of numbers that only rise, as in records
 SIZE_OF: Final = {"OUTPUT": 1, "WRITTEN": 0}  # which argument of a frame says how many bytes of data come
 MOST_OF: Final = {"OUTPUT": OUTPUT_BYTES, "WRITTEN": WRITTEN_BYTES}
 _END: Final = "end of this file"
+_READY: Final = (b" READY\n", b" SEND\n")
+_FIRST: Final = re.compile(rb"\n([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) (?:READY|SEND)\n")
+_BEGIN: Final = re.compile(rb"\n[0-9a-f-]{0,36}(?: [A-Z]{0,5})?\Z")  # of such a frame
+FIRST_BYTES: Final = 64  # more than such a frame has
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 
 
@@ -102,11 +108,13 @@ class OutOfRange(Nonsense):
 class Ear:
     """Takes bytes as they come, gives frames and data; data is held back only where it may be the begin of a frame.
 
-    It holds back FRAME_BYTES at most, and raises Nonsense where a frame is longer.
+    It holds back FRAME_BYTES at most, and raises Nonsense where a frame is longer. Without a token, the first frame of a runner
+    tells it: all before that is noise.
     """
 
-    def __init__(self, token: str) -> None:
-        self._mark = b"\n" + token.encode() + b" "
+    def __init__(self, token: str = "") -> None:
+        self.token = token
+        self._mark = _mark(token)
         self._buffer = b""
         self._section = ""
         self._owed: int | None = None  # bytes of data that are still to come; None where a frame ends the data
@@ -121,6 +129,18 @@ class Ear:
         if self._section == "FOLLOWING":
             yield Data(self._section, data)
             return
+        if not self.token:
+            data, self._buffer = self._buffer + data, b""
+            first = _FIRST.search(data) if any(word in data for word in _READY) else None
+            if first is None:
+                found = _BEGIN.search(data, max(0, len(data) - FIRST_BYTES))
+                begin = found.start() if found else len(data)
+                self._buffer = data[begin:]
+                if begin:
+                    yield Data("", data[:begin])
+                return
+            self.token = first[1].decode()
+            self._mark = _mark(self.token)
         heard, self._buffer = self._buffer + data, b""
         begin = 0  # the bytes before it have been given
         while self._section != "FOLLOWING":
@@ -163,6 +183,10 @@ class Ear:
         return 0
 
 
+def _mark(token: str) -> bytes:
+    return b"\n" + token.encode() + b" "
+
+
 def _size(word: str, arguments: list[str]) -> int | None:
     """The number of bytes of data that a frame announces; None if it announces none. Raises OutOfRange."""
     place = SIZE_OF.get(word, len(arguments))
@@ -182,9 +206,15 @@ def number(text: str, most: int = MOST) -> int:
     return int(text)
 
 
-def greeting(token: str, state_dir: str, now: float) -> bytes:
-    """The first lines on a channel, which BOOTSTRAP reads. ``now``: seconds since 1970, for the machine's history."""
-    return f"{token}\n{state_dir}\n{installer()[1]}\n{int(now)}\n".encode()
+def command(state_dir: str, now: float) -> str:
+    """The first command on a channel. ``now``: seconds since 1970, for the machine's history."""
+    return f"{BOOTSTRAP} sh {shlex.quote(state_dir)} {installer()[1]} {int(now)}"
+
+
+def installation() -> bytes:
+    """The answer to SEND."""
+    text, digest = installer()
+    return f"{text}{digest}\n".encode()
 
 
 def run_name(text: str) -> str:

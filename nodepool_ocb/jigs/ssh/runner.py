@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -24,15 +23,14 @@ class Runner:
 
     def __init__(self, link: Link, state_dir: str, timeout_seconds: float) -> None:
         """Start one, and install it first where it is new to the machine; raises Broken or OwnFault."""
-        self.token = secrets.token_hex(8)
         self._link = link
-        self._ear = Ear(self.token)
+        self._ear = Ear()
         self._noise = b""
         self._noise_bytes = self._frames = 0
-        self._heard_at = self._asked_at = time.monotonic()
-        self._channel = link.channel(protocol.BOOTSTRAP, timeout_seconds)
+        self._heard_at = time.monotonic()
+        self._channel = link.channel(protocol.command(state_dir, time.time()), timeout_seconds)
         try:
-            self._greet(state_dir, timeout_seconds)
+            self._greet(timeout_seconds)
         except Exception:
             self.close()
             raise
@@ -74,6 +72,11 @@ class Runner:
             raise Lied(str(wrong)) from wrong
 
     @property
+    def token(self) -> str:
+        """Of its channel; drawn by the machine."""
+        return self._ear.token
+
+    @property
     def more(self) -> bool:
         """Whether something is here already."""
         return self._channel.recv_ready()
@@ -87,18 +90,15 @@ class Runner:
         """Close the channel; processes on the machine continue."""
         shut(self._channel)
 
-    def _greet(self, state_dir: str, timeout_seconds: float) -> None:
-        self._asked_at = time.monotonic()
-        self.send(protocol.greeting(self.token, state_dir, time.time()))
+    def _greet(self, timeout_seconds: float) -> None:
+        """Wait until it is ready: an order that was sent before could not be told from one that was taken."""
         deadline, sent = time.monotonic() + timeout_seconds, False
         while (left := deadline - time.monotonic()) > 0:
             for heard in self.hear(left):
                 if heard == Frame("SEND") and not sent:
                     sent = True
-                    self._asked_at = time.monotonic()
-                    self.send(f"{protocol.installer()[0]}{self.token}\n".encode())
+                    self.send(protocol.installation())
                 elif heard == Frame("READY"):
-                    self._link.answered_in(time.monotonic() - self._asked_at)
                     return
         raise Broken(f"no runner within {timeout_seconds:g} s{self._said()}")
 
