@@ -97,6 +97,7 @@ def test_a_take_over_attaches_to_the_run_that_goes_on(machine: Machine, annealer
     assert isinstance(second, Succeeded)
     assert first() == second
     assert machine.sh("cat /root/runs") == "begun\n"
+    until(lambda: machine.processes("tail -c") == 0)
 
 
 def test_a_run_that_takes_too_long_is_ended_with_all_its_processes(
@@ -107,6 +108,16 @@ def test_a_run_that_takes_too_long_is_ended_with_all_its_processes(
     assert isinstance(outcome, Failed)
     assert "1 s" in outcome.reason
     until(lambda: machine.processes("sleep 4321") == 0)
+
+
+@pytest.mark.long
+def test_a_run_that_prints_without_end_and_ignores_signals_is_killed(
+    machine: Machine, annealers: Callable[[], Annealer]
+) -> None:
+    outcome = annealers().run(machine.order('trap "" TERM; yes'))
+    assert isinstance(outcome, Failed)
+    assert "it prints more than" in outcome.reason
+    until(lambda: machine.processes("yes") == 0)
 
 
 def test_another_order_ends_what_ran_before(machine: Machine, annealers: Callable[[], Annealer]) -> None:
@@ -121,6 +132,7 @@ def test_another_order_ends_what_ran_before(machine: Machine, annealers: Callabl
 def test_a_machine_without_flock_is_told_from_one_whose_lock_is_taken(
     machine: Machine, annealers: Callable[[], Annealer]
 ) -> None:
-    outcome = annealers().run(machine.order("true"))
+    outcome = annealers().run(machine.order("true >/root/ran"))
     assert isinstance(outcome, Failed)
     assert "install util-linux" in outcome.reason
+    assert machine.sh("[ -e /root/ran ] && echo ran || true") == ""

@@ -15,11 +15,13 @@ from tests.jigs.workshop import Annealer
 class Programs:
     """The machine's chattr and sync, which note that they were called."""
 
-    def __init__(self, machine: Any, folder: Path, supported: bool) -> None:
+    def __init__(self, machine: Any, folder: Path, supported: bool, **more: str) -> None:
+        """``more``: programs, and what they do beside that."""
         self._noted = folder / "called"
         programs = folder / "programs"
-        machine.leave_out(programs, "chattr", "sync")
-        for name, does in (("chattr", "" if supported else "exit 1"), ("sync", "")):
+        does_of = {"chattr": "" if supported else "exit 1", "sync": "", **more}
+        machine.leave_out(programs, *does_of)
+        for name, does in does_of.items():
             (programs / name).write_text(f'#!/bin/sh\necho {name} "${{1##*/}}" "${{2##*/}}" >>{self._noted}\n{does}\n')
             (programs / name).chmod(0o755)
 
@@ -27,7 +29,7 @@ class Programs:
         """The arguments of each call since the last question."""
         lines = self._noted.read_text().splitlines() if self._noted.exists() else []
         self._noted.write_text("")
-        return [line.partition(" ")[2] for line in lines if line.startswith(f"{name} ")]
+        return [line.partition(" ")[2].strip() for line in lines if line.startswith(f"{name} ")]
 
 
 def orders(machine: Any, epochs: range) -> None:
@@ -88,6 +90,35 @@ def test_a_file_system_that_delays_writes_is_synced_for_each_epoch_and_asked_onc
     assert not list(machine.state.glob("through.*"))
 
 
+@pytest.mark.long
+def test_the_higher_of_two_epochs_counts_wherever_it_stands(machine: Any, annealer: Any) -> None:
+    orders(machine, range(1, 3))
+    for last in (3, 4):
+        orders(machine, range(last, last + 1))
+        assert annealer.run(machine.order("true", epoch=last - 1, log=None)) == Fenced(last)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("supported", [True, False])
+def test_a_sync_that_takes_no_files_is_called_without_any(machine: Any, tmp_path: Path, supported: bool) -> None:
+    programs = Programs(machine, tmp_path, supported=supported, sync="[ $# = 0 ] || exit 1")
+    orders(machine, range(1, 3))
+    programs.called()
+    (machine.state / "epoch.0").unlink()
+    orders(machine, range(3, 5))
+    state = machine.state.name
+    assert programs.called("sync") == [f"epoch.0 {state}", "", *([] if supported else ["-d epoch.1", ""])]
+
+
+@pytest.mark.long
+def test_a_file_system_without_links_costs_no_sync(machine: Any, tmp_path: Path) -> None:
+    programs = Programs(machine, tmp_path, supported=True, ln="exit 1")
+    orders(machine, range(1, 3))
+    programs.called()
+    orders(machine, range(3, 5))
+    assert programs.called("sync") == []
+
+
 def test_an_order_is_written_down_once_and_a_torn_epoch_does_not_count(machine: Any, annealer: Any) -> None:
     order = machine.order("true", epoch=5, log=None)
     assert annealer.run(order) == annealer.run(order)
@@ -102,6 +133,6 @@ def test_an_order_is_written_down_once_and_a_torn_epoch_does_not_count(machine: 
 
 def test_the_history_has_the_annealers_time(machine: Any, annealer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodepool_ocb.jigs.ssh.runner.time.time", lambda: 1_000_000_000.0)
-    assert annealer.run(machine.order("env | grep -c OCB_NOW")).tail == "0\n"
+    assert annealer.run(machine.order("env | grep -Ec 'OCB_(NOW|TOKEN)'")).tail == "0\n"
     assert all(1_000_000_000 <= event.time < 1_000_000_100 for event in machine.history)
     assert annealer.run(machine.order("true", epoch=0)) == Fenced(1)

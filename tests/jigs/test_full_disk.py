@@ -17,6 +17,7 @@ import pytest
 from nodepool_ocb.jigs import Detached, Failed, Succeeded, Unreachable
 from nodepool_ocb.jigs.ssh.protocol import OUTPUT_BYTES, command, installer
 from nodepool_ocb.testing.disks import SmallDisk, mountable
+from tests.jigs.test_runner import command_of, tails
 from tests.jigs.workshop import Annealer, until
 
 pytestmark = pytest.mark.skipif(not mountable(), reason="no tmpfs can be mounted here")
@@ -93,11 +94,10 @@ def test_a_run_that_goes_on_is_attached_to_or_waited_for_where_the_disk_is_full(
     assert machine.events("start") == ["start"]
 
 
-@pytest.mark.parametrize("stubborn", ["", pytest.param("trap '' TERM; ", marks=pytest.mark.long)])
 def test_a_run_that_prints_without_end_is_ended_with_that_reason_and_its_output_goes(
-    machine: Any, annealer: Any, stubborn: str
+    machine: Any, annealer: Any
 ) -> None:
-    outcome = annealer.run(machine.order(f"{stubborn}yes; echo the end"))
+    outcome = annealer.run(machine.order("yes; echo the end"))
     assert isinstance(outcome, Failed)
     assert outcome.reason == f"it prints more than {OUTPUT_BYTES} bytes, and was cut off"
     assert outcome.tail.endswith("y\ny\n")
@@ -151,13 +151,42 @@ def test_only_a_reader_from_the_first_byte_on_is_told_of_removed_output(machine:
     machine.run_file("output").write_text("")
     machine.run_file("shed").touch()
     machine.farm.cut(0)
-    until(lambda: machine.events("attach"))
+    until(lambda: any(b"\0+7\0" in command_of(pid) for pid in tails(machine)))
     machine.run_file("go").touch()
     assert outcome().exit_code == 0
     assert machine.log.read_text() == "first\n"
 
 
 GOES_ON = "until [ -e $OCB_RUN.go ]; do sleep 0.05; done"
+
+
+@pytest.mark.long
+def test_a_run_that_finishes_where_no_room_is_left_has_its_result(machine: Any, annealer: Any, disk: SmallDisk) -> None:
+    go = machine.farm.directory / "go"
+    script = f"yes | head -c 20000; until [ -e {go} ]; do sleep 0.1; done; exit 3"
+    outcome = annealer.begin(machine.order(script, log=None))
+    until(lambda: machine.run_file("output").exists() and machine.run_file("output").stat().st_size == 20_000)
+    (machine.state / "reserve").unlink()
+    disk.fill()
+    go.touch()
+    assert outcome().exit_code == 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("size", "file"), [(10, "runs/ntp@3.script"), (9000, "incoming.")])
+def test_an_order_with_files_that_have_no_room_is_refused_and_the_next_one_is_heard(
+    machine: Any, annealer: Any, another: Any, disk: SmallDisk, size: int, file: str
+) -> None:
+    for epoch in (1, 2):
+        annealer.run(machine.order("true", epoch=epoch, generation=epoch, log=None))
+    disk.fill()
+    more = {"attributes": {"a": "x" * size}, "log": None}
+    refused = annealer.run(machine.order("true", epoch=3, generation=3, **more))
+    assert f"cannot write to {machine.state}/{file}" in refused.reason
+    unheard = another.run(machine.order("true", epoch=4, generation=4, log=None))
+    assert f"cannot write to {machine.state}/runner." in unheard.reason
+    disk.free()
+    assert annealer.run(machine.order("echo room", epoch=5, generation=5, log=None)).tail == "room\n"
 
 
 @pytest.mark.long

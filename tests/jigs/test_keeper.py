@@ -164,6 +164,8 @@ def test_a_run_that_never_began_is_no_result_and_the_next_order_begins_it(
     order = machine.order("echo begun", flags=("destructive",), epoch=2, log=None)
     assert another.run(order).tail == "begun\n"
     assert machine.events() == ["start", "end"]
+    next_order = machine.order("echo next", epoch=3, generation=2, log=None)
+    assert annealer.run(next_order).tail == "next\n", "nothing more was said of the first one"
 
 
 @pytest.mark.long

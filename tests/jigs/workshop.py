@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from msgspec.structs import replace
 from nodepool_ocb.config import Settings, SshSettings, TasksSettings
 from nodepool_ocb.jigs import Order, Outcome
 from nodepool_ocb.jigs.script import ScriptJig
+from nodepool_ocb.jigs.ssh import protocol
 from nodepool_ocb.jigs.ssh.pool import Pool
 from nodepool_ocb.model.records import Role
 from nodepool_ocb.testing.looks import rest
 from nodepool_ocb.testing.machines import Event, Farm
 
 PATIENCE_SECONDS = 60.0
+OUTCOME_SECONDS = 400.0
 
 
 def until(condition: Callable[[], Any]) -> Any:
@@ -30,6 +33,29 @@ def until(condition: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline, "it did not come true"
         looked = rest(looked)
     return found
+
+
+@contextmanager
+def other_runner(folder: Path, changes: Mapping[str, str]) -> Iterator[None]:
+    """Machines get a runner with these texts in the place of others, each of which stands in it once.
+
+    ``folder``: a new one, for the files of that runner.
+    """
+    before, folder_before = protocol.files, protocol.files(protocol.__package__)
+    folder.mkdir()
+    for file in protocol.PROGRAMS.values():
+        text = folder_before.joinpath(file).read_text()
+        for old, new in changes.items() if file == "runner.sh" else ():
+            assert text.count(old) == 1, f"this stands once in the runner: {old}"
+            text = text.replace(old, new)
+        (folder / file).write_text(text)
+    try:
+        protocol.files = lambda _: folder  # type: ignore[assignment]
+        protocol.installer.cache_clear()
+        yield
+    finally:
+        protocol.files = before
+        protocol.installer.cache_clear()
 
 
 class Machine:
@@ -115,11 +141,11 @@ class Annealer:
     def begin(self, order: Order) -> Callable[[], Outcome]:
         """Run it in a thread; call what is given back to wait for the outcome."""
         outcomes: list[Outcome] = []
-        thread = threading.Thread(target=lambda: outcomes.append(self.run(order)), daemon=True)
+        thread = threading.Thread(target=lambda: outcomes.append(self.jig.run(order, self.stop)), daemon=True)
         thread.start()
 
         def outcome() -> Outcome:
-            thread.join(400.0)
+            thread.join(OUTCOME_SECONDS)
             assert outcomes, "the run has no outcome"
             return outcomes[0]
 

@@ -22,7 +22,6 @@
 # the connection still stands or not. The script has a process group of its own, and a time-out.
 
 set -u
-umask 077
 trap '' HUP PIPE # a word on a connection that is gone must not end the keeper of a run
 state=$1 token=$OCB_TOKEN now=$OCB_NOW here=${0%/*}
 unset OCB_TOKEN OCB_NOW
@@ -130,10 +129,9 @@ signal_group() { # SIGNAL; before its setsid the leader has no group yet
 
 look() { # reads the newest run; a run from before a reboot is not alive
   c_key= c_run= c_epoch= c_group= c_group_born= c_keeper= c_keeper_born= c_boot=
-  [ -s "$state/current" ] || return 0
   read -r c_epoch c_key c_run c_group c_group_born c_keeper c_keeper_born c_boot <"$state/current"
   [ "$c_boot" = "$boot" ] || c_group= c_keeper=
-}
+} 2>/dev/null
 
 newest() { # whether the newest run is $run; sets $n_epoch and $n_key to those of the newest
   n_epoch= n_key= n_run=
@@ -322,7 +320,6 @@ judge() { # sets $code of a check that ended with 0
 
 watch() { # in a process of its own, as long as the run goes on: ends a run that prints too much
   exec </dev/null >/dev/null 2>&1
-  exec 7>&- 8>&-
   while sleep 0.5; keeper_lives; do # at first the result may be that of an earlier run
     if [ "$(wc -c <"$files.output")" -gt "$most" ]; then
       true >"$files.flooded"
@@ -335,7 +332,7 @@ watch() { # in a process of its own, as long as the run goes on: ends a run that
 
 act() { # becomes the script; recorded before that, under the lock, so that no run is ever unknown
   { true >>"$files.output"; } 2>/dev/null || exit 71 # where exec fails, it ends the shell with the code of a script
-  exec </dev/null >>"$files.output" 2>&1 # first: the channel must not stay open for as long as the run
+  exec >>"$files.output" 2>&1 # first: the channel must not stay open for as long as the run
   myself
   put "$epoch $key $run $me $born $$ $keeper_born $boot" "$state/current" || exit 71
   [ ! -e "$files.result" ] || true >"$files.result" # of an earlier run, which "current" named until now
@@ -365,7 +362,7 @@ crowded() { # whether there are forty runs already
 }
 
 prune() { # the newest twenty runs stay, and a megabyte of history; files that were left half done go
-  runs=0 kept=" $key $c_key " # the times of files tell nothing of the newest run where the clock was set back
+  runs=0 kept=" $c_key " # the times of files tell nothing of the newest run where the clock was set back
   names=$(ls -t "$state/runs")
   for old in $names; do
     case $old in *.script) [ $runs -lt 20 ] && runs=$((runs + 1)) kept="$kept${old%.script} " ;; esac
@@ -624,16 +621,13 @@ order_follow() { # KEY RUN OFFSET: the output as it grows, once it was started, 
 }
 
 short= # the run of the newest order for which there was no room
-set -f
 say READY
 while IFS= read -r line; do
   [ -e "$0" ] && [ -d "$state/runs" ] || exit # all was removed: the next order gets a new runner, and room for its files
   set -- $line
-  set +f
   case ${1-} in
     run | end | follow) word=$1 && shift && "order_$word" "$@" ;;
     *) say BROKEN "unknown order" ;;
   esac
-  set -f
 done
 leave
