@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.config import SshSettings
 from nodepool_ocb.documents import files
+from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.pool.configuration import LaunchProvider, PoolLabel, Resources
 from nodepool_ocb.pool.views import ProviderQuota
 from nodepool_ocb.providers.fake.settings import ANY, KEY, ONLY, FakeFault, FakeSettings
@@ -139,9 +140,10 @@ class FakeCloud:
 
     def list(self) -> tuple[Machine, ...]:
         fault = self._begin("list", "")
-        if isinstance(fault, MachineRefused):
-            raise RuntimeError(fault.reason)
-        return self._end(fault, tuple(map(self._now, self._all())))  # type: ignore[no-any-return]
+        answer = fault if isinstance(fault, MachineRefused) else self._end(fault, tuple(map(self._now, self._all())))
+        if isinstance(answer, MachineRefused):
+            raise Unavailable(answer.reason)
+        return answer  # type: ignore[no-any-return]
 
     def quota(self) -> ProviderQuota | MachineRefused:
         fault = self._begin("quota", "")
