@@ -14,11 +14,12 @@ from nodepool_ocb.engine.noderole import Event
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import paths
-from nodepool_ocb.model.installation import InstallStep
+from nodepool_ocb.model.installation import InstallPurpose, InstallStep
 from nodepool_ocb.model.joining import Inventory, MachineDisk, MachineFacts
 from nodepool_ocb.model.power import MachinePower, PowerAction
 from nodepool_ocb.model.records import Change, Create, Set
 from nodepool_ocb.operations.installations.progress import ReportKind
+from nodepool_ocb.provisioning.installation import PATHS
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys.fleet import Fleet
@@ -102,7 +103,9 @@ def state_of(site: InstallFleet) -> list[Any]:
 
 
 @long
-@pytest.mark.parametrize("step", [step for step in Step if step not in (Step.PUBLISHED_INSTALL, Step.ALIVE)])
+@pytest.mark.parametrize(
+    "step", [step for step in PATHS[InstallPurpose.INSTALL] if step not in (Step.PUBLISHED_INSTALL, Step.ALIVE)]
+)
 def test_a_machine_is_installed_once_when_its_annealer_is_killed_at_any_step(fleet: Fleet, step: Step) -> None:
     site = InstallFleet(fleet)
     server = BootServer(site)
