@@ -205,6 +205,18 @@ def test_a_read_ahead_that_fails_is_made_good(zookeeper: Server, chroot: str, zk
             assert picture(cache.world) == picture(load_world(zk_session))
 
 
+def test_changes_in_a_rest_that_ended_before_the_wait_wake_at_once(zk_session: Session, other: Session) -> None:
+    cache = loaded(zk_session, "os")
+    cache._arrivals._rest_until = time.monotonic() + 0.2
+    set_state(other, State.ERROR, 0)
+    zk_session.sync()
+    assert not cache.woken.acquire(timeout=0.3), "a rest wakes no thread"
+    assert cache.rest_seconds == 0.0
+    assert cache.woken.acquire(timeout=5)
+    cache.refresh()
+    assert state_of(cache) is State.ERROR
+
+
 def test_where_others_write_much_the_cache_rests_and_reads_all_at_once(zk_session: Session, other: Session) -> None:
     roles = [f"r{number}" for number in range(60)]
     cache = loaded(zk_session, *roles)
@@ -212,7 +224,7 @@ def test_where_others_write_much_the_cache_rests_and_reads_all_at_once(zk_sessio
     zk_session.sync()
     deadline = time.monotonic() + 5
     while state_of(cache, "r59@n1") is not State.ACTIVE and time.monotonic() < deadline:
-        assert cache.woken.acquire(timeout=5)
+        cache.woken.acquire(timeout=cache.rest_seconds or 5)
         cache.refresh()
     assert cache._arrivals._rest_until
     cache._arrivals._rest_until = time.monotonic() + 60.0  # a test may be late

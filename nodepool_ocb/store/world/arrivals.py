@@ -104,18 +104,24 @@ class Arrivals:
         with self._lock:
             self._reading = False
         self._count(count)
-        if self._fresh and not self.rest_seconds:
+        if self.due:
             self._wake()
 
     @property
     def due(self) -> bool:
         """Whether there are events that the cache must read."""
-        return bool(self._fresh) and not self.rest_seconds
+        return bool(self._fresh) and time.monotonic() >= self._rest_until
 
-    @property
-    def rest_seconds(self) -> float:
-        """Until the end of the rest; 0 without one."""
-        return max(0.0, self._rest_until - time.monotonic()) if self._rest_until else 0.0
+    def rest(self) -> float:
+        """Seconds until the end of the rest; 0 without one. The events of a rest that is over wake the cache."""
+        with self._lock:
+            seconds = self._rest_until - time.monotonic()
+            if seconds > 0.0:
+                return seconds
+            if self._rest_until and self._fresh and self._under_way is None:
+                self._wake()
+            self._rest_until = 0.0  # later events are read ahead again
+            return 0.0
 
     def take(self) -> list[str]:
         """The events since the last call. Those that may be read ahead are given while the cache reads."""

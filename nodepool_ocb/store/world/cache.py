@@ -65,8 +65,8 @@ class Cache:
 
     @property
     def rest_seconds(self) -> float:
-        """Until ``refresh`` reads the changes of others again; 0 if it reads them at any time."""
-        return self._arrivals.rest_seconds
+        """Until ``refresh`` must be called again; 0 if a wake-up comes before it must. Ask before each wait."""
+        return self._arrivals.rest()
 
     def refresh(self) -> ChangeSet:
         """Read the dirty paths, and give all changes since the last ``refresh`` or ``sweep``, own writes included.
