@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
+import signal
 import socket
 import threading
 import time
@@ -125,6 +127,24 @@ def test_a_figure_without_a_target_is_shown_and_promises_nothing() -> None:
     kept = replace(shown, target=3.0)
     assert (shown.holds, kept.holds) == (None, True)
     assert report.summary([shown, kept]) == "1 of 1 promises hold, 0 do not"
+
+
+def test_an_interrupted_bench_keeps_the_parts_that_it_measured(tmp_path: Path) -> None:
+    from benchmarks import __main__ as bench
+    from benchmarks.figure import Figure, Plan
+
+    def interrupted(_: Plan) -> list[Figure]:
+        raise KeyboardInterrupt
+
+    whole = Figure(name="first", what="steps", unit="s", ours=1.0, ratio=1.0, bound="at most", target=2.0)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            bench.measure({"first": lambda _: [whole], "second": interrupted}, (), Plan(), tmp_path / "figures.json")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    written = json.loads((tmp_path / "figures.json").read_text())
+    assert ([each["name"] for each in written["figures"]], list(written["seconds"])) == (["first"], ["first"])
 
 
 def test_a_target_is_missed_by_a_step_that_takes_more_round_trips() -> None:

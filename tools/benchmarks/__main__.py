@@ -141,21 +141,23 @@ def cli(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool, agai
 
 
 def measure(benchmarks: Mapping[str, Benchmark], only: tuple[str, ...], plan: Plan, file: Path | None) -> NoReturn:
-    """Measure, show, write; exit."""
+    """Measure, show, write; exit. After an interrupt the parts that were measured are shown and written."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of every finally: servers must not outlive us
     figures: list[Figure] = []
     took: dict[str, float] = {}
     said = Console(stderr=True)
-    for name in only or benchmarks:
-        began = time.monotonic()
-        with said.status(f"measuring {name}"):
-            figures += benchmarks[name](plan)
-        took[name] = time.monotonic() - began
-        said.print(f"{name}: {took[name]:.0f} s, load {os.getloadavg()[0]:.1f}", highlight=False)
-    said.print(f"all: {sum(took.values()) / 60:.1f} min", highlight=False)
-    report.show(figures, Console())
-    if file is not None:
-        report.write(file, figures, plan, took)
+    try:
+        for name in only or benchmarks:
+            began = time.monotonic()
+            with said.status(f"measuring {name}"):
+                figures += benchmarks[name](plan)
+            took[name] = time.monotonic() - began
+            said.print(f"{name}: {took[name]:.0f} s, load {os.getloadavg()[0]:.1f}", highlight=False)
+        said.print(f"all: {sum(took.values()) / 60:.1f} min", highlight=False)
+    finally:
+        report.show(figures, Console())
+        if file is not None:
+            report.write(file, figures, plan, took)
     whole = plan.share == 1.0
     sys.exit(1 if whole and any(figure.holds is False for figure in figures) else 0)
 
