@@ -203,20 +203,12 @@ def unpack_bytes(reply: Reply, paths: Sequence[str]) -> list[bytes | None]:
 
 
 def unpack_mentioning(reply: Reply, paths: Sequence[str], needles: Sequence[bytes]) -> list[Znode]:
-    """The znodes with data that has one of these bytes; raises as ``unpack_data``. The others are passed over, not made."""
+    """The znodes with data that has one of these bytes; raises as ``unpack_data``. No znode is made of an answer without them."""
     buffer, offset, _ = reply
     if any(buffer.find(needle, offset) >= 0 for needle in needles):
         found = unpack_data(reply, paths)
         return [each for each in found if each is not None and any(needle in each.data for needle in needles)]
-    member = _MEMBER.unpack_from
-    for path in paths:
-        opcode, _, error, size = member(buffer, offset)
-        if opcode == -1:
-            if error != NO_NODE:
-                raise UnreadablePath(error, path)
-            offset += 13
-        else:
-            offset += 13 + max(size, 0) + _STAT.size
+    unpack_bytes(reply, paths)  # raises for a path that may not be read
     return []
 
 
