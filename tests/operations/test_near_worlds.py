@@ -182,6 +182,34 @@ def test_a_decision_from_a_part_of_the_tree_is_the_decision_from_all_of_it(
     assert part > 30, "most decisions need a part"
 
 
+@pytest.mark.parametrize("state", [State.PROPOSED, State.BLOCKED])
+def test_a_member_of_a_cluster_that_cannot_be_read_holds_a_noderole_as_if_everything_had_been_read(
+    zk_session: Session, zk_settings: ZooKeeperSettings, state: State
+) -> None:
+    clusters.bootstrap(zk_session)
+    zk_session.ensure(paths.daemons("annealer"))
+    one, other, third = FQDNS[:3]
+    member = NodeRole.of(state=State.ACTIVE, since=1.0, deployment="lab", serves=("r1",))
+    child = NodeRole.of(state=state, since=1.0, deployment="lab", parents=("r1@*lab",))
+    made: list[Change] = [
+        Create(paths.role("r1"), Role(barclamp="b", jig="noop", flags=("cluster",))),
+        Create(paths.role("r2"), Role(barclamp="b", jig="noop", requires=("r1",))),
+        Create(paths.deployment("lab"), Deployment(parent="system", state=DeploymentState.COMMITTED)),
+        *(Create(path) for path in (paths.deployment_roles("lab"), paths.clusters("lab"))),
+        Create(paths.gate("lab", "r1"), Gate()),
+    ]
+    for fqdn in (one, other, third):
+        made += [Create(paths.node(fqdn), Node(alive=True, deployment="lab")), Create(paths.noderoles(fqdn))]
+    places = {one: ("r1", member), other: ("r1", member), third: ("r2", child)}
+    zk_session.commit([*made, *(Create(paths.noderole(role, fqdn), each) for fqdn, (role, each) in places.items())])
+    zk_session._client.set(paths.noderole("r1", other), b"garbage")
+    near, whole = calm(zk_settings), WholePerformer(zk_settings, lambda: None)
+    for operation in (NoderoleExplain(noderoles=(f"r2@{third}",)), NoderoleCommit(noderoles=(f"r2@{third}",))):
+        said = decided(whole, zk_session, operation, None)
+        assert f"{paths.noderole('r1', other)} cannot be read" in said
+        assert decided(near, zk_session, operation, operation.near) == said
+
+
 # -- the records that are read --
 
 

@@ -121,7 +121,7 @@ class World:
         vertex = self.vertex(name)
         if vertex is not None:
             return vertex.children
-        clusters = (cluster for cluster in self.clusters.values() if self._may_serve(name, cluster.role))
+        clusters = (cluster for cluster in self.clusters.values() if self.may_serve(name, cluster.role))
         return [*self.edges.awaiting(name), *(child for cluster in clusters for child in cluster.below)]
 
     def line(self, deployment: str) -> Sequence[str]:
@@ -171,7 +171,7 @@ class World:
             return [name] if self.hides(name) else []
         cluster = self.clusters.get(name)
         seen = [member.name for member in cluster.members if member.unreadable] if cluster is not None else []
-        return seen + [each for each in self._never_seen() if self._may_serve(each, of_cluster[0])]
+        return seen + [each for each in self._never_seen() if self.may_serve(each, of_cluster[0])]
 
     def doubts(self, name: str) -> bool:
         """Whether a parent counts as not satisfied only because of unreadable records."""
@@ -189,7 +189,8 @@ class World:
                 case ["nodes", fqdn, "noderoles", role] if self.vertex(f"{role}@{fqdn}") is None:
                     yield f"{role}@{fqdn}"
 
-    def _may_serve(self, name: str, role: str) -> bool:
+    def may_serve(self, name: str, role: str) -> bool:
+        """Whether a noderole ``role@fqdn``, or one of a role, may be a member of a cluster of this role."""
         own = name.partition("@")[0]
         stored = self.roles.get(own)
         return own == role or (stored is not None and role in stored.record.provides)

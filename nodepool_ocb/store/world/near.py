@@ -2,7 +2,8 @@
 
 It has the nodes as a whole, and the ancestors of their noderoles. It has the nodes of ancestors that are not satisfied as a
 whole, too, for the noderoles wait for these nodes. The children of a noderole may be on any node, and so may the members of a
-cluster. They are found in the bytes of all noderoles; a record is made of those alone.
+cluster. They are found in the bytes of all noderoles; a record is made of those alone, and of other noderoles that may be
+members. If one of these cannot be read, a part does not suffice.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import WorldTree, undisturbed
-from nodepool_ocb.store.world.paths import ROWS, Kind, listing, path_of
+from nodepool_ocb.store.world.paths import ROWS, Kind, Listing, listing, path_of
 
 #: Noderoles that are read one by one; with more around it, a command reads all.
 MOST: Final = 8000
@@ -67,6 +68,9 @@ class _NearPart:
         self._absent: set[str] = set()
         self._families: set[str] = set()
         self._members: dict[str, list[str]] | None = None  # by cluster, once they are looked up
+        self._listed = Listing({})  # all noderoles; then, too
+        self._named: set[str] = set()  # of these, those that name a cluster or a family; then, too
+        self._unproved: set[str] = set()  # roles of noderoles of which the others may be unreadable
 
     def sealed(self) -> World:
         clusters = [] if self._members is None else [each.name for each in self.world.clusters.read()]
@@ -123,20 +127,36 @@ class _NearPart:
             if self._members is None:
                 self._look_up(())
             assert self._members is not None
+            self._require_members(name)
             yield from (member for member in self._members.get(name, ()) if member not in self._asked)
+
+    def _require_members(self, cluster: str) -> None:
+        """Raises Invalid if the record of a noderole that may be a member cannot be read: its bytes may name no cluster."""
+        served = cluster.partition("@")[0]
+        roles = {role for role in self._unproved if self.world.may_serve(role, served)}
+        if not roles:
+            return
+        self._unproved -= roles
+        places = [(role, fqdn) for fqdn, role in self._listed.names(NodeRole) if role in roles]
+        others = [paths.noderole(*place) for place in places if paths.noderole_name(*place) not in self._named]
+        for znode in self._session.get_many(others):
+            if znode is not None:
+                codec.decode(NodeRole, znode)
 
     def _look_up(self, families: Collection[str]) -> None:
         """Find the children of ``families`` and the members of all clusters among all noderoles, and read those children."""
         clusters = {each.name for name in families if (vertex := self.world.vertex(name)) for each in vertex.clusters}
         self._families = {*families, *clusters}
-        listed = listing(self._session, (NodeRole,))
-        everyone = (path_of(NodeRole, *names) for names in listed.names(NodeRole))
+        self._listed = listing(self._session, (NodeRole,))
+        self._unproved = {role for _, role in self._listed.names(NodeRole)}
+        everyone = (path_of(NodeRole, *names) for names in self._listed.names(NodeRole))
         needles = [f'"{name}"'.encode() for name in self._families]
         children: list[str] = []
         self._members = {}
         for znode in self._session.mentioning(everyone, [_SERVES, *needles]):
             _, fqdn, _, role = znode.path.rsplit("/", 3)
             name = paths.noderole_name(role, fqdn)
+            self._named.add(name)
             record = codec.decode(NodeRole, znode)
             if not self._families.isdisjoint(record.parents):
                 children.append(name)
