@@ -23,7 +23,10 @@ MODES: Final = {"uefi": "UEFI", "bios": "Legacy"}
 def faults(address: str, options: Mapping[str, str]) -> list[str]:
     """One sentence for each fault of an address and options."""
     found = []
-    url = urlsplit(address)
+    try:
+        url = urlsplit(address)
+    except ValueError:  # brackets without an address between them
+        url = urlsplit("")
     if url.scheme not in ("https", "http") or not url.hostname:
         found.append(f"address: {address!r} is no URL of a BMC; write https://HOST[:PORT]")
     if url.username is not None or url.query or url.fragment:

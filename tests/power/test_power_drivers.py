@@ -314,6 +314,7 @@ def test_a_machine_without_a_bmc_asks_a_person() -> None:
     [
         ("redfisch", "https://bmc", {}, "did you mean redfish?"),
         ("redfish", "bmc1", {}, "is no URL of a BMC"),
+        ("redfish", "https://[bmc1", {}, "is no URL of a BMC"),
         ("redfish", "https://u:p@bmc1", {}, "user and password have keys of their own"),
         ("redfish", "https://bmc1", {"sistem": "1"}, "did you mean system?"),
         ("redfish", "https://bmc1", {"mode": "EFI"}, "write uefi or bios"),

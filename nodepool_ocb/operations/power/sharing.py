@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model.power import MachinePower
 
@@ -24,9 +26,11 @@ SOCKET: Final = "unix:"
 REDFISH: Final = "/redfish/v1"  # the path of its service, which need not be written
 _NAMING: Final = "redfish: system=ID; ssh: its commands"
 
-#: One spelling of a machine. The first part is the driver, or ``BMC`` for spellings that count between drivers alone.
+#: One spelling of a machine. It begins with the driver, with ``BMC`` and the driver where another driver recognises it, or with
+#: ``SYSTEMS`` and whether a system of a BMC is named: a setting without a name means the only one.
 Spelling: TypeAlias = tuple[object, ...]
 BMC: Final = "bmc"
+SYSTEMS: Final = "systems"
 
 
 def host_of(record: MachinePower) -> str:
@@ -58,20 +62,27 @@ def refuse(before: Mapping[str, MachinePower], after: Mapping[str, MachinePower]
             owners.setdefault(spelling, set()).add(name)
     faults = []
     for name, record in after.items():
-        if not same(before.get(name), record) and (others := sorted(_sharing(name, record, owners, whole))):
+        if not same(before.get(name), record) and (others := sorted(_sharing(name, record, owners))):
             faults.append(_sentence(name, record, others[0], whole[others[0]]))
     if faults:
         raise Invalid(faults)
 
 
-def _sharing(
-    name: str, record: MachinePower, owners: Mapping[Spelling, set[str]], whole: Mapping[str, MachinePower]
-) -> Iterator[str]:
+def _sharing(name: str, record: MachinePower, owners: Mapping[Spelling, set[str]]) -> Iterator[str]:
     """The other nodes whose settings have a spelling of this one."""
     for spelling in _spellings(record):
-        for other in owners[spelling] - {name}:
-            if spelling[0] != BMC or whole[other].driver != record.driver:
-                yield other
+        for own in _counterparts(spelling):
+            yield from owners.get(own, set()) - {name}
+
+
+def _counterparts(spelling: Spelling) -> Iterator[Spelling]:
+    """The spellings that other settings of the same machine have."""
+    if spelling[0] == BMC:
+        yield from ((BMC, driver, *spelling[2:]) for driver in OF_BMCS if driver != spelling[1])
+    elif spelling[0] == SYSTEMS:
+        yield SYSTEMS, not spelling[1], *spelling[2:]
+    else:
+        yield spelling
 
 
 def _sentence(name: str, record: MachinePower, other: str, its: MachinePower) -> str:
@@ -98,13 +109,22 @@ def _spellings(record: MachinePower) -> Iterator[Spelling]:
     host, port, _ = _parts(record)
     if record.driver in OF_BMCS and host and not port:
         for each in (host, *record.resolved):
-            yield BMC, _canonical(each) or each
+            yield BMC, record.driver, _canonical(each) or each
+    if record.driver == "redfish":
+        unnamed = replace(record, options={key: value for key, value in record.options.items() if key != "system"})
+        yield from ((SYSTEMS, bool(_system(record)), *each) for each in _exact(unnamed, record.resolved))
+
+
+def _system(record: MachinePower) -> str:
+    """The system of a BMC that it names, by its id or by its path; empty without one."""
+    return record.options.get("system", "").rstrip("/").rpartition("/")[2]
 
 
 def _exact(record: MachinePower, resolved: tuple[str, ...]) -> Iterator[Spelling]:
     """Those of its driver: host, port and the options that name the machine."""
     host, port, rest = _parts(record)
-    options = tuple(sorted((name, value) for name, value in record.options.items() if name not in BESIDE))
+    named = {**record.options, "system": _system(record)} if "system" in record.options else record.options
+    options = tuple(sorted((name, value) for name, value in named.items() if name not in BESIDE))
     for each in (host, *resolved) if record.address else ():
         yield record.driver, _canonical(each) or each, port, rest, options
 
@@ -143,8 +163,13 @@ def _bare(host: str) -> str:
 
 
 def _canonical(text: str) -> str | None:
-    """An address in its usual form; None for a name."""
+    """An address in its usual form; None for a name.
+
+    >>> _canonical("FD00:0::9"), _canonical("::ffff:10.9.0.1"), _canonical("bmc1")
+    ('fd00::9', '10.9.0.1', None)
+    """
     try:
-        return str(ipaddress.ip_address(text))
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
+    return str((address.version == 6 and address.ipv4_mapped) or address)
