@@ -14,6 +14,7 @@ from nodepool_ocb.model.joining import Inventory, MachineRegistration
 from nodepool_ocb.model.networks import MacOwner
 from nodepool_ocb.model.records import Create, Delete, Node, NodeRole, Set, State
 from nodepool_ocb.operations.joining.registering import RegistrationPoll
+from nodepool_ocb.operations.nodes.deleting import NodeDelete
 from nodepool_ocb.provisioning.joining import registrations
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session
@@ -238,6 +239,12 @@ def test_a_machine_that_a_person_refused_stays_refused_until_it_is_forgotten(
     assert node.startswith("all-")
     refused = joinable.ask("POST", f"/v1/registrations/{other}/refuse", {"reason": "late"})
     assert (problem(refused)[0], f"nodepool-ocb node delete {node}" in refused.text) == (409, True)
+    machine.mac = other
+    machine.poll()  # it has a token now, and asks no more
+    joinable.direct.perform(NodeDelete(nodes=(node,)))
+    assert joinable.ask("POST", f"/v1/registrations/{other}/refuse", {"reason": "late"}).status_code == 200
+    after = record(joinable, MachineRegistration, paths.registration(other))
+    assert (after.node, after.refused) == (None, "late")
 
 
 def test_a_join_token_with_limits_makes_nodes_in_its_deployments_alone(joinable: ServedApi, adoption_rule: Any) -> None:

@@ -11,7 +11,7 @@ from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Delete, Set
 from nodepool_ocb.operations.joining.finding import registration_of
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
-from nodepool_ocb.operations.reads.networks import ReadRegistrations
+from nodepool_ocb.operations.reads.networks import ReadMacOwners, ReadRegistrations
 from nodepool_ocb.views.provisioning import joining as shown
 from nodepool_ocb.views.provisioning.joining import RegistrationDocument, RegistrationRow
 
@@ -53,7 +53,7 @@ class RegistrationRefuse(Operation[Explained], frozen=True, kw_only=True):
     noun = "registration"
     verb = "refuse"
     right = Right.OPERATOR
-    reads = (ReadRegistrations,)
+    reads = (ReadRegistrations, ReadMacOwners)
     writes = ("registration",)
 
     mac: str
@@ -66,12 +66,13 @@ class RegistrationRefuse(Operation[Explained], frozen=True, kw_only=True):
         machine, reason = stored.record, self.reason.strip()[:LONGEST_REASON]
         if not reason:
             raise Invalid("reason: it is empty; write why the machine is refused")
-        if machine.node is not None:
+        owners = yield from ReadMacOwners(machine.macs)
+        if machine.node is not None and machine.node in owners.values():  # else that node was deleted
             raise Conflict(
                 f"machine {mac} is node {machine.node}; delete the node before: nodepool-ocb node delete {machine.node}"
             )
         if machine.refused != reason:
-            refused = replace(machine, refused=reason, refused_by=situation.by, reason=None)
+            refused = replace(machine, node=None, refused=reason, refused_by=situation.by, reason=None)
             yield [Set(paths.registration(mac), refused, stored.version)]
         return Explained()
 
