@@ -14,6 +14,7 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import Change, Claim, Create, Delete, Gate, NodeRole, Set, State, Structure
 from nodepool_ocb.store.client.frames import Znode
+from nodepool_ocb.store.client.reading import BATCH
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.proxy import Proxy
@@ -107,6 +108,38 @@ def test_a_path_of_which_the_event_came_before_our_write_is_not_read_behind_it(z
     cache.committed(changes, zk_session.commit(changes))
     cache.refresh()
     assert state_of(cache) is State.TRANSITION
+
+
+def test_an_event_is_kept_if_the_answer_to_our_write_is_taken_at_the_same_moment(
+    zk_session: Session, other: Session
+) -> None:
+    class Taken(dict[str, int]):
+        """The cache's thread takes the answer behind each question of the connection's thread."""
+
+        def __contains__(self, path: object) -> bool:
+            return bool(self.pop(str(path), 0))
+
+    cache = loaded(zk_session, "os")
+    cache._arrivals._reading = True  # the event waits
+    set_state(other, State.ERROR, 0)
+    zk_session.sync()
+    cache._arrivals._reading = False
+    cache._arrivals.expected = cache._expected = Taken({OS: 1})
+    cache._arrivals.over()
+    assert cache.woken.acquire(blocking=False)
+    cache.refresh()
+    assert state_of(cache) is State.ERROR
+
+
+def test_more_events_than_a_read_has_paths_are_left_to_the_cache(zk_session: Session) -> None:
+    cache = loaded(zk_session, "os")
+    sent = requests(zk_session)
+    for _ in range(BATCH + 1):
+        cache._arrivals.add(OS, alone=False)
+    cache._arrivals.over()
+    assert cache.woken.acquire(blocking=False)
+    zk_session.sync()
+    assert requests(zk_session) == sent + 1, "the sync alone"
 
 
 def test_nothing_is_read_ahead_while_the_cache_reads(zk_session: Session, other: Session) -> None:

@@ -70,13 +70,16 @@ class Arrivals:
         with self._lock:
             if self._reading or self._under_way is not None or time.monotonic() < self._rest_until:
                 return  # the cache looks again when that is over
-            paths = [path for path in dict.fromkeys(self._fresh) if path not in self.expected]
-            if len(paths) > BATCH:
+            if len(self._fresh) > BATCH:
                 self._wake()
                 return
-            self.events.extend(path for path in self._fresh if path in self.expected)
+            fresh = dict.fromkeys(self._fresh)
+            own = {path for path in fresh if path in self.expected}
+            self.events.extend(own)
+            if any(path not in self.expected for path in own):
+                self._wake()  # the cache took the answer to our write meanwhile, and does not look again by itself
             self._fresh.clear()
-            if paths:
+            if paths := [path for path in fresh if path not in own]:
                 self._under_way = read = _Read(paths)
                 read.get = self._session.send_read(paths, lambda: self._arrived(read))
 
