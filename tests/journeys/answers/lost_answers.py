@@ -170,7 +170,7 @@ class Ledger:
             site, shape = write_sites.here(), _shape(changes)
             if self._new(Moment.NEVER, site, shape):
                 self._ask(session, site, Moment.NEVER, doubt, applied=False)
-            first = self._new(Moment.FIRST, site, shape) and self._comes_first(changes)
+            first = self._once(Moment.FIRST, site, shape, lambda: self._comes_first(changes))
             if first:
                 packed, sending = session._pack(changes)
                 doubt = Doubt("the answer was taken away", sending)
@@ -178,7 +178,7 @@ class Ledger:
             applied = not isinstance(answer, OcbError)
             moment = Moment.FIRST if first else Moment.APPLIED if applied else Moment.REFUSED
             if not first and not self._new(moment, site, shape):
-                if not applied or not self._new(Moment.OVER, site, shape) or not self._write_over(changes):
+                if not applied or not self._once(Moment.OVER, site, shape, lambda: self._write_over(changes)):
                     return answer
                 moment = Moment.OVER
             verdict = self._ask(session, site, moment, doubt, applied)
@@ -196,15 +196,20 @@ class Ledger:
 
     def _new(self, moment: Moment, site: str, shape: str) -> bool:
         """Whether the transaction is put through this moment."""
+        return self._once(moment, site, shape, lambda: True)
+
+    def _once(self, moment: Moment, site: str, shape: str, write: Callable[[], bool]) -> bool:
+        """As ``_new``, if the other writer wrote. A moment in which it could not write comes again."""
+        if self._sparing is Sparing.EACH and moment is not Moment.FIRST:
+            return write()
         if self._sparing is Sparing.EACH:
-            if moment is not Moment.FIRST:
-                return True
             key: tuple[str, ...] = (moment, self.about, shape)
         else:
             key = (moment, site, shape) if self._sparing is Sparing.SHAPE else (moment, site)
-        new = key not in self._met
+        if key in self._met or not write():
+            return False
         self._met.add(key)
-        return new
+        return True
 
     def _comes_first(self, changes: Sequence[Change]) -> bool:
         first: Iterable[Change] = ()
