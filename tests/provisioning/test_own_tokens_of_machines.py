@@ -112,5 +112,12 @@ def test_a_token_ends_with_its_use_and_stays_ended_under_a_leader_whose_clock_is
 
 
 def test_a_registration_from_before_the_use_gives_its_former_user_no_token() -> None:
+    made = lent()
+    put(made, f"os@{N}", State.ACTIVE)
     with pytest.raises(Denied, match=f"registration delete {MAC}, then register the machine again"):
+        polled(made, BEGINS - 1.0)
+
+
+def test_a_machine_that_waits_for_its_installation_is_told_so_and_gets_no_token() -> None:
+    with pytest.raises(Denied, match="is being installed; the machine gets its token when it boots for that"):
         polled(lent(), BEGINS - 1.0)

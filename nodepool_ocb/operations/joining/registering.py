@@ -176,12 +176,14 @@ class RegistrationPoll(Operation[PolledNode], frozen=True, kw_only=True):
 def _token(mac: str, stored: Stored[MachineRegistration], situation: Situation) -> Steps[PolledNode]:
     """A new token of role node for the machine; those before are deleted, for an answer may be lost.
 
-    Raises Denied if a former user of the machine may know the secret.
+    Raises Denied if a former user of the machine may know the secret, and while the machine is being installed.
     """
     node = stored.record.node
     assert node is not None, "only an adopted machine has a token"
     view = node_of((yield from ReadWorld()), node)
     begins = installing.tokens_from(view)
+    if stored.record.since < begins and installing.under_way(view) is not None:
+        raise Denied(f"{node} is being installed; the machine gets its token when it boots for that")
     if stored.record.since < begins:
         raise Denied(
             f"registration {mac} is older than the newest use or installation of {node}, so a former user may know its secret;"
