@@ -26,6 +26,8 @@ ERASE_TASK: Final = "task-erase"  # as decommission, of a task list
 PROVISION_TASK: Final = "task-provision"  # as JIG, of a task list
 RETIRING: Final = frozenset({DECOMMISSION, ERASE_TASK})
 ERASING: Final = frozenset({JIG, PROVISION_TASK, *RETIRING})
+#: The steps at which the machine leaves its system, and the installer may show the token of its boot.
+AWAITS_INSTALLER: Final = frozenset({InstallStep.PUBLISHED_INSTALL, InstallStep.REBOOTING})
 #: The purposes after which the machine has the system that it had.
 KEEPING: Final = frozenset({InstallPurpose.RETIRE, InstallPurpose.RESCUE})
 
@@ -90,9 +92,10 @@ def erases(vertex: Vertex) -> bool:
 def needs_no_system(vertex: Vertex) -> bool:
     """Whether it may run on a machine that is not alive.
 
-    An installation that goes on may. So may one after an attempt that failed when the installer had begun, and after a
-    decommissioning: the former system may be gone. A dead machine may be decommissioned and rescued. So may one for a pool, if
-    the power of the machine can be switched: its last user's system was switched off.
+    An installation that goes on may. So may one after an attempt that failed when the machine was to leave its system, and after
+    a decommissioning: the former system may be gone. That of a machine with an empty disk lies in memory, and ends with its boot.
+    A dead machine may be decommissioned and rescued. So may one for a pool, if the power of the machine can be switched: its last
+    user's system was switched off.
     """
     if jig_of(vertex) in (*RETIRING, RESCUE):
         return True
@@ -104,8 +107,8 @@ def needs_no_system(vertex: Vertex) -> bool:
     if found is None:
         return False
     record = found.record
-    retired = record.step is InstallStep.RETIRED
-    return of_vertex(vertex) is not None or retired or (record.reason is not None and record.token_used is not None)
+    left = record.token_used is not None or record.step in AWAITS_INSTALLER
+    return of_vertex(vertex) is not None or record.step is InstallStep.RETIRED or (record.reason is not None and left)
 
 
 def switchable(world: World, fqdn: str) -> bool:

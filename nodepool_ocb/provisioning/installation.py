@@ -72,8 +72,6 @@ _LONGER: Final[Mapping[InstallPurpose, float]] = {
     InstallPurpose.RESCUE: 7 * 24 * 3600.0,
 }
 WIPES_KEPT: Final = 256
-#: The steps at which the installer may show the token of its boot.
-AWAITS_INSTALLER: Final = frozenset({InstallStep.PUBLISHED_INSTALL, InstallStep.REBOOTING})
 
 
 class StepAction(StrEnum):

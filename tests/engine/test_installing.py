@@ -80,6 +80,16 @@ def test_an_attempt_after_one_that_erased_the_system_needs_no_machine_that_answe
     assert codes(made, vertex) == [Code.NODE_NOT_ALIVE]
 
 
+@pytest.mark.parametrize("step", [InstallStep.PUBLISHED_INSTALL, InstallStep.REBOOTING])
+def test_an_attempt_after_one_that_told_the_machine_to_boot_needs_no_machine_that_answers(step: InstallStep) -> None:
+    """Such as a machine in the discovery environment that lost its power: its disk is empty, so it answers nowhere."""
+    made, vertex = under_way(step=step)
+    made.put(Stored(failed(made.of(Installation)["n"].record, "the machine was not switched"), 1), "n")
+    made.put_noderole("n", "os", replace(vertex.record, state=State.TODO, generation=4), 8)
+    made.put_node("n", Node(alive=False, allow_install=True), 6)
+    assert codes(made, vertex) == []
+
+
 def test_it_is_never_overdue_and_explain_has_its_step_and_its_obstacle() -> None:
     made, vertex = under_way(step=InstallStep.REBOOTING, waits="the installer has not spoken yet")
     made.put_claim("n", Claim(annealer="a", noderole="os@n", run="r", epoch=1, since=0.0), owner=1)

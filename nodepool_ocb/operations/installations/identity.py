@@ -87,7 +87,7 @@ class InstallationIdentity(Operation[InstallerOrder], frozen=True, kw_only=True)
             return f"step {step}: the installer booted with MAC {mac}, and the node has {', '.join(macs) or 'none'}"
         if record.token_used is None and not _erasable(view, record):
             return f"step {step}: allow_install of the node was taken back before a disk was erased"
-        if record.step not in steps.AWAITS_INSTALLER and not self._repeats(record):
+        if record.step not in installing.AWAITS_INSTALLER and not self._repeats(record):
             return f"step {step}: an installer spoke at step {record.step}"
         if self.boot_id == record.boot_id:
             return f"step {step}: the installer has the boot id of the system before it"

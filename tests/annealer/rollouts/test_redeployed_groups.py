@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodepool_ocb.engine.installing import AWAITS_INSTALLER
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model.records import State
 from nodepool_ocb.operations.installations.progress import ReportKind
 from nodepool_ocb.operations.rollouts.directing import RolloutCancel, RolloutRetry
 from nodepool_ocb.operations.rollouts.reading import RolloutShow
 from nodepool_ocb.operations.rollouts.starting import RolloutStart
-from nodepool_ocb.provisioning.installation import AWAITS_INSTALLER
 from nodepool_ocb.rollout.strategy import Strategy
 from nodepool_ocb.testing.zookeeper.server import Server
 from tests.journeys.fleet import DEPLOYMENT, Fleet
