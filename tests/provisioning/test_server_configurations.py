@@ -35,6 +35,11 @@ def test_a_server_offers_its_own_part_of_the_range_and_one_without_a_part_fixed_
     assert "dhcp-range=set:net-admin,10.1.0.0,static,255.255.255.0,1h" in lines(ranges={})
 
 
+def test_no_machine_waits_while_the_address_of_another_is_pinged() -> None:
+    """dnsmasq does so for three seconds each, one machine after the other."""
+    assert "no-ping" in serverfiles.dhcp(world(), SERVER).splitlines()
+
+
 def test_a_segment_behind_a_relay_has_a_range_and_a_router_of_its_own() -> None:
     plain = RelaySegment(subnet="10.2.0.0/24", router="10.2.0.1")
     dynamic = RelaySegment(subnet="10.3.0.0/24", router="10.3.0.1", dhcp="10.3.0.8-10.3.0.15")
