@@ -54,7 +54,7 @@ def play_metal(folder: Path, fast: bool, keep: bool) -> None:
         ]
         scene = MetalScene(Play({"config": str(site.config)}, fast, keep), site, walkers)
         try:
-            scene.prepare(fresh if images is fresh else ())
+            scene.prepare(fresh if images == fresh else ())
             scene.switch_on()
             scene.watch()
             scene.look()
@@ -71,10 +71,7 @@ def _images() -> tuple[Sections, Sections]:
         sections = metalimages.fresh()
     except LookupError as lacking:
         raise Failed(str(lacking)) from None
-    try:
-        return sections, metalimages.kept(sections)
-    except LookupError:
-        return sections, sections
+    return sections, metalimages.at_hand(sections)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``tools/bench annealer|builder|launcher|api|tasks|cli``: measures, prints a table, and exits 1 where a promise is not kept."""
+"""``tools/bench annealer|builder|...|metal``: measures, prints a table, and exits 1 where a promise is not kept."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 
 from benchmarks import (
+    booting,
     building,
     converging,
     dispatching,
@@ -65,6 +66,7 @@ CLI: Final[Mapping[str, Benchmark]] = {
     "reads": starting.measure_reads,
     "everyday": everyday.measure_everyday,
 }
+METAL: Final[Mapping[str, Benchmark]] = {"metal": booting.measure}
 
 
 @click.group()
@@ -72,8 +74,8 @@ def main() -> None:
     """Measure the promised speed."""
 
 
-def benchmarked(benchmarks: Mapping[str, Benchmark]) -> Callable[[F], F]:
-    """A decorator: the options of a command that measures."""
+def benchmarked(benchmarks: Mapping[str, Benchmark], rounds: int = 5) -> Callable[[F], F]:
+    """A decorator: the options of a command that measures, by default in so many rounds."""
 
     def decorate(command: F) -> F:
         for option in (
@@ -83,7 +85,9 @@ def benchmarked(benchmarks: Mapping[str, Benchmark]) -> Callable[[F], F]:
             click.option(
                 "--json", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write them there, too."
             ),
-            click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Of each, in turns."),
+            click.option(
+                "--rounds", default=rounds, show_default=True, type=click.IntRange(1), help="Of each, in turns."
+            ),
             click.option("--only", multiple=True, type=click.Choice(list(benchmarks)), help="Only this; repeatable."),
         ):
             command = option(command)
@@ -138,6 +142,13 @@ def cli(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool, agai
     """The CPU of commands beside those of another checkout; exit status 1 where one costs more, unless --quick."""
     plan = Plan(rounds=1, share=0.1, against=against) if quick else Plan(rounds=rounds, against=against)
     measure(CLI, only, plan, file)
+
+
+@main.command()
+@benchmarked(METAL, rounds=1)
+def metal(only: tuple[str, ...], rounds: int, file: Path | None, quick: bool) -> None:
+    """A virtual machine from power to ACTIVE, beside bare boots; exit status 1 where it takes too long, unless --quick."""
+    measure(METAL, only, Plan(rounds=1, share=0.1) if quick else Plan(rounds=rounds), file)
 
 
 def measure(benchmarks: Mapping[str, Benchmark], only: tuple[str, ...], plan: Plan, file: Path | None) -> NoReturn:

@@ -1,7 +1,7 @@
 """Images for virtual machines that begin with power alone: sections ``diskimages`` of nodepool.yaml.
 
 The environment is the shipped one. The system to install is a small Debian: as much as boots in QEMU and takes roles over SSH.
-The second form of both copies files that an earlier test had built from the same sections and files: ``kept``.
+The second form of both copies files that an earlier test had built from the same sections and files: ``kept``, ``at_hand``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -119,6 +119,14 @@ def fresh() -> list[dict[str, Any]]:
 def kept(sections: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The same images, from files that ``keep`` stored; raises LookupError if one is not there."""
     return [_copied(each, _kept(each)) for each in sections]
+
+
+def at_hand(sections: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The images from stored files, if this host has all of them; else these sections, which build them."""
+    try:
+        return kept(sections)
+    except LookupError:
+        return [dict(each) for each in sections]
 
 
 def keep(section: Mapping[str, Any], file: Path) -> None:

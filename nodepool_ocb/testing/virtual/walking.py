@@ -128,15 +128,18 @@ class Walker:
         """The lines of the agent on its console: each begins with the seconds since its kernel began."""
         return "\n".join(re.findall(r"^(?:ocb: .*|\[.*Linux version.*)$", self.machine.said, re.MULTILINE))
 
-    def asks(self, command: str, host_key: str | None) -> str:
-        """The output of a command on the machine, under this host key alone; None: under any. Raises SubprocessError."""
-        address = self.node.addresses[0]
-        known = self.site.folder / "known_hosts"
+    def asks(self, command: str, host_key: str | None, address: str = "", given: str = "") -> str:
+        """The output of a command on the machine, under this host key alone; None: under any. Raises SubprocessError.
+
+        Without an address it is that of its node. ``given``: its standard input.
+        """
+        address = address or self.node.addresses[0]
+        known = self.machine.folder / "known_hosts"
         known.write_text(f"{address} {host_key}\n" if host_key else "")
         login = ["ssh", "-i", str(self.site.key), "-o", "BatchMode=yes"]
         login += ["-o", f"StrictHostKeyChecking={'yes' if host_key else 'no'}"]
         login += ["-o", f"UserKnownHostsFile={known}", "-o", "ConnectTimeout=30", f"root@{address}", command]
-        return subprocess.run(login, capture_output=True, text=True, timeout=900, check=True).stdout
+        return subprocess.run(login, input=given, capture_output=True, text=True, timeout=900, check=True).stdout
 
 
 def build_of(site: MetalSite, image: str) -> Path:

@@ -38,11 +38,7 @@ def site_with(folder: Path, images: Sequence[Mapping[str, Any]], boot: str = "bo
 
 def images_of_here() -> list[dict[str, Any]]:
     """Images that an earlier test of this host had built, where they are as the sections and files say now."""
-    sections = metalimages.fresh()
-    try:
-        return metalimages.kept(sections)
-    except LookupError:
-        return sections
+    return metalimages.at_hand(metalimages.fresh())
 
 
 def is_unknown_then_adopted(walker: Walker) -> None:
