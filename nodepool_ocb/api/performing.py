@@ -37,7 +37,7 @@ from nodepool_ocb.operations.performer import Condition, Performer
 from nodepool_ocb.operations.plans.saved import PlanDemand, SavedPlan
 from nodepool_ocb.operations.reads import versions
 from nodepool_ocb.operations.reads.versions import ReadVersions, digest
-from nodepool_ocb.operations.reads.world import ReadWorld, ReadWorldAgain
+from nodepool_ocb.operations.reads.world import ReadCensus, ReadWorld, ReadWorldAgain
 from nodepool_ocb.operations.repeats import CallKey
 from nodepool_ocb.operations.wire.lines import Question
 from nodepool_ocb.views.noderoles import NoderoleRow
@@ -268,7 +268,7 @@ def _read(records: ServedRecords, actor: Actor, order: OperationOrder, performer
     with ExitStack() as stack:
         reads = order.operation.reads
         if ReadWorld in reads or (
-            ReadWorldAgain in reads and actor.limits is not None
+            actor.limits is not None and not {ReadWorldAgain, ReadCensus}.isdisjoint(reads)
         ):  # within limits it reads the cache
             performer.world = stack.enter_context(records.reading())
         zxid = records.zxid

@@ -64,9 +64,9 @@ class DeploymentBranch(View, frozen=True):
 def rows(world: World, now: float, among: Collection[str] | None = None) -> list[DeploymentRow]:
     """All of them, parents before children; ``among``: the noderoles that are counted, None: all."""
     counts: dict[str, Counter[State]] = {}
-    for vertex in world.vertices():
+    for vertex in world.counted():
         if among is None or vertex.name in among:
-            counts.setdefault(vertex.record.deployment, Counter())[vertex.record.state] += 1
+            counts.setdefault(vertex.record.deployment, Counter())[vertex.record.state] += vertex.node.stands_for
     order = deployments.below(world, deployments.SYSTEM) if deployments.SYSTEM in world.deployments else []
     names = [*order, *sorted(world.deployments.keys() - set(order))]
     return [_row(world, name, counts.get(name, Counter()), now) for name in names]

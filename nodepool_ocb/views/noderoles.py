@@ -195,8 +195,8 @@ def outdated_in(vertices: Iterable[Vertex]) -> list[OutdatedIn]:
     return [
         OutdatedIn(
             deployment=name,
-            noderoles=len(those),
-            destructive=sum(each.destructive for each in those),
+            noderoles=sum(each.node.stands_for for each in those),
+            destructive=sum(each.node.stands_for for each in those if each.destructive),
             advice=f"nodepool-ocb deployment commit {name}",
         )
         for name, those in sorted(found.items())

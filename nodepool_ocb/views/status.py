@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -228,8 +228,10 @@ def overview(
     """``running`` are the builders; ``quarantined`` has the reason for each unreadable path. ``pauses`` are those of
     daemons, by kind and host.
     """
-    counts = Counter(vertex.record.state for vertex in world.vertices())
-    failed = sorted((v for v in world.vertices() if v.record.state is State.ERROR), key=lambda each: each.name)
+    counts: Counter[State] = Counter()
+    for vertex in world.counted():
+        counts[vertex.record.state] += vertex.node.stands_for
+    failed = sorted((v for v in world.counted() if v.record.state is State.ERROR), key=lambda each: each.name)
     return Overview(
         cluster=world.cluster.record.id if world.cluster else None,
         aside=tuple(_aside(world, pauses, now)),
@@ -301,7 +303,7 @@ def _kept_out(node: str) -> str:
 
 
 def _of_nodes(world: World, now: float) -> Nodes:
-    rows = nodes.rows(world, now=now)
+    rows = nodes.rows(world, now=now, counts=defaultdict(Counter))  # the noderoles of a row are not shown
     return Nodes(
         all=len(rows),
         not_alive=tuple(

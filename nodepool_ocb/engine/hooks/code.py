@@ -55,9 +55,9 @@ def all_missing(world: World) -> list[MissingHook]:
 
 def _waiting(world: World) -> Iterator[tuple[str, str]]:
     """The role and the hook of each waiting item: the first hook, for the others wait for it."""
-    for vertex in world.vertices():
+    for vertex in world.counted():
         if vertex.record.hooks:
-            yield vertex.role, vertex.record.hooks[0]
+            yield vertex.role, vertex.record.hooks[0]  # its node stands for no other
     for (_, role), stored in world.deployment_roles.items():
         if stored.record.hooks:
             yield role, stored.record.hooks[0]

@@ -9,11 +9,13 @@ A record that cannot be decoded is named in ``unreadable``. The last good record
 for its edges. Nothing is decided from it, and nothing from its absence (nodepool_ocb.engine.unreadable).
 """
 
+from nodepool_ocb.engine.world.census import CensusWorld
 from nodepool_ocb.engine.world.near import Extent, NearWorld
 from nodepool_ocb.engine.world.vertex import ClusterView, NodeView, Vertex, ancestors, opened, ordered_with
 from nodepool_ocb.engine.world.world import Stored, World, node_of
 
 __all__ = [
+    "CensusWorld",
     "ClusterView",
     "Extent",
     "NearWorld",

@@ -93,7 +93,7 @@ class _KnownClusters(_ReadPart[str, ClusterView]):
             super()._require(key)
 
 
-class _UnreadSet(set[K]):
+class UnreadSet(set[K]):
     """A set of which no part is known."""
 
     def __iter__(self) -> Iterator[K]:
@@ -169,9 +169,9 @@ class NearWorld(World):
     def seal(self, extent: Extent) -> None:
         """End the loading."""
         for kind in extent.of_nodes:
-            self._kept[kind] = _sealed(self.of(kind), absent=extent.nodes)
+            self._kept[kind] = sealed(self.of(kind), absent=extent.nodes)
         for kind in extent.unread:
-            self._kept[kind] = _sealed(self.of(kind))
+            self._kept[kind] = sealed(self.of(kind))
         absent: dict[str, list[str]] = {}
         for name in extent.absent:
             role, _, fqdn = name.rpartition("@")
@@ -181,18 +181,19 @@ class NearWorld(World):
                 if vertex.name not in extent.families:
                     vertex.below = _UnreadChildren(vertex.name)
             if view.name not in extent.nodes:
-                view.noderoles = _sealed(view.noderoles, absent.get(view.name, ()))
-                view.ready, view.failed = _UnreadSet(), _UnreadSet()
+                view.noderoles = sealed(view.noderoles, absent.get(view.name, ()))
+                view.ready, view.failed = UnreadSet(), UnreadSet()
         for cluster in self.clusters.read():
             if cluster.name not in extent.families:
                 cluster.below = _UnreadChildren(cluster.name)  # type: ignore[assignment]
             if cluster.name not in extent.clusters:
-                cluster.members = _sealed(cluster.members)
+                cluster.members = sealed(cluster.members)
         self.clusters.seal()
         self.nodes.seal([*absent, *(f"*{each}" for each in self.deployments)])  # a cluster's name is no node's
 
 
-def _sealed(read: dict[Any, Any], absent: Iterable[Any] = ()) -> _ReadPart[Any, Any]:
+def sealed(read: dict[Any, Any], absent: Iterable[Any] = ()) -> _ReadPart[Any, Any]:
+    """A mapping that has these alone; a question for another key but the ``absent``, and for all keys, raises Unread."""
     known: _ReadPart[Any, Any] = _ReadPart()
     known.update(read)
     known.seal(absent)

@@ -133,6 +133,7 @@ class NodeView(msgspec.Struct, eq=False):
     noderoles: dict[str, Vertex] = {}
     ready: set[Vertex] = set()  # noderoles in a state in which an annealer may take them
     failed: set[Vertex] = set()  # those of task lists that are in ERROR
+    stands_for: int = 1  # nodes, itself included: more in a CensusWorld
 
     __repr__ = _shown
 

@@ -143,6 +143,10 @@ class World:
         for node in self.nodes.values():
             yield from node.noderoles.values()
 
+    def counted(self) -> Iterator[Vertex]:
+        """The noderoles to count, each ``stands_for`` times of its node: all of them, one time, but in a CensusWorld."""
+        return self.vertices()
+
     def depth(self, vertex: Vertex) -> int:
         """The number of noderoles above it on the longest way up; 0 at the top."""
         return self.edges.depth(vertex)

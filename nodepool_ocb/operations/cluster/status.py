@@ -16,7 +16,7 @@ from nodepool_ocb.operations.reads.overview import (
     ReadDaemonPauses,
     ReadWebhook,
 )
-from nodepool_ocb.operations.reads.world import ReadWorld, ReadWorldAgain
+from nodepool_ocb.operations.reads.world import ReadCensus, ReadWorld
 from nodepool_ocb.operations.rollouts import reading as rollouts
 from nodepool_ocb.operations.tasks import runs as task_runs
 from nodepool_ocb.views import status as shown
@@ -32,7 +32,7 @@ class StatusOverview(Operation[Overview], frozen=True, kw_only=True):
     verb = ""
     right = Right.VIEWER
     reads: ClassVar[tuple[type[Lookup[Any]], ...]] = (
-        ReadWorldAgain,
+        ReadCensus,
         ReadImages,
         InspectWorkers,
         InspectPools,
@@ -49,11 +49,11 @@ class StatusOverview(Operation[Overview], frozen=True, kw_only=True):
         return StatusWithin(names=names)
 
     def decide(self, situation: Situation) -> Steps[Overview]:
-        world = yield from ReadWorldAgain()
+        world = yield from ReadCensus()
         images = yield from ReadImages()
         workers = yield from InspectWorkers()
         pool = yield from InspectPools()
-        count = sum(1 for _ in world.vertices())
+        count = sum(each.node.stands_for for each in world.counted())
         left_out = count if count > INSPECTED else 0
         locks = tuple(finding.lock_paths(images.by_name))
         others = yield from InspectRecords(locks, nodes=not left_out)
@@ -61,7 +61,7 @@ class StatusOverview(Operation[Overview], frozen=True, kw_only=True):
         pauses = yield from ReadDaemonPauses()
         webhook = yield from ReadWebhook()
         runs = yield from task_runs.rows(None)
-        changed = yield from outdated.find(world, world.vertices())
+        changed = yield from outdated.found(world, world.counted())
         return shown.overview(
             world,
             images.by_name,
@@ -95,7 +95,7 @@ class StatusWithin(StatusOverview, frozen=True, kw_only=True):
         runs = yield from task_runs.rows(None)
         pauses = yield from ReadDaemonPauses()
         inside = [each for each in world.vertices() if each.record.deployment in self.names]
-        changed = yield from outdated.find(world, inside)
+        changed = yield from outdated.found(world, inside)
         found = shown.overview(
             world,
             {},

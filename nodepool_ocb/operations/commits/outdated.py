@@ -27,21 +27,28 @@ SHOWN: Final = 3  # destructive noderoles that are named
 
 
 class Outdated(msgspec.Struct, frozen=True):
-    """The outdated noderoles, in the order of the graph, and the attributes from which this was decided."""
+    """The outdated noderoles, and the attributes from which this was decided."""
 
     vertices: list[Vertex]
     blobs: inputs.Blobs
 
 
 def find(world: World, vertices: Iterable[Vertex]) -> Steps[Outdated]:
+    """As ``found``, in the order of the graph."""
+    unordered = yield from found(world, vertices)
+    ordered = sorted(unordered.vertices, key=lambda each: (world.depth(each), each.name))
+    return replace(unordered, vertices=ordered)
+
+
+def found(world: World, vertices: Iterable[Vertex]) -> Steps[Outdated]:
     """The outdated ones of ``vertices``; a note names attributes that cannot be read. Noderoles that see these are left out."""
     vertices = list(vertices)
     read = yield from attributes(vertices)
     for reason in read.unreadable.values():
         yield Note(f"warning: noderoles that see these attributes are not reported as outdated: {reason}")
     spoiled = read.unreadable.keys()
-    found = inputs.all_outdated(world, (each for each in vertices if not spoiled or _clear(each, spoiled)), read.blobs)
-    return Outdated(sorted(found, key=lambda each: (world.depth(each), each.name)), read.blobs)
+    clear = (each for each in vertices if not spoiled or _clear(each, spoiled))
+    return Outdated(inputs.all_outdated(world, clear, read.blobs), read.blobs)
 
 
 def attributes(vertices: Sequence[Vertex]) -> Steps[FoundBlobs]:

@@ -56,6 +56,19 @@ class ReadWorldAgain(Lookup[World], frozen=True):
         return reader.world
 
 
+class ReadCensus(Lookup[World], frozen=True):
+    """As ``ReadWorldAgain``, to count in: of nodes with equal noderoles it has those of one (``CensusWorld``)."""
+
+    records = "everything below /ocb"
+
+    def answer(self, reader: Reader) -> World:
+        from nodepool_ocb.store.world.census import census
+
+        reader.session.sync()
+        reader.world = census(reader.session)
+        return reader.world
+
+
 class ReadAttributes(Lookup["FoundBlobs"], frozen=True):
     """The attributes called ``names`` below the noderoles at the paths ``folders``."""
 

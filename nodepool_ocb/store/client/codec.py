@@ -148,10 +148,18 @@ def state(data: bytes) -> State:
     >>> state(signed(encode(NodeRole.of(state=State.ERROR, since=0.0, reason="no disk")), "AbCdEfGhIjKl"))
     <State.ERROR: 'ERROR'>
     """
+    found: State = flat(data).state
+    return found
+
+
+def flat(data: bytes) -> Any:
+    """A noderole from its data as they are stored: its keys in JSON as attributes, None for those that are not there.
+
+    All are checked, and it raises as ``state``. It is no record: for very many of which few are made records.
+    """
     if len(data) >= SHALLOW_BYTES:
         _bounded(unsigned(data), RECORD_BYTES)
-    found: State = _flat().decode(data).state
-    return found
+    return _flat().decode(data)
 
 
 @functools.cache

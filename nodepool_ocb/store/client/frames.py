@@ -40,6 +40,7 @@ _HEADER = struct.Struct("!iBi")  # of a member: opcode, whether it is the end, e
 _MEMBER = struct.Struct("!iBii")  # the same, and the length (or the error) that follows
 _STAT = struct.Struct("!qqqqi8xq4xi8x")  # czxid, mzxid, ctime, mtime, version, ephemeral owner, number of children
 _END = _HEADER.pack(-1, True, -1)
+_REFUSED = _END[:4] + b"\0"  # the opcode of a member that failed, which is not the end; no name has the byte 255
 _ACL_VERSION = 40  # where it begins in a stat
 
 
@@ -232,6 +233,18 @@ def unpack_children(reply: Reply, paths: Sequence[str]) -> list[list[str] | None
             offset = end
         found.append(names)
     return found
+
+
+def unpack_naming(reply: Reply, paths: Sequence[str], names: frozenset[str], needles: Sequence[bytes]) -> list[str]:
+    """The paths with a child of one of these names; ``needles``: the names, each as ``text``. Raises as ``unpack_data``.
+
+    An answer without a refusal and without these names is not unpacked.
+    """
+    buffer, offset, _ = reply
+    if buffer.find(_REFUSED, offset) < 0 and not any(buffer.find(needle, offset) >= 0 for needle in needles):
+        return []
+    listed = zip(paths, unpack_children(reply, paths), strict=True)
+    return [path for path, found in listed if found is not None and not names.isdisjoint(found)]
 
 
 # -- multi: each writer gives one member of a transaction --

@@ -80,6 +80,13 @@ class SessionReads:
         unpack = partial(frames.unpack_mentioning, needles=needles)
         return list(chain.from_iterable(self._pipeline(batches, frames.read_data, unpack)))
 
+    def naming(self, paths: Iterable[str], names: Iterable[str]) -> list[str]:
+        """Those of ``paths`` with a child of one of these names: a few among very many. No path of images."""
+        rest, wanted = iter(paths), frozenset(names)
+        batches = iter(lambda: list(islice(rest, BATCH)), [])
+        unpack = partial(frames.unpack_naming, names=wanted, needles=[*map(frames.text, wanted)])
+        return list(chain.from_iterable(self._pipeline(batches, frames.read_children, unpack)))
+
     def send_read(
         self, paths: Sequence[str], then: Callable[[], object] | None = None
     ) -> Callable[[], list[Znode | None]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec.structs
@@ -102,7 +102,10 @@ class WorldTree:
         """As ``put`` for each; most of a sweep ends at the comparison, most of a first load in the last lines."""
         nodes = {fqdn: listed.folders[paths.noderoles(fqdn)] for fqdn in listed.folders[paths.NODES]}
         folders = ((paths.noderoles(fqdn) + "/", roles) for fqdn, roles in nodes.items())
-        znodes = session.stream(f"{folder}{role}" for folder, roles in folders for role in roles)
+        self._put_noderoles(nodes, session.stream(f"{folder}{role}" for folder, roles in folders for role in roles))
+
+    def _put_noderoles(self, nodes: Mapping[str, Collection[str]], znodes: Iterator[Znode | None]) -> None:
+        """``nodes``: the roles on each; ``znodes``: those of all, in the same order."""
         changes = self._changes
         moments, zxids = dict[float, float](), dict[int, int]()  # those that a transaction wrote share both
         for fqdn, roles in nodes.items():

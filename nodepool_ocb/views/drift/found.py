@@ -118,11 +118,11 @@ def by_deployment(world: World) -> list[DriftIn]:
     """The deployments with a check, done or scheduled."""
     counts: dict[str, Counter[str]] = {}
     unmended: Counter[str] = Counter()
-    for vertex in world.vertices():
-        stored = world.roles.get(vertex.role)
-        if vertex.record.state is State.ACTIVE and stored is not None and drift.checkable(stored.record):
-            counts.setdefault(vertex.record.deployment, Counter())[vertex.record.drift or UNCHECKED] += 1
-            unmended[vertex.record.deployment] += vertex.record.checked is not None and vertex.record.checked.unmended
+    for vertex in world.counted():
+        stored, record, count = world.roles.get(vertex.role), vertex.record, vertex.node.stands_for
+        if record.state is State.ACTIVE and stored is not None and drift.checkable(stored.record):
+            counts.setdefault(record.deployment, Counter())[record.drift or UNCHECKED] += count
+            unmended[record.deployment] += count if record.checked is not None and record.checked.unmended else 0
     found = (_in(world, name, counted, unmended[name]) for name, counted in sorted(counts.items()))
     return [each for each in found if each.schedule or each.drifted or each.unknown or each.in_sync]
 
