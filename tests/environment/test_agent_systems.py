@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,28 @@ def test_the_installed_system_has_its_identity(site: Provisioner, tmp_path: Path
         "var/lib/cloud/seed/nocloud/meta-data": (f"instance-id: {NODE}\n", 0o600),
         "var/lib/cloud/seed/nocloud/user-data": ("#cloud-config\n", 0o600),
     }
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_one_jq_reads_all_plain_values_of_an_order(site: Provisioner, tmp_path: Path, shell: tuple[str, ...]) -> None:
+    """A value of several lines is none of them, so it cannot stand for another key."""
+    jq, count = shutil.which("jq"), tmp_path / "count"
+    site.order |= {"epoch": 7, "hostname": None, "odd": "1\nlayout.lvm=true", "layout": {"lvm": False, "boot": "a=b"}}
+    machine = FileMachine(tmp_path / "machine", shell)
+    machine.has_order(site)
+    machine.program("jq", f'echo once >>{count}\nexec {jq} "$@"')
+    done = machine.does(
+        'for each in epoch hostname odd layout.lvm layout.boot absent; do echo "$each $(ordered $each)"; done'
+    )
+    assert done.stdout.splitlines() == [
+        "epoch 7",
+        "hostname ",
+        "odd ",
+        "layout.lvm false",
+        "layout.boot a=b",
+        "absent ",
+    ], done
+    assert count.read_text() == "once\n"
 
 
 def test_bonds_vlans_and_bridges_become_files_of_networkd(site: Provisioner, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ SPARE_MIB=200 # partitions, file system and journal
 GROUP=system  # the name of the volume group
 
 layout() { # layout KEY DEFAULT: a value of the order's layout
-  value=$(order ".layout.$1 | if . == null then empty else tostring end")
+  value=$(ordered "layout.$1")
   echo "${value:-$2}"
 }
 

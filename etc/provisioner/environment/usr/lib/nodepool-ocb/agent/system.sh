@@ -10,7 +10,7 @@ settle_system() {
   settle_ssh
   settle_name
   settle_token
-  settle_epoch "$(order '.epoch // empty')"
+  settle_epoch "$(ordered epoch)"
   settle_seed
   tr -d '-' <"$OCB_PROC/sys/kernel/random/uuid" | put etc/machine-id 444
 }
@@ -27,7 +27,7 @@ settle_ssh() { # the host key that this boot reported, and no other
 }
 
 settle_name() {
-  hostname=$(order '.hostname // empty')
+  hostname=$(ordered hostname)
   [ -n "$hostname" ] || hostname=$node
   echo "${hostname%%.*}" | put etc/hostname 644
   {
@@ -45,11 +45,12 @@ settle_token() { # for the machine's own reports, with the certificate and the a
 }
 
 settle_epoch() { # settle_epoch EPOCH: a stale annealer stays fenced on the new disk: runner.sh refuses each lower epoch
-  state=$(order '.state_dir // empty') epoch=$1
+  state=$(ordered state_dir) epoch=$1
   case $state in "~/"*) state=root/${state#"~/"} ;; esac
   if [ -z "$state" ] || [ -z "$epoch" ]; then die "the order lacks state_dir or epoch"; fi
   rm -rf "${OCB_TARGET:?}/$state"
-  echo "$epoch $(order '.epoch_key // "-"') $epoch" | put "$state/epoch.0" 600
+  key=$(ordered epoch_key)
+  echo "$epoch ${key:--} $epoch" | put "$state/epoch.0" 600
   chmod 700 "$OCB_TARGET/$state"
 }
 

@@ -9,7 +9,8 @@ refuse_method() { # refuse_method METHOD: dies before anything is written
 }
 
 read_wipes() { # sets $method, and $wipes to the paths of the disks that the order's wipe names; {} is each fixed disk
-  method=$(order '.wipe_method // "signatures"') wipes=
+  method=$(ordered wipe_method) wipes=
+  method=${method:-signatures}
   refuse_method "$method"
   order '.wipe // [] | .[] | tojson' >"$OCB_RUN/wipe"
   while IFS= read -r hints; do
