@@ -55,11 +55,14 @@ def has_images(site: MetalSite) -> bool:
     return all(host.read(f"http/images/{name}/newest") for host in site.admins for name in names)
 
 
-def adopt_all(ocb: Command, *more: str) -> None:
-    """A rule for each machine that waits, or comes, with further words; its serial number names its node."""
+def adopt_all(ocb: Command, *more: str, commit: bool = True) -> None:
+    """A rule for each machine that waits, or comes, with further words; its serial number names its node.
+
+    Without ``commit`` the noderoles stay PROPOSED: a rollout commits them, and with them the installation.
+    """
     ocb(
         *("adoption", "set", RULE, f"name=n{{serial}}.{DOMAIN}", f"deployment={DEPLOYMENT}", f"network={NETWORK}"),
-        *(f"roles={INSTALL}", "commit=true", "allow_install=true", *more),
+        *(f"roles={INSTALL}", f"commit={str(commit).lower()}", "allow_install=true", *more),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,10 @@ from nodepool_ocb.testing.processes import DaemonProcess
 from nodepool_ocb.testing.virtual import preparing
 from nodepool_ocb.testing.virtual.site import MetalSite
 from nodepool_ocb.testing.virtual.walking import STEP_SECONDS, Walker
+from tests.journeys.machines.leased import owners
 from tests.journeys.machines.test_first_machine import MISSING, images_of_here
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
-LEASE = re.compile(r"DHCPACK\(\w+\) (\S+) (\S+)")
 
 
 def test_both_machines_are_installed_though_an_admin_node_dies(tmp_path: Path) -> None:
@@ -51,7 +50,7 @@ def _both_are_installed(site: MetalSite, one: Walker, two: Walker) -> None:
     one.until(lambda: one.step is InstallStep.IDENTIFIED, "the first one is being installed")
     server = re.findall(r"http://(\S+):8480/boot/[0-9a-f]{32}\.ipxe", one.machine.said)[-1]
     [dead] = [number for number, host in enumerate(site.admins) if host.address == server]
-    leases = LEASE.findall(site.admins[dead].read("log/dnsmasq.log"))
+    before = site.admins[dead].read("log/dnsmasq.log")
     _annealer_of(site, one).kill()
     site.admins[dead].kill_servers()
     site.admins[dead].close()  # the power of its host is gone, too
@@ -61,11 +60,8 @@ def _both_are_installed(site: MetalSite, one: Walker, two: Walker) -> None:
     for walker in (one, two):
         walker.until(walker.all_active, f"all noderoles of {walker.fqdn} are ACTIVE")
         assert walker.heard("identified as") == walker.heard("restarting from the disk") == 1, "installed once"
-    leases += LEASE.findall(site.admins[1 - dead].read("log/dnsmasq.log"))
-    owners = defaultdict(set)
-    for address, mac in leases:
-        owners[address].add(mac)
-    assert {mac for macs in owners.values() for mac in macs} == {one.mac, two.mac}
-    assert [address for address, macs in owners.items() if len(macs) > 1] == []
+    given = owners(before, site.admins[1 - dead].read("log/dnsmasq.log"))
+    assert {mac for macs in given.values() for mac in macs} == {one.mac, two.mac}
+    assert [address for address, macs in given.items() if len(macs) > 1] == []
     assert set(one.node.networks["admin"]).isdisjoint(two.node.networks["admin"])
     print(one.times, two.times)
