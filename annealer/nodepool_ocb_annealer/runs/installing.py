@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from nodepool_ocb.daemon.workers import WorkerQueue
 from nodepool_ocb.engine import installing
+from nodepool_ocb.engine.claim import Grant
 from nodepool_ocb.engine.run import RunEvent, RunPhase
 from nodepool_ocb.engine.world import Stored
 from nodepool_ocb.errors import Conflict, Invalid, OcbError, reason_of
@@ -200,7 +201,7 @@ class Installer:
     def _without_record(self, attempt: Attempt, progress: InstallProgress) -> None:
         """Choose image and disk, then write the first record; or end, if the record says why, or is gone."""
         over, wish = installing.stored(attempt.grant.vertex.node), attempt.wish
-        if over is not None and over.record.reason and over.record.generation == attempt.grant.record.generation:
+        if over is not None and over.record.reason and _of_run(attempt.grant, over.record):
             self._end(attempt, Failed(over.record.reason))
             return
         if wish is None:
@@ -358,3 +359,12 @@ class Installer:
             return
         log.info("%s: its installation is decided again: %s", attempt.name, refused)
         self._later(attempt)
+
+
+def _of_run(grant: Grant, record: Installation) -> bool:
+    """Whether an installation is that of a run, or of the run that it takes over.
+
+    Another noderole of the node may have the same generation, and so may a former one of the same name.
+    """
+    same = (record.noderole, record.generation) == (grant.vertex.name, grant.record.generation)
+    return same and (record.run == grant.run or grant.previous_epoch is not None)

@@ -292,6 +292,26 @@ def test_the_reason_of_a_failed_installation_is_the_end_of_its_run_and_of_no_lat
     assert rescue.answers == []
 
 
+@pytest.mark.parametrize("former", [{"noderole": f"provisioner-os-install@{N}"}, {"run": "of-before", "epoch": 0}])
+def test_the_reason_of_an_installation_by_another_noderole_or_by_a_former_one_of_its_name_ends_no_run(
+    rescue: InstallDesk, former: dict[str, Any]
+) -> None:
+    rescue.holds(InstallStep.REBOOTING, reason="step rebooting: 900 s passed", **former)
+    rescue.begins(Wish())
+    assert rescue.answers == []
+    begun = installation(rescue.written())
+    assert (begun.noderole, begun.step) == (rescue.attempt.name, InstallStep.CHECKED)
+
+
+def test_a_run_that_is_taken_over_ends_with_the_reason_that_its_former_annealer_did_not_read(
+    rescue: InstallDesk,
+) -> None:
+    rescue.attempt.grant = replace(rescue.attempt.grant, previous_epoch=1)
+    rescue.holds(InstallStep.REBOOTING, reason="step identified: a stranger has the token", run="of-before")
+    rescue.begins(Wish())
+    assert only(rescue).outcome.reason == "step identified: a stranger has the token"
+
+
 def test_without_a_record_and_a_wish_the_run_fails_by_name(desk: InstallDesk) -> None:
     desk.begins()
     assert only(desk).outcome == Failed("the record of the installation is gone")
