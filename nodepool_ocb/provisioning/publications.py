@@ -96,7 +96,7 @@ def directory(world: World, noderole: str) -> str:
 def due(world: World, noderole: str, memory: Digests | None = None) -> Iterator[str]:
     """The names of documents that this noderole must publish or remove, its server's own first; ``memory`` keeps digests."""
     role = noderole.partition("@")[0]
-    names = world.nodes.keys() | {fqdn for publisher, fqdn in world.of(Publication) if publisher == noderole}
+    names = world.nodes.keys() | {fqdn for _, fqdn in world.of(Publication)}
     if not current(world, noderole, OWN, wanted(world, noderole, OWN).digest):
         yield OWN
     known = bootenvs.known(world)

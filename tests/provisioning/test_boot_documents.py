@@ -160,7 +160,8 @@ def test_a_server_that_one_annealer_does_not_reach_is_waited_for_and_named() -> 
     found.put_node(ADMIN, Node(alive=True, suspicion=suspicion), 2)
     waiting = publications.unpublished(found, N1)
     assert waiting == (ADMIN, OTHER)
-    assert publications.unreached(found, (*waiting, "gone.example.com")) == (ADMIN,)
+    found.put_fence("half.example.com", 0)  # a node without a record
+    assert publications.unreached(found, (*waiting, "gone.example.com", "half.example.com")) == (ADMIN,)
 
 
 def test_images_come_from_each_server_that_lives() -> None:
@@ -170,6 +171,37 @@ def test_images_come_from_each_server_that_lives() -> None:
     assert publications.addresses(found) == (f"http://{ADMIN}:8480", f"http://{OTHER}:8480")
     found.put_node(ADMIN, Node(), 2)
     assert publications.addresses(found) == (f"http://{OTHER}:8480",)
+    found.put(Stored(Publisher(directory="d1"), 1), f"{boot.DHCP}@{OTHER}")
+    found.put_node("new.example.com", Node(alive=True, admin=True), 1)
+    for fqdn in ("new.example.com", "half.example.com"):  # of the second the node itself was not read
+        found.put_noderole(fqdn, boot.DHCP, NodeRole(state=State.ACTIVE, since=1.0))
+    assert publications.addresses(found) == (), "none of them says where its server is"
+    assert [each.node.name for each in publications.servers(found)] == [OTHER, "new.example.com"]
+
+
+def test_servers_with_older_files_of_a_node_are_named_also_dead_ones() -> None:
+    found, digest = world(), boot.wanted(world(), N1).digest
+
+    def published(noderole: str, digest: str, at: float, fqdn: str = N1) -> None:
+        found.put(Stored(Publication(digest=digest, directory="d1", at=at), 0), noderole, fqdn)
+
+    for name in ("dead.example.com", ADMIN, OTHER):
+        found.put(Stored(Publisher(directory="d1"), 0), f"{boot.DHCP}@{name}")
+    published(f"{boot.DHCP}@dead.example.com", "older", 9.0)
+    published(f"{boot.DHCP}@{ADMIN}", digest, 9.0)
+    published(f"{boot.DHCP}@{OTHER}", "older", 10.0)  # it has published since then, and will again
+    published(f"{boot.DNS}@{ADMIN}", "older", 9.0)  # it boots no machine
+    published(f"{boot.DHCP}@a3.example.com", "older", 9.0, "n2.example.com")
+    assert publications.outdated(found, N1, 10.0) == ("dead.example.com",)
+
+
+def test_a_server_of_names_has_a_document_of_its_own_and_one_without_a_directory_has_all_to_publish() -> None:
+    found = world()
+    name = f"{boot.DNS}@{ADMIN}"
+    own = publications.wanted(found, name, publications.OWN)
+    assert [*own.files] == ["conf.d/dns.conf"]
+    found.put(Stored(Publication(digest=own.digest, directory="d1"), 0), name, publications.OWN)
+    assert not publications.current(found, name, publications.OWN, own.digest)
 
 
 def test_the_files_of_a_directory_that_was_lost_are_due_again() -> None:

@@ -52,6 +52,13 @@ def test_a_kept_digest_does_not_hide_a_change_of_the_node_its_environment_or_its
         assert due()
 
 
+def test_the_digest_of_a_node_that_has_not_changed_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, memory = world(), publications.Digests()
+    before = list(publications.due(found, NAME, memory))
+    monkeypatch.setattr(boot, "wanted", lambda *_: pytest.fail("it is made again"))
+    assert list(publications.due(found, NAME, memory)) == before
+
+
 def installed(found: World) -> None:
     record = Installation(
         noderole=f"os@{N1}", generation=1, run="r1", epoch=1, since=1.0, started=1.0, deadline=9.0, nonce="0" * 32,
