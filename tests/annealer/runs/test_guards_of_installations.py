@@ -124,10 +124,10 @@ def test_the_machine_is_asked_once_at_a_time_and_again_after_a_pause(
     assert (len(asked), desk.waits()) == (1, True), "the pause is that of the settings"
 
 
-@pytest.mark.parametrize("moment", ["before the look", "during the look", "during the write"])
+@pytest.mark.parametrize("moment", ["before the look", "during the look", "during the write", "before a refusal"])
 def test_a_run_in_another_phase_is_not_decided(desk: InstallDesk, moment: str) -> None:
     desk.machine.answer = BootLook(boot_id=AFTER)
-    desk.holds(InstallStep.VERIFIED if moment == "during the write" else InstallStep.PUBLISHED_LOCAL)
+    desk.holds(InstallStep.PUBLISHED_LOCAL if "look" in moment else InstallStep.VERIFIED)
     if moment != "before the look":
         desk.begins()
     desk.leaves_turn()
@@ -137,8 +137,8 @@ def test_a_run_in_another_phase_is_not_decided(desk: InstallDesk, moment: str) -
     elif moment == "during the look":
         desk.turn()
     else:
-        desk.written()
-    assert (desk.answers, desk.sent, desk.idle) == ([], [], True)
+        desk.written(Stale(paths.installation(N)) if moment == "before a refusal" else None)
+    assert (desk.answers, desk.sent, desk.idle, desk.waits()) == ([], [], True, False)
 
 
 def test_a_node_that_is_not_ours_any_more_is_not_decided(desk: InstallDesk) -> None:
@@ -200,6 +200,13 @@ def test_nothing_is_decided_by_a_look_that_was_not_made(desk: InstallDesk) -> No
     desk.holds(InstallStep.PUBLISHED_LOCAL, deadline=1.0)  # it passes meanwhile
     desk.turn()
     assert (desk.answers, desk.waits()) == ([], True)
+
+
+def test_a_machine_of_which_the_node_has_no_record_is_not_asked(desk: InstallDesk) -> None:
+    desk.holds(InstallStep.PUBLISHED_LOCAL)
+    desk.world.nodes[N].record = None
+    desk.begins()
+    assert (desk.idle, desk.answers, desk.sent, desk.waits()) == (True, [], [], True)
 
 
 # -- a fault of this host --
@@ -314,6 +321,7 @@ def test_a_run_that_is_taken_over_ends_with_the_reason_that_its_former_annealer_
 
 def test_without_a_record_and_a_wish_the_run_fails_by_name(desk: InstallDesk) -> None:
     desk.begins()
+    desk.looks()  # a run that has ended is not decided again
     assert only(desk).outcome == Failed("the record of the installation is gone")
 
 
@@ -458,6 +466,13 @@ def test_an_obstacle_is_written_once_and_another_one_after_a_pause(
     assert len(desk.sent) == 1
 
 
+def test_a_console_that_shows_nothing_new_replaces_no_note_of_it(desk: InstallDesk) -> None:
+    desk.server()
+    desk.holds(InstallStep.VERIFIED, console="the kernel panicked")
+    desk.begins()
+    assert installation(desk.written()).console == "the kernel panicked"
+
+
 def test_a_guess_without_a_look_replaces_no_observation(desk: InstallDesk) -> None:
     desk.holds(InstallStep.PUBLISHED_LOCAL, waits="another host key answers")
     desk.begins()
@@ -527,9 +542,9 @@ def test_the_end_of_a_run_and_of_the_annealer_give_back_all_that_it_reads(
         def observed(self, fqdn: str) -> str | None:
             return f"a panic of {fqdn}"
 
-        def end(self, fqdn: str) -> tuple[str, None]:
+        def end(self, fqdn: str) -> tuple[str, str]:
             kept.append(f"end {fqdn}")
-            return "last words", None
+            return "last words", "the file of its log"
 
         def close(self) -> None:
             kept.append("close")
@@ -551,10 +566,11 @@ def test_the_end_of_a_run_and_of_the_annealer_give_back_all_that_it_reads(
     desk.looks()
     assert kept == [f"fresh {N}", f"forget {N}"], "a line of an earlier step is no observation of this one"
     assert installation(desk.written()).console == f"a panic of {N}"
+    kept.clear()
     desk.turn()
-    assert kept.count(f"fresh {N}") == 1, "a known line counts until the step ends"
-    answer = only(desk)
-    assert (answer.outcome.tail, kept[-2:]) == ("last words", [f"forget {N}", f"end {N}"])
+    assert kept == [f"forget {N}", f"end {N}"], "and a known line counts until the step ends"
+    outcome = only(desk).outcome
+    assert (outcome.tail, outcome.log) == ("last words", "the file of its log")
     kept.clear()
     desk.installer.forget(desk.attempt)
     assert sorted(kept) == [f"end {N}", f"forget {N}"]
