@@ -66,8 +66,11 @@ class RequestWatch:
         self._machines: dict[str, WatchedMachine] = {}
         self._logs: dict[str, ReadLog] = {}  # by server
 
-    def look(self, fqdn: str, nonce: str, macs: tuple[str, ...], jig: object) -> str | None:
-        """A sentence about the requests of a machine; None before any log was read. Reads the logs again if it is time."""
+    def look(self, fqdn: str, nonce: str, macs: tuple[str, ...], jig: object, *, ordered: bool = False) -> str | None:
+        """A sentence about the requests of a machine; None before any log was read. Reads the logs again if it is time.
+
+        ``ordered``: its installer has the order, so the sentence is about another start alone.
+        """
         machine = self._machines.get(fqdn)
         if machine is None or machine.nonce != nonce:
             machine = self._machines[fqdn] = WatchedMachine(nonce, macs)
@@ -77,6 +80,8 @@ class RequestWatch:
                 publisher = self._context.world.of(Publisher).get(vertex.name)
                 if publisher is not None and publisher.record.log and vertex.node.record is not None:
                     self._read(vertex.node.name, vertex.node.record, publisher.record.log, jig, now)
+        if ordered:
+            return requests.started_again(machine.known)
         return requests.sentence(machine.known, sorted(machine.read)) if machine.read else None
 
     def forget(self, fqdn: str) -> None:

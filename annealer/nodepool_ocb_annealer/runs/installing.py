@@ -147,6 +147,7 @@ class Installer:
         """Read the console of the machine, as the log of the run."""
         if progress.step is not record.step:
             self._consoles.fresh(attempt.fqdn)
+            self._requests.forget(attempt.fqdn)
             progress.step = record.step
         if attempt.fqdn not in self._consoles:
             order = captured.order(self._context, attempt, record, progress.former)
@@ -161,12 +162,12 @@ class Installer:
         self._context.timers.at(time.monotonic(), Timer(TimerKind.INSTALL, fqdn))
 
     def _requested(self, attempt: Attempt, record: Installation) -> str | None:
-        """A sentence about its requests, while it boots from the network; None at other steps."""
-        if record.step is not InstallStep.REBOOTING:
+        """A sentence about its requests, while it boots from the network and while its installer works; None at other steps."""
+        if record.step not in (InstallStep.REBOOTING, InstallStep.IDENTIFIED, InstallStep.WRITTEN):
             self._requests.forget(attempt.fqdn)
             return None
-        macs = installing.macs(attempt.grant.vertex.node)
-        return self._requests.look(attempt.fqdn, record.nonce, macs, self._jig(attempt))
+        macs, ordered = installing.macs(attempt.grant.vertex.node), record.step is not InstallStep.REBOOTING
+        return self._requests.look(attempt.fqdn, record.nonce, macs, self._jig(attempt), ordered=ordered)
 
     def _carry_out(
         self, attempt: Attempt, progress: InstallProgress, found: Stored[Installation], decision: StepDecision

@@ -16,6 +16,8 @@ from msgspec.structs import replace
 
 NO_REQUEST: Final = "no request for its boot script has come to"
 MOST_WORDS: Final = 3  # faults that an agent reported
+#: The word of an agent that booted, and had no order: its machine started again while it was installed.
+NO_ORDER: Final = "identity"
 _LINE: Final = re.compile(
     r"(?P<address>[0-9A-Fa-f.:]+) \d+/\w+/\d+:(?P<time>\d\d:\d\d:\d\d) (?P<path>/\S*) (?P<status>\d{3})"
 )
@@ -93,6 +95,20 @@ def sentence(known: BootRequests, servers: Iterable[str]) -> str:
     if known.script:
         return f"{known.script} gave the boot script, and no kernel was requested: iPXE or the image fails"
     return f"{NO_REQUEST} {', '.join(servers)}: look at its boot order, its cable, and DHCP"
+
+
+def started_again(known: BootRequests) -> str | None:
+    """A sentence about a machine that lost its installer, such as by a loss of power; None if it did not say so.
+
+    ``known``: the requests since the installer had its order. Each machine on the network can send such a request, so it is
+    shown, and ends no installation.
+
+    >>> started_again(BootRequests(words=("identity (15:00:09)",)))
+    'it started again without an order: its agent reported identity (15:00:09); noderole cancel, then noderole retry'
+    """
+    if not any(word.startswith(f"{NO_ORDER} ") for word in known.words):
+        return None
+    return f"it started again without an order: its agent reported {', '.join(known.words)}; noderole cancel, then noderole retry"
 
 
 def _mac(text: str) -> str:

@@ -71,3 +71,26 @@ def test_each_request_of_a_machine_that_stops_is_in_explain(fleet: Fleet, tmp_pa
     fleet.until(lambda: fleet.record(site.name).state is State.ERROR, "its time is up", 60.0)
     reason = site.until_failed("step identified was not reached within 40 s", "15:00:03 gave the kernel")
     assert record.nonce not in reason
+
+
+@pytest.mark.long
+def test_a_machine_that_starts_again_while_it_is_installed_is_in_explain(fleet: Fleet, tmp_path: Path) -> None:
+    """Such as after a loss of power: it has no order any more, and says so to the admin node."""
+    site = InstallFleet(fleet)
+    server = LoggingServer(site, tmp_path / "access.log")
+    server.log.touch()
+    fleet.bind(INSTALL, site.fqdn)
+    fleet.annealer().begin()
+    site.until_step(InstallStep.CHECKED)
+    fleet.until(lambda: server.waiting, "it waits for the publication")
+    server.publish()
+    site.until_step(InstallStep.REBOOTING)
+    agent = Agent(site)
+    server.serves(f"/agent/{site.mac}/identity", 4)  # of a boot before this one
+    explain = NoderoleExplain(noderoles=(site.name,))
+    fleet.until(lambda: "identity (15:00:04)" in str(agent.perform(explain, "ann")), "the word is heard")
+    agent.identify()
+    site.until_step(InstallStep.IDENTIFIED)
+    server.serves(f"/agent/{site.mac}/identity?reason=x", 5)
+    fleet.until(lambda: "started again without an order" in str(agent.perform(explain, "ann")), "explain has it")
+    assert "15:00:04" not in str(agent.perform(explain, "ann"))
