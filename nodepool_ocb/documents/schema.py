@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from nodepool_ocb.documents.accepting import Accepts, acceptor
 from nodepool_ocb.documents.document import SECRET, Document
 from nodepool_ocb.documents.plainyaml import Fault, Key, kind_of
 from nodepool_ocb.documents.suggest import did_you_mean, nearest
@@ -45,6 +46,8 @@ def faults(document: Document, schema: str, key: Key = ()) -> list[Fault]:
     value = document.value
     for step in key:
         value = value[step]
+    if _accepts(schema)(value):
+        return []
     found = [_located(document, key, error) for error in _errors(_validator(schema), value)]
     return sorted(found, key=lambda fault: (fault.line, fault.path, fault.text))
 
@@ -108,10 +111,22 @@ def _strict() -> Any:
 
 @functools.cache
 def _validator(schema: str) -> Any:
+    part, defs = _part(schema)
+    return _strict()({**_direct(part, defs, ()), "$defs": defs})
+
+
+@functools.cache
+def _accepts(schema: str) -> Accepts:
+    """Most documents have no fault, and the library is not imported for them."""
+    return acceptor(*_part(schema))
+
+
+def _part(schema: str) -> tuple[Json, Mapping[str, Json]]:
+    """A file or one of its definitions, and all of these."""
     file, _, part = schema.partition("#")
     whole = schema_file(file)
-    defs = whole.get("$defs", {})
-    return _strict()({**_direct(defs[part] if part else whole, defs, ()), "$defs": defs})
+    defs: Mapping[str, Json] = whole.get("$defs", {})
+    return defs[part] if part else whole, defs
 
 
 def _direct(schema: Json, defs: Mapping[str, Json], within: tuple[str, ...]) -> Json:
