@@ -18,6 +18,7 @@ from nodepool_ocb.site import binds, machines, nets, pruning, tree
 from nodepool_ocb.site.desired_state import Circumstances, DesiredState, StoredAttributes
 from nodepool_ocb.site.pruning import Removal
 from nodepool_ocb.site.steps import Planning, PlanStep
+from nodepool_ocb.site.transactions import FirstChange, NoPacking, Packing
 
 
 class SitePlan(msgspec.Struct, frozen=True):
@@ -47,7 +48,13 @@ def plan(
     ``removal`` gives the deletions of a path and all below it. With it, records that the files do not name are deleted.
     Raises NotFound, Invalid or Conflict, with the place in the files.
     """
-    planning = Planning(copied(world), wanted, about, kept)
+    try:
+        return _planned(Planning(NoPacking(world), wanted, about, kept), removal)
+    except FirstChange:  # a copy of a large world costs as much as all of this
+        return _planned(Planning(Packing(copied(world)), wanted, about, kept), removal)
+
+
+def _planned(planning: Planning, removal: Removal | None) -> SitePlan:
     tree.roles(planning)
     if removal is not None:
         pruning.prune(planning, removal)
@@ -73,4 +80,4 @@ def plan(
 
 def removable(world: World, wanted: DesiredState, about: Circumstances) -> list[str]:
     """The paths for which ``plan`` may call ``removal``."""
-    return pruning.places(Planning(world, wanted, about, {}))
+    return pruning.places(Planning(NoPacking(world), wanted, about, {}))

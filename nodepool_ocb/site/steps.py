@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from nodepool_ocb.engine.world import Vertex, World
+from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model.records import Change, Json, Role
 from nodepool_ocb.provisioning.addressing.ledger import HoldingsLedger
 from nodepool_ocb.site.desired_state import Circumstances, DesiredState, StoredAttributes
@@ -26,11 +26,13 @@ class Planning:
     """A plan under way."""
 
     def __init__(
-        self, world: World, wanted: DesiredState, about: Circumstances, kept: Mapping[str, StoredAttributes]
+        self, packing: Packing, wanted: DesiredState, about: Circumstances, kept: Mapping[str, StoredAttributes]
     ) -> None:
+        """``packing`` advances its world."""
+        world = packing.world
         self.world, self.wanted, self.about, self.kept = world, wanted, about, kept
         self.ledger = HoldingsLedger(world, about.holdings, about.now)
-        self.packing = Packing(world)
+        self.packing = packing
         self.steps: list[PlanStep] = []
         self.notes: list[str] = []  # effects on other nodes
         self.moved: list[Vertex] = []  # noderoles that are committed, or taken back

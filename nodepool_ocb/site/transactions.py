@@ -20,7 +20,7 @@ class Packing:
 
     def __init__(self, world: World) -> None:
         self.transactions: list[tuple[Change, ...]] = []
-        self._world = world
+        self.world = world
         self._begin()
 
     def _begin(self) -> None:
@@ -44,7 +44,7 @@ class Packing:
         self._written |= {change.path for change in fresh if not isinstance(change, Check)}
         self._size += size
         self._raises |= raises
-        advance(self._world, fresh)
+        advance(self.world, fresh)
 
     def _covered(self, change: Change) -> bool:
         """Whether the transaction does not need this change: it already creates or raises the znode."""
@@ -53,20 +53,35 @@ class Packing:
     def whole(self, transaction: Sequence[Change]) -> None:
         """Add a transaction that was cut already."""
         self.close()
-        held = () if _has_structure(transaction) else (structure.unchanged(self._world),)
+        held = () if _has_structure(transaction) else (structure.unchanged(self.world),)
         self.transactions.append((*held, *transaction))
-        advance(self._world, transaction)
+        advance(self.world, transaction)
 
     def close(self) -> None:
         """End the transaction that is being filled."""
         if not self._part:
             return
-        before = structure.stored(self._world)
-        own = Set(paths.STRUCTURE, before.record, before.version) if self._raises else structure.unchanged(self._world)
+        before = structure.stored(self.world)
+        own = Set(paths.STRUCTURE, before.record, before.version) if self._raises else structure.unchanged(self.world)
         self.transactions.append((*self._part, own))
         if self._raises:
-            self._world.put(Stored(before.record, before.version + 1))
+            self.world.put(Stored(before.record, before.version + 1))
         self._begin()
+
+
+class FirstChange(Exception):
+    """A plan has a change; no person sees it."""
+
+
+class NoPacking(Packing):
+    """Of a plan without changes: the world stays as it is. Raises FirstChange for any other."""
+
+    def take(self, changes: Sequence[Change]) -> None:
+        if changes:
+            raise FirstChange
+
+    def whole(self, transaction: Sequence[Change]) -> None:  # noqa: ARG002
+        raise FirstChange
 
 
 def _has_structure(transaction: Sequence[Change]) -> bool:

@@ -89,6 +89,16 @@ def test_a_second_time_there_is_nothing_to_do() -> None:
     site.apply(SITE)
     again = site.plan(SITE)
     assert (again.steps, again.transactions) == ((), ())
+    assert again.world is site.world, "a large world is not copied for nothing"
+
+
+def test_a_plan_leaves_the_world_as_it_is() -> None:
+    site = Scene(with_roles())
+    before = site.export()
+    planned = site.plan(SITE)
+    assert planned.steps
+    assert planned.world is not site.world
+    assert site.export() == before
 
 
 @pytest.mark.parametrize("small", [False, True])
