@@ -7,6 +7,7 @@ ends it with one line. A traceback is printed only with ``NODEPOOL_OCB_DEBUG=1``
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping
@@ -78,6 +79,8 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+#: A command makes up to millions of objects, and few of them are garbage in circles: it looks for those seldom.
+COLLECTIONS: Final = (50_000, 20, 100)
 INTERRUPTED: Final = 128 + 2  # as shells tell SIGINT
 READER_LEFT: Final = 128 + 13  # as shells tell SIGPIPE
 
@@ -167,6 +170,7 @@ def cli() -> None:
 
 def main() -> None:
     """The console script."""
+    gc.set_threshold(*COLLECTIONS)
     if "_NODEPOOL_OCB_COMPLETE" in os.environ:
         import_module("nodepool_ocb.cli.shells.completing").use()
     try:

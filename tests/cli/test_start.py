@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from nodepool_ocb.cli.kit.performing import direct
-from nodepool_ocb.cli.main import NOUNS, cli
+from nodepool_ocb.cli.main import NOUNS, cli, main
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.testing.zookeeper.server import free_port
 
@@ -50,6 +51,17 @@ def test_the_table_of_nouns_is_what_the_modules_say() -> None:
             command = cli.get_command(ctx, noun)
             assert command is not None
             assert command.help
+
+
+def test_a_command_looks_for_garbage_in_circles_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = gc.get_threshold()
+    monkeypatch.setattr(sys, "argv", ["nodepool-ocb", "--help"])
+    try:
+        with pytest.raises(SystemExit):
+            main()
+        assert gc.get_threshold() > before
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_no_zookeeper_is_told_in_one_line_within_ten_seconds() -> None:
