@@ -14,7 +14,10 @@ from nodepool_ocb.config import ZooKeeperSettings
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import OcbError, Unread
 from nodepool_ocb.model import paths
+from nodepool_ocb.model.boot import HeardServer, Publication, Publisher
+from nodepool_ocb.model.installation import Installation
 from nodepool_ocb.model.maintenance import Maintenance
+from nodepool_ocb.model.power import MachinePower, PowerAction, Powered, PowerRequest, PowerStep
 from nodepool_ocb.model.records import (
     Change,
     Claim,
@@ -37,7 +40,9 @@ from nodepool_ocb.operations.nodes.changing import NodeSet, NodeUnavailable
 from nodepool_ocb.operations.nodes.reading import NodeShow
 from nodepool_ocb.operations.operation import Near, Operation
 from nodepool_ocb.operations.performer import Reader
-from nodepool_ocb.store import clusters
+from nodepool_ocb.rollout import plan
+from nodepool_ocb.rollout.strategy import Group, Strategy
+from nodepool_ocb.store import clusters, rollouts
 from nodepool_ocb.store.client.reading import SessionReads
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.near import near_world
@@ -56,6 +61,12 @@ NODES: Final = (
     {"alive": True, "hold": Maintenance(by="ann", since=1.0, reason="disk")},
     {"virtual": True},
 )
+REQUEST: Final = PowerRequest(id="0" * 16, action=PowerAction.CYCLE, by="ann", since=1.0, until=900.0)
+INSTALLATION: Final = Installation(
+    noderole="r0@n0.example.com", generation=0, run="0000000001-aaaaaa", epoch=1, since=2.0, started=1.0, deadline=3.0,
+    nonce="0" * 32, token_digest="0" * 64,
+)  # fmt: skip
+STRATEGY: Final = Strategy(groups=(Group(name="first", critical=True), Group(name="then", depends_on=("first",))))
 STATES: Final = (*State, State.ACTIVE, State.ACTIVE, State.BLOCKED)
 
 
@@ -91,6 +102,26 @@ def obstacles(seed: int) -> Iterator[Change]:
             yield Create(paths.claim(fqdn), claim, ephemeral=now() < 0.5)
         for level, role in enumerate(ROLES):
             yield Create(paths.noderole(role, fqdn), noderole(some, level))
+
+
+def beside(seed: int) -> Iterator[Change]:
+    """Requests of power, installations and publications beside such a tree."""
+    some = random.Random(-seed)
+    for fqdn in FQDNS:
+        if some.random() < 0.5:
+            asked_for = some.choice(
+                [None, replace(REQUEST, until=2e9), replace(REQUEST, step=PowerStep.ON, annealer="a1")]
+            )
+            chassis = some.choice([None, "c1"])
+            power = MachinePower(driver="manual", powered=some.choice([*Powered]), request=asked_for, chassis=chassis)
+            yield Create(paths.power(fqdn), power)
+        if some.random() < 0.4:
+            yield Create(paths.installation(fqdn), replace(INSTALLATION, noderole=f"r0@{fqdn}"))
+    publisher = f"r0@{FQDNS[0]}"
+    heard = HeardServer(server="10.9.9.9", offered="10.9.9.10", interface="eth0", own="10.1.0.2/24")
+    yield Create(paths.publisher(publisher), Publisher(address="http://10.1.0.2:8480", heard=(heard,)))
+    for fqdn in some.sample(FQDNS, 3):
+        yield Create(paths.publication(publisher, fqdn), Publication(digest="d"))
 
 
 def noderole(some: random.Random, level: int) -> NodeRole:
@@ -165,7 +196,8 @@ def test_a_decision_from_a_part_of_the_tree_is_the_decision_from_all_of_it(
 ) -> None:
     clusters.bootstrap(zk_session)
     zk_session.ensure(paths.daemons("annealer"))
-    zk_session.commit(list(obstacles(seed)))
+    zk_session.commit([*obstacles(seed), *beside(seed)])
+    rollouts.begin(zk_session, "lab", plan.begin(STRATEGY, dict.fromkeys(FQDNS, Node(deployment="lab")), now=1.0))
     near, part = calm(zk_settings), 0
     for name in names() if seed > 3 else names()[::4]:
         for operation in asked(name):
