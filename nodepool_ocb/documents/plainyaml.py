@@ -34,6 +34,7 @@ Key: TypeAlias = tuple[str | int, ...]
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
 _BEYOND_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_OF_NUMBERS: Final = frozenset("+-.0123456789")  # their first letters
 _WORDS: Final = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
     word: value for value in (True, False) for word in (str(value), str(value).lower(), str(value).upper())
 }
@@ -132,13 +133,18 @@ class _Sized(msgspec.Struct):
     nodes: int
 
 
+def _events(text: str) -> Iterator[Any]:
+    """As ``yaml.parse``, with one call instead of two for each event. Raises YAMLError."""
+    yield from iter(yaml.CSafeLoader(text).get_event, None)
+
+
 class _YamlReader:
     """Events of the parser to one value; faults are noted, and faulty entries are left out."""
 
     def __init__(self, text: str, last: bool, most: int) -> None:
         self._last, self._most = last, most
         self._twice = 0  # keys of which the last counts
-        self._events: Iterator[Any] = yaml.parse(text, Loader=yaml.CSafeLoader)
+        self._events = _events(text)
         self._anchors: dict[str, _Sized | None] = {}
         self._aliases = 0
         self._nodes = 0  # of the documents before this one
@@ -172,12 +178,14 @@ class _YamlReader:
     def _value(self, event: Any, key: Key) -> _Sized:
         if len(key) > DEPTH:
             raise _TooMuch(f"is nested deeper than {DEPTH} levels; write it flatter", _line(event))
-        self.lines.setdefault(key, _line(event))
+        if key not in self.lines:
+            self.lines[key] = _line(event)
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
         if event.anchor is not None:
             self._anchors[event.anchor] = None  # until it is whole, it cannot be used
-        self._check_tag(event, key)
+        if event.tag is not None:
+            self._check_tag(event, key)
         if isinstance(event, yaml.ScalarEvent):
             sized = _Sized(self._scalar(event, key), 1)
         else:
@@ -285,6 +293,8 @@ class _YamlReader:
             return text
         if text in _WORDS:
             return _WORDS[text]
+        if text[0] not in _OF_NUMBERS:
+            return text
         if _INT.fullmatch(text):
             number = int(text, 0) if len(text) <= LONGEST_INT else None
             # written again, a hexadecimal number is longer
@@ -300,7 +310,7 @@ class _YamlReader:
         return None
 
     def _check_tag(self, event: Any, key: Key) -> None:
-        if event.tag is not None and event.tag != "!" and event.tag not in _CORE:
+        if event.tag != "!" and event.tag not in _CORE:
             self._note(event, key, f"tag {event.tag} is not allowed; remove it: documents are plain data")
 
     def _bound(self, nodes: int, event: Any) -> None:
