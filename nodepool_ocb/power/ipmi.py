@@ -36,6 +36,11 @@ def faults(address: str, options: Mapping[str, str]) -> list[str]:
     found = []
     if any(letter.isspace() for letter in address) or "/" in address:
         found.append(f"address: {address!r} is no address of a BMC; write HOST or HOST:PORT")
+    else:
+        try:
+            _split(address)
+        except ValueError as wrong:
+            found.append(f"address: {wrong}")
     if (interface := options.get("interface", INTERFACES[0])) not in INTERFACES:
         found.append(f"options: interface is {interface!r}; write lanplus or lan")
     if (mode := options.get("mode")) not in (None, "uefi", "bios"):

@@ -25,9 +25,10 @@ def faults(address: str, options: Mapping[str, str]) -> list[str]:
     found = []
     try:
         url = urlsplit(address)
-    except ValueError:  # brackets without an address between them
-        url = urlsplit("")
-    if url.scheme not in ("https", "http") or not url.hostname:
+        port = url.port
+    except ValueError:  # brackets without an address between them, or no port behind a colon
+        url, port = urlsplit(""), None
+    if url.scheme not in ("https", "http") or not url.hostname or port == 0:
         found.append(f"address: {address!r} is no URL of a BMC; write https://HOST[:PORT]")
     if url.username is not None or url.query or url.fragment:
         found.append("address: it has more than scheme, host and path; user and password have keys of their own")

@@ -35,6 +35,8 @@ def shared(one: str, other: str) -> bool:
     ("one", "other"),
     [
         ("ipmi bmc1", "ipmi BMC1.:623"),
+        ("ipmi bmc1", "ipmi bmc1:0623"),
+        ("redfish https://bmc1", "redfish https://bmc1:0443"),
         ("ipmi bmc1 =10.9.0.1", "ipmi 10.9.0.1"),
         ("ipmi bmc1 =10.9.0.1", "ipmi alias =10.9.0.1"),
         ("ipmi fd00:0::9", "ipmi [fd00::9]:623"),

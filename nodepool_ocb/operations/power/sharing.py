@@ -149,9 +149,9 @@ def _parts(record: MachinePower) -> tuple[str, str, str]:
 
 
 def _number(netloc: str) -> str:
-    """The port in a host with a port; empty if there is none."""
+    """The port in a host with a port, without zeros before it; empty if there is none."""
     _, colon, port = netloc.rpartition("]")[2].rpartition(":")
-    return port if colon else ""
+    return port.lstrip("0") if colon else ""
 
 
 def _port(kind: str, port: str) -> str:
