@@ -564,11 +564,13 @@ def test_the_end_of_a_run_and_of_the_annealer_give_back_all_that_it_reads(
     desk.holds(InstallStep.PUBLISHED_LOCAL)
     desk.begins()
     desk.looks()
-    assert kept == [f"fresh {N}", f"forget {N}"], "a line of an earlier step is no observation of this one"
+    assert [*dict.fromkeys(kept)] == [f"fresh {N}", f"forget {N}"], (
+        "a line of an earlier step is no observation of this one"
+    )
     assert installation(desk.written()).console == f"a panic of {N}"
     kept.clear()
     desk.turn()
-    assert kept == [f"forget {N}", f"end {N}"], "and a known line counts until the step ends"
+    assert [*dict.fromkeys(kept)] == [f"forget {N}", f"end {N}"], "and a known line counts until the step ends"
     outcome = only(desk).outcome
     assert (outcome.tail, outcome.log) == ("last words", "the file of its log")
     kept.clear()
