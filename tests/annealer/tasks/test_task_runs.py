@@ -94,7 +94,8 @@ def test_the_seed_s_example_runs_in_the_seed_s_order(
         assert follows(rows, first, then), (first, then)
     side, other = rows["setup_network@n6"], rows["setup_network@n7"]
     assert (side.started or 0) < (other.ended or 0), "side by side"
-    assert all(row.queued is not None and row.queued <= (row.started or 0) for row in rows.values())
+    apart = 1.0  # the two annealers estimate ZooKeeper's clock, each with an error of half a round trip
+    assert all(row.queued is not None and row.queued <= (row.started or 0) + apart for row in rows.values())
 
 
 LINE = """
