@@ -171,6 +171,20 @@ def retired(view: NodeView, now: float, *, erased: bool) -> Node:
     )
 
 
+def replaced(view: NodeView, now: float, bootenv: str) -> Node:
+    """The node when an installer began on its machine, and ended without success: the former system is down, or gone.
+
+    ``went_on`` sets its noderoles back, unless the node is held or not available. A node that was not alive keeps its reason.
+    """
+    node = _present(view)
+    after = replace(node, bootenv=bootenv)
+    if node.alive:
+        dying = node.available and not maintenance.held(node, now)
+        fields: dict[str, Any] = {"alive": False, "dying": dying, "suspicion": None, "since": now}
+        after = replace(after, reason="an installer took the place of its system, and did not finish", **fields)
+    return noticed(view.world, node, after)
+
+
 def rescued(view: NodeView, now: float) -> Node:
     """The node when its machine is back from a rescue, with the system and the key that it had."""
     node = _present(view)

@@ -87,7 +87,10 @@ def _switched(after: Installation) -> PowerAction | None:
 
 
 def given_up(grant: claim.Grant, reason: str, now: float) -> list[Change]:
-    """The changes beside the end of a run without success, if it was an installation: the machine boots its disk again."""
+    """The changes beside the end of a run without success, if it was an installation: the machine boots its disk again.
+
+    If an installer began to replace the system of the machine, the node is not alive. So no other noderole is claimed there.
+    """
     view, found = grant.vertex.node, installing.stored(grant.vertex.node)
     record = found.record if found is not None else None
     if found is None or record is None or record.noderole != grant.vertex.name or record.step in ENDS:
@@ -97,6 +100,9 @@ def given_up(grant: claim.Grant, reason: str, now: float) -> list[Change]:
     changes: list[Change] = []
     if record.reason is None:
         changes.append(Set(paths.installation(view.name), steps.failed(record, reason), found.version))
+    if view.record is not None and record.token_used is not None and record.purpose not in installing.KEEPING:
+        node = liveness.replaced(view, now, steps.LOCAL if view.record.bootenv in steps.OURS else view.record.bootenv)
+        return [*changes, *_token_gone(view), Set(paths.node(view.name), node, view.version)]
     return [*changes, *_token_gone(view), *_local(view, grant, now)]
 
 
