@@ -148,6 +148,11 @@ class MetalSite:
                 off = replace(record, request=None, off_since=None)
                 self.session.commit([Set(paths.power(fqdn), off, znode.version)])
 
+    def waiting_off(self) -> list[str]:
+        """As ``waiting``; the machines are switched off first, where their use has ended."""
+        self.switches_all()
+        return self.waiting()
+
     def all_active(self, *but: str) -> None:
         """All other noderoles that annealers would run become ACTIVE."""
         world = self.world

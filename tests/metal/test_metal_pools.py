@@ -159,7 +159,7 @@ def test_a_machine_is_installed_once_when_its_launcher_is_killed(
         launchers.until(lambda: site.world.nodes[fqdn].noderoles[OS].record.cancel_reason, "its run is to be ended")
         killed("cancelled")
         site.ends_cancelled(fqdn)
-        launchers.until(site.waiting, "the machine is not out: it is installed for the next attempt", 60.0)
+        launchers.until(site.waiting_off, "the machine is not out: it is installed for the next attempt", 60.0)
     before = site.generations()
     site.installs(fqdn)
     killed("installed")
@@ -191,7 +191,7 @@ def test_a_machine_without_a_record_of_its_launch_is_given_back_as_a_leak(
     launchers.until(lambda: not site.used(), "it is returned", 120.0)
     assert site.waiting() == [], "the installation that had not begun does not begin"
     launchers.request("small")
-    launchers.until(lambda: site.used().keys() == {fqdn} and site.waiting(), "it serves again")
+    launchers.until(lambda: site.waiting_off() and site.used().keys() == {fqdn}, "it serves again")
 
 
 @pytest.mark.long
@@ -205,7 +205,7 @@ def test_an_idle_machine_is_installed_anew_with_a_newer_image(launchers: Launche
     site.installs(fqdn)
     launchers.until(lambda: launchers.nodes(PoolNodeState.READY), "it is ready")
     newer = site.publish(2)
-    launchers.until(site.waiting, "it is to be installed once more", 60.0)
+    launchers.until(site.waiting_off, "it is to be installed once more", 60.0)
     site.installs(fqdn)
     launchers.until(
         lambda: [each.image_id for each in launchers.nodes(PoolNodeState.READY).values()] == [newer], "it is ready"
@@ -227,7 +227,7 @@ def test_an_idle_machine_that_died_is_not_handed_out_and_is_installed_anew(
     before = site.generations()
     site.set(paths.node(fqdn), Node, alive=False, reason="connect: timed out")
     request = launchers.request("small")
-    launchers.until(site.waiting, "it is to be installed once more", 60.0)
+    launchers.until(site.waiting_off, "it is to be installed once more", 60.0)
     assert launchers.read(request) is not None
     assert not launchers.nodes(PoolNodeState.READY)
     site.installs(fqdn)
