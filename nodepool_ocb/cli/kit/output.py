@@ -56,7 +56,19 @@ COLOURS: Final[Mapping[str, str]] = {
 AGES: Final = frozenset({"since", "started", "ended", "checked"})  # columns of moments that tables show as ages
 #: Columns of other moments: tables show the local time.
 MOMENTS: Final = frozenset(
-    {"until", "created", "expires", "used", "first", "last", "next_attempt", "state_time", "created_time", "at"}
+    {
+        "at",
+        "created",
+        "created_time",
+        "deadline",
+        "expires",
+        "first",
+        "last",
+        "next_attempt",
+        "state_time",
+        "until",
+        "used",
+    }
 )
 COUNTS: Final = frozenset({"nodes"})  # columns of numbers by state
 UNLIMITED: Final = 10_000
