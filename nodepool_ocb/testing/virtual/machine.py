@@ -51,6 +51,7 @@ class VirtualDisk(msgspec.Struct, frozen=True, kw_only=True):
     serial: str = ""
     wwn: int = 0  # 0: none
     rotational: bool = False
+    durable: bool = False  # a write that the machine has flushed outlives a QEMU that is killed
     path: Path | None = None
 
 
@@ -214,7 +215,8 @@ class VirtualMachine:
             ]
         for number, (disk, path) in enumerate(zip(parts.disks, self.disks, strict=True)):
             form = "raw" if disk.path is not None else "qcow2"
-            words += ["-drive", f"if=none,id=store{number},file={path},format={form},cache=unsafe,discard=unmap"]
+            cache = "writeback" if disk.durable else "unsafe"
+            words += ["-drive", f"if=none,id=store{number},file={path},format={form},cache={cache},discard=unmap"]
             words += ["-device", _disk_device(number, disk) + _index(indexes, f"disk{number}")]
         return [*words, *self._direct(), *parts.more]
 
