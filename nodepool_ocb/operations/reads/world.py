@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nodepool_ocb.operations.performer import Reader
     from nodepool_ocb.store.client.blobs import FoundBlobs
     from nodepool_ocb.store.client.frames import Znode
+    from nodepool_ocb.store.client.session import Session
 
 
 class ReadWorld(Lookup[World], frozen=True):
@@ -51,9 +52,7 @@ class ReadWorldAgain(Lookup[World], frozen=True):
     def answer(self, reader: Reader) -> World:
         from nodepool_ocb.store.world.load import load_world
 
-        reader.session.sync()
-        reader.world = load_world(reader.session)
-        return reader.world
+        return _anew(reader, load_world)
 
 
 class ReadCensus(Lookup[World], frozen=True):
@@ -64,9 +63,14 @@ class ReadCensus(Lookup[World], frozen=True):
     def answer(self, reader: Reader) -> World:
         from nodepool_ocb.store.world.census import census
 
-        reader.session.sync()
-        reader.world = census(reader.session)
-        return reader.world
+        return _anew(reader, census)
+
+
+def _anew(reader: Reader, load: Callable[[Session], World]) -> World:
+    """The world that ``load`` reads, with all that was written before this call."""
+    reader.session.sync()
+    reader.world = load(reader.session)
+    return reader.world
 
 
 class ReadAttributes(Lookup["FoundBlobs"], frozen=True):
