@@ -35,10 +35,8 @@ def begun(grant: claim.Grant, record: Installation, token: BootToken, now: float
 
 def cleared(grant: claim.Grant, now: float) -> list[Change]:
     """The boot environment ``local``, where an older installation left another: so that its next change is noticed."""
-    view = grant.vertex.node
-    if view.record is None or view.record.bootenv not in steps.OURS:
-        return []
-    return [_fenced(grant), *liveness.changed(view.world, view, now, grant.annealer, bootenv=steps.LOCAL)]
+    changes = _local(grant.vertex.node, grant, now)
+    return [_fenced(grant), *changes] if changes else []
 
 
 def written(grant: claim.Grant, before: Stored[Installation], record: Installation) -> list[Change]:
@@ -101,7 +99,7 @@ def given_up(grant: claim.Grant, reason: str, now: float) -> list[Change]:
     if record.reason is None:
         changes.append(Set(paths.installation(view.name), steps.failed(record, reason), found.version))
     if view.record is not None and record.token_used is not None and record.purpose not in installing.KEEPING:
-        node = liveness.replaced(view, now, steps.LOCAL if view.record.bootenv in steps.OURS else view.record.bootenv)
+        node = liveness.replaced(view, now, _without_ours(view.record))
         return [*changes, *_token_gone(view), Set(paths.node(view.name), node, view.version)]
     return [*changes, *_token_gone(view), *_local(view, grant, now)]
 
@@ -181,6 +179,11 @@ def _token_gone(view: NodeView) -> list[Change]:
 
 
 def _local(view: NodeView, grant: claim.Grant, now: float) -> list[Change]:
-    if view.record is None or view.record.bootenv not in steps.OURS:
+    if view.record is None:
         return []
-    return liveness.changed(view.world, view, now, grant.annealer, bootenv=steps.LOCAL)
+    return liveness.changed(view.world, view, now, grant.annealer, bootenv=_without_ours(view.record))
+
+
+def _without_ours(node: Node) -> str:
+    """The boot environment of a node without an installation: that of a person stays."""
+    return steps.LOCAL if node.bootenv in steps.OURS else node.bootenv
