@@ -32,6 +32,8 @@ from nodepool_ocb.store.locks import holders
 T = TypeVar("T", bound=Record)
 
 _LOCK: Final = "lock"  # stands among ids
+#: In this order: an image is not shown without its request because it was deleted during the reading.
+_FLAGS_FIRST: Final = (paths.request_build, paths.pause, paths.image)
 
 _Key: TypeAlias = tuple[str, str]  # image and build
 
@@ -65,21 +67,16 @@ class _ImageReader:
 
     def images(self, wanted: list[str]) -> dict[str, ImageView]:
         session = self._session
-        there = [
-            image for image, znode in zip(wanted, session.get_many([*map(paths.image, wanted)]), strict=True) if znode
-        ]
-        flags = session.get_many([path(image) for image in there for path in (paths.request_build, paths.pause)])
+        found = session.get_many([path(image) for path in _FLAGS_FIRST for image in wanted])
+        requests, pauses, images = (found[index * len(wanted) :][: len(wanted)] for index in range(len(_FLAGS_FIRST)))
+        there = [image for image, znode in zip(wanted, images, strict=True) if znode is not None]
+        flags = dict(zip(wanted, zip(requests, pauses, strict=True), strict=True))
         builds = self._builds(there)
         held = holders(session, [*map(paths.build_lock, there)])
         return {
-            image: ImageView(
-                image,
-                tuple(builds[image]),
-                holder,
-                self._requested(flags[2 * index]),
-                self._paused(flags[2 * index + 1]),
-            )
-            for index, (image, holder) in enumerate(zip(there, held, strict=True))
+            image: ImageView(image, tuple(builds[image]), holder, self._requested(request), self._paused(pause))
+            for image, holder in zip(there, held, strict=True)
+            for request, pause in [flags[image]]
         }
 
     def _builds(self, images: list[str]) -> dict[str, list[BuildView]]:

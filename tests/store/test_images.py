@@ -288,6 +288,23 @@ def test_what_is_shown_as_worked_on_by_nobody_is_so_or_was_changed_meanwhile(
                 assert znode.version > build.version  # so nobody who thinks that it died is heard
 
 
+@pytest.mark.parametrize("at", range(1, 6))
+def test_an_image_that_is_deleted_meanwhile_is_not_shown_without_its_request(
+    breakable: Server, interrupted: InterruptedSession, connect: Connect, at: int
+) -> None:
+    other = connect(breakable)
+    other.ensure(paths.builds("debian"))
+    gone = (paths.request_build("debian"), paths.builds("debian"), paths.image("debian"))
+    other.commit([Create(gone[0], BuildRequest(at=1.0))])
+
+    def change() -> None:
+        other.commit([Delete(path, 0) for path in gone])
+
+    interrupted.disturb, interrupted.at = change, at
+    view = read(interrupted, ["debian"]).get("debian")
+    assert view is None or view.request is not None
+
+
 # -- the cache --
 
 
