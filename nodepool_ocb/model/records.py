@@ -158,10 +158,14 @@ RARE: Final = frozenset(Rare.__struct_fields__)
 
 
 def altered(rare: Rare, **changes: Any) -> Rare:
-    """The fields with other values of some of them."""
+    """The fields with other values of some of them. JSON leaves out a default only if it is the very value of the class.
+
+    >>> msgspec.json.encode(altered(Rare(once="done"), not_before=float("0")))
+    b'{"once":"done"}'
+    """
     if rare is USUAL and not any(changes.values()):  # each default is false
         return rare
-    made = replace(rare, **changes)
+    made = replace(rare, **{name: value or getattr(USUAL, name) for name, value in changes.items()})
     return USUAL if made == USUAL else made
 
 

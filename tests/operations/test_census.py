@@ -124,6 +124,13 @@ def reached(_: str, noderoles: Noderoles) -> Iterator[Change]:
     yield from ()
 
 
+def with_default(_: str, noderoles: Noderoles) -> Iterator[Change]:
+    """A default that JSON has: some versions wrote it."""
+    wipe = noderoles["wipe"]
+    noderoles["wipe"] = replace(wipe, rare=replace(wipe.rare, not_before=float("0")))
+    yield from ()
+
+
 def one_less(_: str, noderoles: Noderoles) -> Iterator[Change]:
     del noderoles["client"]
     yield from ()
@@ -187,6 +194,7 @@ FORMS: Final[Mapping[str, Difference]] = {
 EQUAL: Final[Mapping[str, Difference]] = {
     "ranked": amended("server", rank=3),
     "again": amended("server", generation=7, attempt=2, since=9.0, by="bob", epoch=5),
+    "default": with_default,
     "powered": record(paths.power, MachinePower(driver="manual", request=REQUEST)),
 }
 

@@ -32,7 +32,6 @@ _often: Final = attrgetter("state", "deployment", "given", "once", "task_run")
 #: Fields that no noderole of such a node has. The rank of one is neither counted nor an input.
 _SELDOM: Final = sorted(RARE - {"once", "task_run", "checked", "rank"})
 _seldom: Final = attrgetter(*_SELDOM)
-_NO_SELDOM: Final = (None,) * len(_SELDOM)
 
 Bound: TypeAlias = Sequence[tuple[str, Znode | None]]
 
@@ -112,7 +111,7 @@ class _Outlines:
                     parents.append(name[: -len(end)])
                 else:
                     self.reached.add(name.partition("@")[2])
-            if flat.state is State.ERROR or _seldom(flat) != _NO_SELDOM or len(parents) != len(flat.parents or ()):
+            if flat.state is State.ERROR or any(_seldom(flat)) or len(parents) != len(flat.parents or ()):
                 continue
             checked = flat.checked and (flat.checked.drift, flat.checked.unmended)
             form.append((role, *_often(flat), tuple(parents), checked))
