@@ -7,6 +7,7 @@ provisioning.installation, without a slot. After a take-over it continues at the
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 from nodepool_ocb.config import Settings
 from nodepool_ocb.errors import Invalid
@@ -15,7 +16,7 @@ from nodepool_ocb.jigs.ssh import bootlogs, boots
 from nodepool_ocb.jigs.ssh.bootlogs import LogPiece, LogPlace
 from nodepool_ocb.jigs.ssh.boots import BootQuestion
 from nodepool_ocb.jigs.ssh.pool import pool
-from nodepool_ocb.model.records import Node
+from nodepool_ocb.model.records import Json, Node
 from nodepool_ocb.provisioning import orders
 from nodepool_ocb.provisioning.installation import BootLook
 
@@ -45,10 +46,7 @@ class InstallJig:
         return bootlogs.read(self._pool, fqdn, node, place)
 
     def run(self, order: Order, stop: threading.Event) -> Outcome:  # noqa: ARG002
-        try:
-            return Boots(orders.wish(order.attributes))
-        except Invalid as wrong:
-            return Failed(str(wrong))
+        return boots_by(order.attributes)
 
     def cancel(self, order: Order) -> None: ...
 
@@ -66,3 +64,11 @@ class RescueJig(InstallJig):
     """The machine boots our environment, in which a person works."""
 
     name = "rescue"
+
+
+def boots_by(attributes: Mapping[str, Json]) -> Boots | Failed:
+    """The boot that these attributes ask for."""
+    try:
+        return Boots(orders.wish(attributes))
+    except Invalid as wrong:
+        return Failed(str(wrong))

@@ -165,7 +165,8 @@ def altered(rare: Rare, **changes: Any) -> Rare:
     """
     if rare is USUAL and not any(changes.values()):  # each default is false
         return rare
-    made = replace(rare, **{name: value or getattr(USUAL, name) for name, value in changes.items()})
+    changes = {name: value or getattr(USUAL, name) for name, value in changes.items()}
+    made = replace(rare, **changes)
     return USUAL if made == USUAL else made
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from nodepool_ocb.errors import Invalid
-from nodepool_ocb.jigs.install import DecommissionJig
-from nodepool_ocb.jigs.jig import Boots, Failed, Order, Outcome, Succeeded
+from nodepool_ocb.jigs.install import DecommissionJig, boots_by
+from nodepool_ocb.jigs.jig import Order, Outcome, Succeeded
 from nodepool_ocb.jigs.tasks.task import task
 from nodepool_ocb.provisioning import orders
 from nodepool_ocb.tasks.parameters import DEFAULTS
@@ -21,7 +20,4 @@ class EraseTaskJig(DecommissionJig):
         if asked.noop:
             return Succeeded(order.attributes, tail="would erase the disks of this machine")
         method = {**DEFAULTS[TaskKind.ERASE_NODE], **asked.parameters}["method"]
-        try:
-            return Boots(orders.wish({orders.PLACE: {"decommission": {"method": method}}}))
-        except Invalid as wrong:
-            return Failed(str(wrong))
+        return boots_by({orders.PLACE: {"decommission": {"method": method}}})

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from nodepool_ocb.errors import Invalid
-from nodepool_ocb.jigs.install import InstallJig
-from nodepool_ocb.jigs.jig import Boots, Failed, Order, Outcome, Succeeded
+from nodepool_ocb.jigs.install import InstallJig, boots_by
+from nodepool_ocb.jigs.jig import Order, Outcome, Succeeded
 from nodepool_ocb.jigs.tasks.task import task
 from nodepool_ocb.provisioning import orders
 
@@ -23,7 +22,4 @@ class ProvisionTaskJig(InstallJig):
         if asked.noop:
             return Succeeded(order.attributes, tail="would write an image to a disk of this machine")
         wish = {name: asked.parameters[name] for name in WISHED if name in asked.parameters}
-        try:
-            return Boots(orders.wish({orders.PLACE: wish}))
-        except Invalid as wrong:
-            return Failed(str(wrong))
+        return boots_by({orders.PLACE: wish})
