@@ -104,7 +104,10 @@ def test_nodes_are_listed_without_noderoles_as_if_everything_had_been_read(
     assert listed[0].busy == f"step-0-0@{N0}"
 
 
-@pytest.mark.parametrize("data", [b'{"schema":7}', b'{"schema":1,"state":"ACTIVE"}', b"", b"garbage"])
+ODD_KEY = b'{"schema":1,"state":"ACTIVE","since":1.0,"unknown":5}'
+
+
+@pytest.mark.parametrize("data", [b'{"schema":7}', b'{"schema":1,"state":"ACTIVE"}', b"", b"garbage", ODD_KEY])
 def test_where_a_noderole_cannot_be_read_all_of_a_list_of_nodes_is(
     grid: Session, zk_settings: ZooKeeperSettings, whole: list[str], data: bytes
 ) -> None:
@@ -126,4 +129,25 @@ def test_the_state_of_a_noderole_is_refused_where_its_record_is(name: str) -> No
     with pytest.raises(Invalid):
         codec.decode(NodeRole, Znode("/x", data, 0, 0))
     with pytest.raises(msgspec.DecodeError):
+        codec.state(data)
+
+
+ODD_KEYS = [
+    b'"unknown":5',
+    b'"rare":5',
+    b'"colour":"\xff"',
+    b'"col\xff":1',
+    b'"colour":1e999',
+    b'"tx":1e999',
+    b'"check":{"colour":"\xff"}',
+    b'"checked":{"drift":"drifted","at":5.0,"run":"0000000001-aaaaaa","epoch":1,"colour":1e999}',
+]
+
+
+@pytest.mark.parametrize("key", ODD_KEYS)
+def test_the_state_of_a_noderole_is_refused_for_an_unknown_key_that_its_record_is_refused_for(key: bytes) -> None:
+    data = b'{"schema":1,"state":"TODO","since":1.0,%b}' % key
+    with pytest.raises(Invalid):
+        codec.decode(NodeRole, Znode("/x", data, 0, 0))
+    with pytest.raises((msgspec.DecodeError, UnicodeError)):
         codec.state(data)

@@ -130,14 +130,19 @@ def decode(kind: type[T], znode: Znode) -> T:
         data = unsigned(znode.data)
         if len(data) >= SHALLOW_BYTES:
             _bounded(data, RECORD_BYTES)
-        record: T = _read(kind, data)
-        if isinstance(record, NodeRole):
-            _share(record)
-        if _encode(record) != data or record.unknown is not None:
-            record = _looked_closer(kind, record, data)
-        return record
+        return _record(kind, data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Unreadable(f"{znode.path}: not a {kind.__name__} of schema 1: {error}", znode.path) from error
+
+
+def _record(kind: type[T], data: bytes) -> T:
+    """Raises DecodeError, UnicodeError or RecursionError."""
+    record: T = _read(kind, data)
+    if isinstance(record, NodeRole):
+        _share(record)
+    if _encode(record) != data or record.unknown is not None:
+        record = _looked_closer(kind, record, data)
+    return record
 
 
 def state(data: bytes) -> State:
@@ -159,18 +164,34 @@ def flat(data: bytes) -> Any:
     """
     if len(data) >= SHALLOW_BYTES:
         _bounded(unsigned(data), RECORD_BYTES)
-    return _flat().decode(data)
+    try:
+        return _flat(strict=True).decode(data)
+    except (msgspec.ValidationError, UnicodeError):  # perhaps for an unknown key alone: its value counts, too
+        _record(NodeRole, unsigned(data))
+        return _flat(strict=False).decode(data)
 
 
 @functools.cache
-def _flat() -> msgspec.json.Decoder[Any]:
-    """Of a noderole with its rare fields among the others, as it stands in JSON."""
+def _flat(strict: bool) -> msgspec.json.Decoder[Any]:
+    """Of a noderole with its rare fields among the others, as it stands in JSON. ``strict``: it refuses an unknown key."""
     hints = {**get_type_hints(NodeRole, include_extras=True), **get_type_hints(Rare, include_extras=True)}
+    if strict:
+        hints = {name: _without_unknown(hint) for name, hint in hints.items()}
     names = [*(each for each in NodeRole.__struct_fields__ if each not in ("rare", "unknown")), *Rare.__struct_fields__]
     required = {each.name for each in msgspec.structs.fields(NodeRole) if each.required}
     fields = [(name, hints[name]) if name in required else (name, hints[name], None) for name in names]
+    fields.append(("tx", Any, None))
     fields.sort(key=len)
-    return msgspec.json.Decoder(msgspec.defstruct("FlatNodeRole", fields, tag_field="schema", tag=1, gc=False))
+    kind = msgspec.defstruct("FlatNodeRole", fields, tag_field="schema", tag=1, gc=False, forbid_unknown_fields=strict)
+    return msgspec.json.Decoder(kind)
+
+
+def _without_unknown(hint: Any) -> Any:
+    """The same type, with parts that refuse an unknown key."""
+    parts = [each for each in get_args(hint) if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    for each in parts:
+        hint = msgspec.defstruct(each.__name__, [], bases=(each,), forbid_unknown_fields=True) | None
+    return hint
 
 
 def _read(kind: type[T], data: bytes) -> T:
