@@ -165,7 +165,7 @@ def altered(rare: Rare, **changes: Any) -> Rare:
     """
     if rare is USUAL and not any(changes.values()):  # each default is false
         return rare
-    changes = {name: value or getattr(USUAL, name) for name, value in changes.items()}
+    changes.update({name: getattr(USUAL, name) for name, value in changes.items() if not value})
     made = replace(rare, **changes)
     return USUAL if made == USUAL else made
 
