@@ -99,24 +99,22 @@ class Installer:
 
     def begin(self, attempt: Attempt) -> None:
         """Begin, or continue at the step in the record."""
-        progress = self._progress[attempt.fqdn] = InstallProgress()
-        found = installing.of_vertex(attempt.grant.vertex)
-        if found is not None and found.record.run != attempt.grant.run:
-            now, grant = self._context.session.now(), attempt.grant
-            progress.busy, progress.former = True, found.record.run
-            self._write(attempt, found, adopted(found.record, grant.run, grant.epoch, now))
-        else:
-            self.look(attempt)
+        self._progress[attempt.fqdn] = InstallProgress()
+        self.look(attempt)
 
     def look(self, attempt: Attempt) -> None:
         """Decide again: a record changed, or it is time."""
         progress = self._progress.get(attempt.fqdn)
         if progress is None or progress.busy or attempt.state.phase is not RunPhase.BOOTING:
             return
-        context, vertex = self._context, attempt.grant.vertex
-        found, now = installing.of_vertex(vertex), context.session.now()
+        context, grant = self._context, attempt.grant
+        found, now = installing.of_vertex(grant.vertex), context.session.now()
         if found is None:
             self._without_record(attempt, progress)
+            return
+        if found.record.run != grant.run:  # of a former annealer: its deadline may be over
+            progress.busy, progress.former = True, found.record.run
+            self._write(attempt, found, adopted(found.record, grant.run, grant.epoch, now))
             return
         self._capture(attempt, progress, found.record)
         if progress.seen_at is not found.record.step:
@@ -127,7 +125,7 @@ class Installer:
             unreached=publications.unreached(context.world, unpublished),
             sight=progress.sight,
             now=now,
-            **installations.power(attempt.grant, found.record),
+            **installations.power(grant, found.record),
         )
         self._carry_out(attempt, progress, found, decide(found.record, facts))
 

@@ -82,6 +82,20 @@ def test_a_run_that_continues_writes_its_name_and_its_epoch_before_it_asks_the_m
     assert [question.boot_id for _, question in desk.machine.questions] == [""], "and it was not told to boot at once"
 
 
+def test_a_run_that_continues_after_the_deadline_gets_a_new_one_also_if_its_first_write_is_refused(
+    desk: InstallDesk,
+) -> None:
+    """The installer reports at any moment, and each of its reports changes the version of the record."""
+    desk.holds(InstallStep.IDENTIFIED, run="former", epoch=0, deadline=time.time() - 60.0)
+    desk.begins()
+    desk.written(refused=Stale(paths.installation(N)))
+    desk.looks()
+    assert desk.answers == []
+    adopted = installation(desk.written())
+    assert (adopted.run, adopted.deadline > time.time()) == (desk.attempt.grant.run, True)
+    assert desk.answers == []
+
+
 def test_a_run_whose_record_is_its_own_goes_on_without_a_write(desk: InstallDesk) -> None:
     desk.holds(InstallStep.REBOOTING)
     desk.begins()
