@@ -60,14 +60,19 @@ def under_way(view: NodeView) -> Stored[Installation] | None:
     return of_vertex(vertex) if vertex is not None and vertex.node is view else None
 
 
-def failed(vertex: Vertex) -> bool:
-    """Whether it is in ERROR by its installation: a death of the machine does not start that again."""
+def failure(vertex: Vertex) -> str | None:
+    """The reason for which the installation of this generation failed; None if it did not fail, or if there is none."""
     found = stored(vertex.node)
-    if found is None or vertex.record.state is not State.ERROR:
-        return False
+    if found is None:
+        return None
     record = found.record
     same = record.noderole == vertex.name and record.generation == vertex.record.generation
-    return same and record.reason is not None
+    return record.reason if same else None
+
+
+def failed(vertex: Vertex) -> bool:
+    """Whether it is in ERROR by its installation: a death of the machine does not start that again."""
+    return vertex.record.state is State.ERROR and failure(vertex) is not None
 
 
 def jig_of(vertex: Vertex) -> str | None:

@@ -62,6 +62,8 @@ def conclude(
     ``role``: as it was claimed; ``results``: its changes below the noderole; times are Unix seconds.
     """
     vertex = grant.vertex
+    if isinstance(outcome, Succeeded) and (reason := installing.failure(vertex)):  # since its machine was looked at
+        outcome = Failed(reason, tail=outcome.tail, log=outcome.log)
     run = _record(grant, outcome, ended)
     if isinstance(outcome, Unreachable):
         return _dead(grant, outcome, run, now)

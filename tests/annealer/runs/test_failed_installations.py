@@ -11,10 +11,14 @@ from msgspec.structs import replace
 
 from nodepool_ocb.engine import liveness
 from nodepool_ocb.engine.advancing import advance
+from nodepool_ocb.engine.noderole import Event
+from nodepool_ocb.jigs.jig import Succeeded
 from nodepool_ocb.model.installation import InstallPurpose, InstallStep
 from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Node, NodeRole, State
 from nodepool_ocb_annealer.runs import installations
+from nodepool_ocb_annealer.runs.attributes import Results
+from nodepool_ocb_annealer.runs.conclusions import conclude
 from tests.annealer.runs.installdesk import InstallDesk, N
 from tests.engine.worlds import put
 
@@ -82,3 +86,17 @@ def test_a_machine_that_was_dead_keeps_its_reason_and_the_boot_environment_of_a_
     desk.node(alive=False, reason="no power", bootenv="memtest")
     node = fails(desk, InstallStep.WRITTEN, **USED)
     assert (node.alive, node.dying, node.reason, node.bootenv) == (False, False, "no power", "memtest")
+
+
+def test_an_installation_that_failed_after_its_last_look_is_no_success(desk: InstallDesk) -> None:
+    """Such as by a second use of its token, before the end could be written."""
+    reason = "the token of the boot was used a second time"
+    desk.holds(InstallStep.PUBLISHED_LOCAL, reason=reason, **USED)
+    ended = conclude(desk.attempt.grant, desk.attempt.role, Succeeded({}, tail="t"), 5.0, Results(), time.time())
+    assert (ended.event, ended.run.outcome, ended.run.reason, ended.run.tail) == (Event.FAIL, "failed", reason, "t")
+    advance(desk.world, ended.together())
+    assert noderole(desk, "os").state is State.ERROR
+    assert noderole(desk, "os").reason == reason
+    node = desk.world.nodes[N].record
+    assert node is not None
+    assert not node.alive
