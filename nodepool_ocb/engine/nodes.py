@@ -7,7 +7,17 @@ from graphlib import CycleError, TopologicalSorter
 
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import addressing, binding, deployments, holdings, liveness, maintenance, structure, unreadable
+from nodepool_ocb.engine import (
+    addressing,
+    binding,
+    deployments,
+    holdings,
+    installing,
+    liveness,
+    maintenance,
+    structure,
+    unreadable,
+)
 from nodepool_ocb.engine.commands import apply_to
 from nodepool_ocb.engine.hooks.node import with_hook
 from nodepool_ocb.engine.noderole import Event
@@ -125,7 +135,8 @@ def delete(world: World, fqdn: str, besides: Collection[str] = ()) -> list[Chang
     unreadable.refuse_deletion(world, view)
     record = _record(view)
     going(view, besides)
-    busy = view.busy if record.alive or record.virtual else None  # no annealer takes it over on a dead machine
+    taken_over = record.alive or record.virtual or installing.under_way(view) is not None  # not on other dead machines
+    busy = view.busy if taken_over else None
     if busy is not None and not record.deleting:
         raise Conflict(f"{busy.name} is in TRANSITION; wait until it ends: nodepool-ocb noderole wait {busy.name}")
     hooks = record.hooks if record.deleting else with_hook(world, record.hooks, "on_node_delete")

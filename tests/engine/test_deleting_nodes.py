@@ -8,6 +8,7 @@ from nodepool_ocb.engine import nodes
 from nodepool_ocb.engine.world import Stored, World
 from nodepool_ocb.errors import Conflict, Stale
 from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.installation import Installation
 from nodepool_ocb.model.records import Change, Check, Delete, Node, Role, Set, State, Structure
 from tests.engine import worlds
 
@@ -51,6 +52,27 @@ def test_a_node_with_a_run_whose_claim_is_gone_is_not_deleted(record: Node) -> N
     made = world(0)
     made.put_node(N1, record, 5)
     worlds.put(made, f"os@{N1}", State.TRANSITION)
+    with pytest.raises(Conflict, match=f"os@{N1} is in TRANSITION; wait until it ends"):
+        nodes.delete(made, N1)
+
+
+def test_a_dead_machine_is_not_deleted_between_two_annealers_of_its_installation() -> None:
+    made = world(0)
+    made.put_node(N1, Node(alive=False), 5)
+    generation = worlds.put(made, f"os@{N1}", State.TRANSITION).record.generation
+    assert nodes.delete(made, N1) == [], "no annealer takes another run over there"
+    installation = Installation(
+        noderole=f"os@{N1}",
+        generation=generation,
+        run="r",
+        epoch=1,
+        since=0.0,
+        started=0.0,
+        deadline=9.0,
+        nonce="0" * 32,
+        token_digest="0" * 64,
+    )
+    made.put(Stored(installation, 0), N1)
     with pytest.raises(Conflict, match=f"os@{N1} is in TRANSITION; wait until it ends"):
         nodes.delete(made, N1)
 
