@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
@@ -21,6 +22,7 @@ from nodepool_ocb.cli.kit.options import common_options
 from nodepool_ocb.cli.printing import streams
 from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.errors import OcbError, Unreadable
+from nodepool_ocb.process import leave
 from nodepool_ocb.telemetry.terminal_escape import visible
 
 #: noun → (the module with its ``command``, its text in --help)
@@ -169,7 +171,18 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """The console script. Ends the process."""
+    try:
+        _run()
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            raise  # Python prints it
+        with suppress(OSError):  # Python says so
+            leave(int(end.code or 0))
+        raise
+
+
+def _run() -> None:
     gc.set_threshold(*COLLECTIONS)
     if "_NODEPOOL_OCB_COMPLETE" in os.environ:
         import_module("nodepool_ocb.cli.shells.completing").use()

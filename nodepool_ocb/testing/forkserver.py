@@ -32,6 +32,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Final
 
+from nodepool_ocb.process import leave
+
 PRODUCT: Final = "nodepool-ocb"  # its entry points are imported: the daemons, the command line, jigs and drivers
 #: Daemons import these when they first need them, some at their start.
 LATE: Final = (
@@ -210,15 +212,6 @@ def _leave_frozen() -> None:
     """In place of gc.unfreeze: with the server's objects thawed, an annealer's collection copies every page of the server."""
 
 
-def leave(status: int) -> None:
-    """End as Python does, but do not free the objects of the server one by one: that takes as long as the start of a daemon."""
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
 if __name__ == "__main__":
     asked = serve(socket.socket(fileno=int(sys.argv[1])))
     if asked is not None:
@@ -227,5 +220,5 @@ if __name__ == "__main__":
         except SystemExit as end:
             if not isinstance(end.code, int | None):
                 raise  # a text, which Python prints
-            leave(end.code or 0)
+            leave(end.code or 0)  # not to free the objects of the server one by one
         leave(0)

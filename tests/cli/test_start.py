@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from nodepool_ocb.cli.kit.performing import direct
-from nodepool_ocb.cli.main import NOUNS, cli, main
+from nodepool_ocb.cli.main import COLLECTIONS, NOUNS, cli
 from nodepool_ocb.errors import Unavailable
 from nodepool_ocb.testing.zookeeper.server import free_port
 
@@ -53,15 +52,33 @@ def test_the_table_of_nouns_is_what_the_modules_say() -> None:
             assert command.help
 
 
-def test_a_command_looks_for_garbage_in_circles_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = gc.get_threshold()
-    monkeypatch.setattr(sys, "argv", ["nodepool-ocb", "--help"])
-    try:
-        with pytest.raises(SystemExit):
-            main()
-        assert gc.get_threshold() > before
-    finally:
-        gc.set_threshold(*before)
+ENDING = """
+import atexit, gc, sys, threading, time
+from nodepool_ocb.cli.main import main
+
+class Object:
+    def __del__(self):
+        print("an object was freed", flush=True)
+
+def later():
+    time.sleep(0.1)
+    print("a thread ended", file=sys.stderr)
+
+kept = Object()
+print(gc.get_threshold(), file=sys.stderr)
+atexit.register(lambda: print(gc.get_threshold(), "an exit function", file=sys.stderr))
+threading.Thread(target=later).start()
+main()
+"""
+
+
+def test_a_command_looks_for_garbage_seldom_and_ends_without_freeing_its_objects() -> None:
+    answer = subprocess.run([sys.executable, "-c", ENDING, "nope"], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    before, *_, thread, last = answer.stderr.splitlines()
+    assert thread == "a thread ended"
+    assert last == f"{COLLECTIONS} an exit function"
+    assert before != str(COLLECTIONS)
 
 
 def test_no_zookeeper_is_told_in_one_line_within_ten_seconds() -> None:
