@@ -67,6 +67,3 @@ def inventory(fqdn: str, file: str, dry_run: bool) -> None:
 def going_down(fqdn: str, reason: str | None, dry_run: bool) -> None:
     """Say as the machine that it stops: the node is not alive until the machine says so, for an hour at most."""
     reporting.performed(perform(NodeGoingDown(node=fqdn, reason=reason), dry_run=dry_run))
-
-
-VERBS = (adopt, hint, machine, inventory, going_down)

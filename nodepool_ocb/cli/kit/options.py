@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -200,14 +201,35 @@ def variable(ctx: click.Context, option: click.Option) -> str | None:
 
 
 class Noun(click.Group):
-    """A noun: its commands are verbs."""
+    """A noun: its commands are verbs.
+
+    ``modules``: the verbs that other modules define, by module. A module is imported when one of its verbs is used, since all
+    verbs of a noun take longer to import than most commands take to run.
+    """
 
     command_class = Verb
 
+    def __init__(self, *args: Any, modules: Mapping[str, Sequence[str]] = MappingProxyType({}), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._module_of = {verb: module for module, verbs in modules.items() for verb in verbs}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted({*self.commands, *self._module_of})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if (module := self._module_of.get(cmd_name)) is not None:
+            self.add_command(next(each for each in vars(import_module(module)).values() if _is_verb(each, cmd_name)))
+        return super().get_command(ctx, cmd_name)
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            ctx.fail(f"{ctx.info_name} has no verb {args[0]!r}{did_you_mean(args[0], self.commands)}")
+        verbs = self.list_commands(ctx)
+        if args and args[0] not in verbs and not args[0].startswith("-"):
+            ctx.fail(f"{ctx.info_name} has no verb {args[0]!r}{did_you_mean(args[0], verbs)}")
         return super().resolve_command(ctx, args)
+
+
+def _is_verb(found: object, name: str) -> bool:
+    return isinstance(found, click.Command) and found.name == name
 
 
 def asked(name: str, ctx: click.Context | None = None) -> Any:

@@ -2,137 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Final
 
 import click
 
-from nodepool_ocb.cli.joining import machines
-from nodepool_ocb.cli.kit import completion, output, reporting
-from nodepool_ocb.cli.kit.options import Noun, dry_run_option, wait_options
-from nodepool_ocb.cli.kit.performing import perform
-from nodepool_ocb.cli.kit.selecting import divided, node_selector_option, nodes_argument, nodes_given
-from nodepool_ocb.cli.maintenance import node as maintenance
-from nodepool_ocb.cli.noderoles import waiting
-from nodepool_ocb.cli.noderoles.force import force_option
-from nodepool_ocb.cli.nodes import binding, creating, deleting, marking, reinstalling, renaming
-from nodepool_ocb.cli.site import importing
-from nodepool_ocb.operations import assignments as assigning
-from nodepool_ocb.operations.nodes.changing import NodeAvailable, NodeChange, NodeMove, NodeSet, NodeUnavailable
-from nodepool_ocb.operations.nodes.committing import NodeCommit
-from nodepool_ocb.operations.nodes.reading import NodeList, NodeShow
+from nodepool_ocb.cli.kit.options import Noun
+
+PLACE: Final = "nodepool_ocb.cli.nodes"
 
 
-@click.group(cls=Noun)
+@click.group(
+    cls=Noun,
+    modules={
+        f"{PLACE}.binding": ("bind",),
+        f"{PLACE}.changing": ("set", "move", "available", "unavailable", "commit"),
+        f"{PLACE}.creating": ("create",),
+        f"{PLACE}.deleting": ("delete",),
+        f"{PLACE}.marking": ("alive", "dead"),
+        f"{PLACE}.reading": ("list", "show"),
+        f"{PLACE}.reinstalling": ("reinstall", "decommission", "recommission", "rescue"),
+        f"{PLACE}.renaming": ("rename",),
+        "nodepool_ocb.cli.joining.machines": ("adopt", "hint", "machine", "inventory", "going-down"),
+        "nodepool_ocb.cli.maintenance.node": ("hold", "release"),
+        "nodepool_ocb.cli.site.importing": ("import",),
+    },
+)
 def command() -> None:
     """Machines: create, bind roles to them, commit, take out of service."""
-
-
-command.add_command(binding.bind)
-command.add_command(creating.create)
-command.add_command(deleting.delete)
-command.add_command(marking.alive)
-command.add_command(marking.dead)
-command.add_command(maintenance.hold)
-command.add_command(maintenance.release)
-for verb in (reinstalling.reinstall, reinstalling.decommission, reinstalling.recommission, reinstalling.rescue):
-    command.add_command(verb)
-command.add_command(renaming.rename)
-command.add_command(importing.import_)
-for verb in machines.VERBS:
-    command.add_command(verb)
-
-
-@command.command("list", operation=NodeList)
-@click.option("--deployment", shell_complete=completion.deployments)
-@click.option("--tag", "tags", multiple=True, shell_complete=completion.tags, help="Only nodes with all of these tags.")
-@click.option("--label", "labels", multiple=True, metavar="K=V", shell_complete=completion.labels)
-@node_selector_option
-def list_(deployment: str | None, tags: Sequence[str], labels: Sequence[str], selector: str | None) -> None:
-    """Every node, with its worst noderole's state."""
-    operation = NodeList(deployment=deployment, tags=tuple(tags), labels=assigning.labels(labels), selector=selector)
-    columns = ("name", "deployment", "alive", "available", "held", "state", "noderoles", "tags", "since", "reason")
-    output.things(perform(operation).answer, columns)
-
-
-@command.command(operation=NodeShow)
-@click.argument("fqdn", shell_complete=completion.nodes)
-def show(fqdn: str) -> None:
-    """One node, and its noderoles."""
-    node = perform(NodeShow(node=fqdn)).answer
-    table = output.table(node.noderoles, ("noderole", "state", "since", "reason"))
-    output.thing(node, fqdn, output.fields(node, but=("noderoles", "mark", "hold")), table)
-
-
-@command.command("set", operation=NodeSet)
-@click.argument(
-    "words",
-    nargs=-1,
-    metavar="[FQDN...|-] KEY=VALUE...",
-    shell_complete=completion.before(completion.nodes, completion.node_fields),
-)
-@node_selector_option
-@dry_run_option
-def set_(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
-    """Change nodes: alive=, available=, bootenv=, allow_install=, tags=A,B, addresses=HOST[:PORT],..., host_keys=KEY (none: the
-    next is pinned), rack=, user=, macs=MAC,..., labels.K=V, hints.K=VALUE (JSON, or plain text). An empty value takes a label or
-    a hint away.
-    """
-    assignments = [word for word in words if "=" in word]
-    if not assignments:
-        raise click.UsageError("give KEY=VALUE after the names")
-    names = nodes_given([word for word in words if "=" not in word], selector)
-    _change(NodeSet(nodes=names, selector=selector, assignments=tuple(assignments)), dry_run)
-
-
-def _change(operation: NodeChange, dry_run: bool) -> None:
-    reporting.performed(perform(operation, dry_run=dry_run))
-
-
-@command.command(operation=NodeMove)
-@click.argument(
-    "words",
-    nargs=-1,
-    metavar="[FQDN...|-] DEPLOYMENT",
-    shell_complete=completion.before(completion.nodes, completion.deployments),
-)
-@node_selector_option
-@dry_run_option
-def move(words: Sequence[str], selector: str | None, dry_run: bool) -> None:
-    """Move nodes to another deployment: later binds go there; the present noderoles stay in their deployments."""
-    fqdns, deployment = divided(words, selector, "the DEPLOYMENT")
-    _change(NodeMove(nodes=nodes_given(fqdns, selector), selector=selector, deployment=deployment), dry_run)
-
-
-@command.command(operation=NodeAvailable)
-@nodes_argument
-@node_selector_option
-@dry_run_option
-def available(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> None:
-    """Let annealers work on nodes."""
-    _change(NodeAvailable(nodes=nodes_given(fqdns, selector), selector=selector), dry_run)
-
-
-@command.command(operation=NodeUnavailable)
-@nodes_argument
-@node_selector_option
-@dry_run_option
-def unavailable(fqdns: Sequence[str], selector: str | None, dry_run: bool) -> None:
-    """Keep annealers away from nodes; their noderoles stay as they are."""
-    _change(NodeUnavailable(nodes=nodes_given(fqdns, selector), selector=selector), dry_run)
-
-
-@command.command(operation=NodeCommit)
-@nodes_argument
-@node_selector_option
-@force_option
-@wait_options
-@dry_run_option
-def commit(
-    fqdns: Sequence[str], selector: str | None, force: bool, wait: bool, timeout_seconds: float | None, dry_run: bool
-) -> None:
-    """Commit all noderoles of nodes that are PROPOSED, and run again in place those that are ACTIVE and outdated.
-
-    Refused without --force where a rollout under way commits them in its turn.
-    """
-    operation = NodeCommit(nodes=nodes_given(fqdns, selector), selector=selector, force=force)
-    waiting.commit_and_wait(operation, wait, timeout_seconds, dry_run)

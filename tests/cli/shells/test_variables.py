@@ -46,7 +46,9 @@ def _create(line: str) -> click.Context:
     node = cli.get_command(root, "node")
     assert isinstance(node, click.Group)
     context = node.make_context("node", ["create"], parent=root, resilient_parsing=True)
-    return node.commands["create"].make_context("create", line.split(), parent=context)
+    create = node.get_command(context, "create")
+    assert create is not None
+    return create.make_context("create", line.split(), parent=context)
 
 
 def test_several_values_are_divided_by_blanks_a_flag_is_a_word_and_the_line_counts_more(
