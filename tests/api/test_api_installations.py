@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pytest
@@ -65,8 +66,16 @@ class Installers:
     def identify(self, fqdn: str, token: str, **changed: str) -> Any:
         return self.api.ask("POST", f"/v1/nodes/{fqdn}/installation/identity", {**BODY, **changed}, token)
 
-    def report(self, fqdn: str, token: str, **body: Any) -> Any:
-        return self.api.ask("POST", f"/v1/nodes/{fqdn}/installation/report", body, token)
+    def report(self, fqdn: str, token: str, wait: float | None = None, **body: Any) -> Any:
+        query = "" if wait is None else f"?wait={wait}"
+        return self.api.ask("POST", f"/v1/nodes/{fqdn}/installation/report{query}", body, token)
+
+    def steps(self, fqdn: str, step: InstallStep, **fields: Any) -> None:
+        """Write a step, as an annealer does."""
+        znode = self.session.get(paths.installation(fqdn))
+        assert znode is not None
+        after = replace(advanced(self.record(fqdn), step, time.time()), **fields)
+        self.session.commit([Set(paths.installation(fqdn), after, znode.version)])
 
     def shown(self, fqdn: str, token: str) -> Any:
         answer = self.api.ask("GET", f"/v1/nodes/{fqdn}/installation", token=token)
@@ -105,17 +114,45 @@ def test_an_installer_exchanges_the_token_of_its_boot_and_reports_until_it_may_b
     assert place.report(fqdn, own, step="fetched", percent=40).status_code == 200
     assert place.record(fqdn).percent == 40
     assert place.report(fqdn, own, step="written").status_code == 200
-    assert place.report(fqdn, own, step="verified", checksum=SUM).status_code == 200
+    assert place.report(fqdn, own, step="verified", checksum=SUM).status_code == 202, "it may not leave yet"
     assert (place.record(fqdn).step, place.node(fqdn).bootenv) == (InstallStep.VERIFIED, "local")
     shown = place.shown(fqdn, own)
     assert (shown["step"], shown["reboot"]) == ("verified", False), "local is not published yet"
-    znode = place.session.get(paths.installation(fqdn))
-    assert znode is not None
-    ready = advanced(place.record(fqdn), InstallStep.PUBLISHED_LOCAL, time.time())
-    place.session.commit([Set(paths.installation(fqdn), ready, znode.version)])
+    place.steps(fqdn, InstallStep.PUBLISHED_LOCAL)
     deadline = time.monotonic() + 20.0
     while not place.shown(fqdn, own)["reboot"]:
         assert time.monotonic() < deadline
+
+
+def test_the_last_report_is_answered_when_the_machine_may_leave(place: Installers) -> None:
+    fqdn, boot = place.machine()
+    own = place.identify(fqdn, boot).json()["answer"]["token"]
+    assert place.report(fqdn, own, step="written", wait=60).status_code == 200, "no last word: it waits for nothing"
+    assert place.report(fqdn, own, step="verified", checksum=SUM, wait=0.1).status_code == 202, (
+        "local is not published yet"
+    )
+    with ThreadPoolExecutor(1) as beside:
+        repeated = beside.submit(place.report, fqdn, own, step="verified", checksum=SUM, wait=60)
+        place.steps(fqdn, InstallStep.PUBLISHED_LOCAL)
+        answer = repeated.result(30.0)
+    assert answer.status_code == 200, answer.text
+    said = answer.json()
+    assert (said["outcome"], said["document"]["reboot"], said["document"]["epoch"]) == ("permitted", True, 7)
+
+
+def test_a_wait_for_leave_ends_with_the_installation(place: Installers) -> None:
+    fqdn, boot = place.machine()
+    own = place.identify(fqdn, boot).json()["answer"]["token"]
+    assert place.report(fqdn, own, step="written").status_code == 200
+    with ThreadPoolExecutor(1) as beside:
+        last = beside.submit(place.report, fqdn, own, step="verified", checksum=SUM, wait=60)
+        while place.record(fqdn).step is not InstallStep.VERIFIED:
+            assert not last.done(), last.result().text
+        place.steps(fqdn, InstallStep.VERIFIED, reason="step alive: cancelled")
+        answer = last.result(30.0)
+    said = answer.json()
+    assert (said["outcome"], said["document"]["reboot"]) == ("failed", False)
+    assert said["error"]["detail"] == "step alive: cancelled"
 
 
 def test_an_answer_that_was_lost_is_given_again_to_the_same_boot_with_another_token(place: Installers) -> None:

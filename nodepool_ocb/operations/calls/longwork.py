@@ -8,12 +8,13 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import asdict
 
-from nodepool_ocb.errors import OcbError
+from nodepool_ocb.errors import Conflict, OcbError
 from nodepool_ocb.model.executions import Key
 from nodepool_ocb.operations import registry, waiting
 from nodepool_ocb.operations.deployments.reading import DeploymentShow
 from nodepool_ocb.operations.images.reading import ImageShow
 from nodepool_ocb.operations.images.watching import BuildSeen, ImageBuildLook
+from nodepool_ocb.operations.installations.progress import InstallationReport, InstallationShow, ReportKind
 from nodepool_ocb.operations.noderoles.awaiting import NoderoleCheckLook, NoderoleWaitLook
 from nodepool_ocb.operations.noderoles.checking import ChecksAsked
 from nodepool_ocb.operations.noderoles.reading import NoderoleList, NoderoleShow
@@ -27,6 +28,7 @@ from nodepool_ocb.operations.tasks import runs
 from nodepool_ocb.operations.waiting import CheckStatus, WaitStatus
 from nodepool_ocb.views.pools import RequestDocument
 from nodepool_ocb.views.progress import WaitDocument
+from nodepool_ocb.views.provisioning.installations import InstallationDocument
 
 MOST_NAMED: Final = 50  # objects in the address of a list
 
@@ -162,10 +164,30 @@ def _request(_: Operation[Any], performed: Performed[Any]) -> LongWork | None:
     return LongWork(shown, lambda _: shown, end)
 
 
+# -- installations --
+
+
+def _leave(operation: InstallationReport, _: Performed[Any]) -> LongWork | None:
+    """After the last word of an installer: until its machine may leave the environment. A repeated word waits, too."""
+    if operation.step not in (ReportKind.VERIFIED, ReportKind.ERASED):
+        return None
+    shown = InstallationShow(node=operation.node)
+
+    def end(found: InstallationDocument) -> WorkEnd | None:
+        if found.reboot:
+            return WorkEnd("permitted", document=found)
+        return (
+            None if found.under_way else WorkEnd("failed", Conflict(found.reason or "the installation is over"), found)
+        )
+
+    return LongWork(shown, lambda _: shown, end)
+
+
 #: The operations that begin such work, by name.
 BEGINS: Final[Mapping[str, Callable[[Any, Performed[Any]], LongWork | None]]] = {
     "deployment/commit": _noderoles,
     "image/build": _build,
+    "installation/report": _leave,
     "node/commit": _noderoles,
     "noderole/check": _checks,
     "noderole/commit": _noderoles,
