@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,10 +18,11 @@ SHELLS: Final = (("dash",), ("busybox", "sh"))
 MAC: Final = "52:54:00:00:00:01"
 SECONDS: Final = 60.0
 HOST_KEY: Final = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
-#: Sources all parts as ocb-agent does, and does nothing yet.
+#: Sources all parts as ocb-agent does, reads the order of a machine that has one, and does nothing yet.
 PARTS: Final = (
     'set -u; here=$OCB_LIBRARY; for part in "$here"/agent/*.sh; do . "$part"; done; '
     f'mkdir -p "$OCB_RUN"; mode=install mac={MAC} node={NODE}; say() {{ echo "ocb: $*"; }}\n'
+    'if [ -e "$OCB_RUN/identity" ]; then read_order <"$OCB_RUN/identity"; fi\n'
 )
 
 
@@ -47,6 +48,12 @@ class FileMachine:
         file.write_text(f"#!/bin/sh\n{script}\n")
         file.chmod(0o755)
 
+    def counts(self, name: str) -> Callable[[], int]:
+        """How often a program of this host is started from now on."""
+        program, starts = shutil.which(name), self.folder / f"{name}.starts"
+        self.program(name, f'echo >>{starts}\nexec {program} "$@"')
+        return lambda: starts.read_text().count("\n") if starts.exists() else 0
+
     def disks(self, *disks: Mapping[str, Any]) -> None:
         """The disks that lsblk shows."""
         plain = {"type": "disk", "serial": None, "wwn": None, "model": None, "rota": False, "ro": False, "rm": False}
@@ -62,7 +69,7 @@ class FileMachine:
     def has_order(self, site: Provisioner) -> None:
         """The machine identified itself."""
         (self.folder / "etc/authorized_keys").write_text("ssh-ed25519 AAAAannealer\n")
-        (self.run_folder / "order").write_text(json.dumps(site.order))
+        (self.run_folder / "identity").write_text(json.dumps({"answer": {"token": OWN_TOKEN, "order": site.order}}))
         (self.folder / "own/token").write_text(OWN_TOKEN + "\n")
 
     def does(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:

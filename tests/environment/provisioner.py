@@ -35,6 +35,8 @@ class Provisioner:
         self.order: dict[str, Any] = {}
         self.adopted_as: str | None = None
         self.permits_restart = True
+        self.knows_waits = True  # of a report: the answer has the permission to restart
+        self.waited: list[str] = []  # the queries of the reports
         self.refuses_identity = False
         self.is_over = False  # each report is refused
         self.cuts: list[int] = []  # each: the next answer with a file ends after so many bytes
@@ -162,15 +164,19 @@ class _Api(_Handler):
         self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
     def _answer(self, body: dict[str, Any] | None) -> None:
-        self.site.said.append((f"{self.command} {self.path}", body or {}))
+        path, _, query = self.path.partition("?")
+        self.site.said.append((f"{self.command} {path}", body or {}))
+        if query:
+            self.site.waited.append(query)
         for pattern, bearer, answer in _ROUTES:
-            if re.fullmatch(pattern, f"{self.command} {self.path}"):
+            if re.fullmatch(pattern, f"{self.command} {path}"):
                 known = self.headers.get("Authorization") == f"Bearer {bearer}" or not bearer
                 status, value = answer(self.site) if known else (401, {"detail": "the token is not known"})
                 break
         else:
             status, value = 404, {"detail": "there is no such thing"}
-        content = json.dumps({"answer": value} if status < 300 else value).encode()
+        waits = {"document": _progress(self.site)} if query and self.site.knows_waits else {}
+        content = json.dumps({"answer": value, **waits} if status < 300 else value).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -183,6 +189,10 @@ def _registration(site: Provisioner) -> tuple[int, Any]:
 
 def _report(site: Provisioner) -> tuple[int, Any]:
     return (409, {"detail": "no installation is under way"}) if site.is_over else (200, {})
+
+
+def _progress(site: Provisioner) -> dict[str, Any]:
+    return {"reboot": site.permits_restart, "epoch": EPOCH + 1}
 
 
 def _identity(site: Provisioner) -> tuple[int, Any]:
@@ -201,7 +211,7 @@ _ROUTES: Final[list[tuple[str, str, Callable[[Provisioner], tuple[int, Any]]]]] 
     (r"POST /v1/registrations/[0-9a-f:]+/poll", JOIN_TOKEN, _registration),
     (f"POST {_INSTALLATION}/identity", BOOT_TOKEN, _identity),
     (f"POST {_INSTALLATION}/report", OWN_TOKEN, _report),
-    (f"GET {_INSTALLATION}", OWN_TOKEN, lambda site: (200, {"reboot": site.permits_restart, "epoch": EPOCH + 1})),
+    (f"GET {_INSTALLATION}", OWN_TOKEN, lambda site: (200, _progress(site))),
 ]
 
 

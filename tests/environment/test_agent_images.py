@@ -13,7 +13,7 @@ from tests.environment.agents import SHELLS, FileMachine
 from tests.environment.provisioner import Provisioner
 
 SMALL = "PIECE_BYTES=1048576; sleep() { :; }; "
-RAW = 'fetch "$(order .size)" "$(order .checksum | cut -d: -f2)" raw_sink $(order ".image[]" | full_urls); '
+RAW = 'fetch "$(ordered size)" "$(ordered checksum | cut -d: -f2)" raw_sink $(ordered image | full_urls); '
 TAR = RAW.replace("raw_sink", "tar_sink")
 
 
@@ -59,6 +59,18 @@ def test_a_lost_connection_costs_one_piece(site: Provisioner, tmp_path: Path, sh
     starts = [line.rpartition("=")[2].partition("-")[0] for line in site.asked if "bytes=" in line]
     assert starts == ["0", "1048576", "1048576", "2097152"]
     assert [report["percent"] for report in site.reports("written")] == [100]
+
+
+@pytest.mark.parametrize(("seconds", "reported"), [(3, []), (6, [80])], ids=["quick", "slow"])
+def test_a_fetch_reports_its_progress_each_fifteen_seconds(
+    site: Provisioner, tmp_path: Path, seconds: int, reported: list[int]
+) -> None:
+    (tmp_path / "disk").touch()
+    machine = machine_with(site, tmp_path, raw_image(site), "raw")
+    clock = f'now=1000; uptime_seconds() {{ echo $now; }}; sinks() {{ raw_sink "$@"; now=$((now + {seconds})); }}; '
+    done = machine.does(f"PIECE_BYTES=700000; chosen={tmp_path}/disk; {clock}{RAW.replace('raw_sink', 'sinks')}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [report["percent"] for report in site.reports("fetched")] == reported
 
 
 def test_an_image_with_another_sum_never_boots(site: Provisioner, tmp_path: Path) -> None:
@@ -114,7 +126,7 @@ def test_the_next_server_gives_the_rest(site: Provisioner, tmp_path: Path, absen
     image, disk = raw_image(site), tmp_path / "disk"
     disk.write_bytes(b"x" * 4_000_000)
     machine = machine_with(site, tmp_path, image, "raw")
-    urls = f"{SMALL} chosen={disk}; fetch $(order .size) $(order .checksum | cut -d: -f2) raw_sink "
+    urls = f"{SMALL} chosen={disk}; fetch $(ordered size) $(ordered checksum | cut -d: -f2) raw_sink "
     done = machine.does(f"{urls} {absent.format(site=site)} {site.http}/disk.raw; write_head $size $sum")
     assert done.returncode == 0, done.stdout
     assert disk.read_bytes()[:2_600_000] == image.read_bytes()

@@ -52,10 +52,14 @@ def test_an_unknown_machine_registers_and_gets_its_own_token(site: Provisioner, 
     (nic / "device").mkdir(parents=True)
     (nic / "address").write_text("52:54:00:00:00:02\n")
     site.adopted_as = NODE
+    started = machine.counts("jq")
     done = machine.does(
-        "mode=discovery; set_clock() { :; }; rest() { :; }; hostname() { :; }; sleep() { :; }; node=; discover"
+        "mode=discovery; set_clock() { :; }; rest() { :; }; hostname() { :; }; sleep() { echo slept $1; }; node=; discover"
     )
     assert f"ocb: adopted as {NODE}" in done.stdout, done.stdout + done.stderr
+    assert "ocb: registered: " in done.stdout
+    assert done.stdout.splitlines()[-2] == "slept 5", "its annealer logs in first"
+    assert started() == 3, "for the inventory, and for each answer"
     ((_, body), *_) = site.said
     assert body["macs"] == [MAC, "52:54:00:00:00:02"]
     assert body["host_keys"] == [HOST_KEY]
@@ -79,6 +83,47 @@ def test_an_unknown_machine_registers_and_gets_its_own_token(site: Provisioner, 
     assert site.said[1] == (f"POST /v1/registrations/{MAC}/poll", {"secret": "s3cret"})
     token = tmp_path / "machine/own/token"
     assert (token.read_text(), token.stat().st_mode & 0o777) == (OWN_TOKEN + "\n", 0o600)
+
+
+def test_the_inventory_has_the_firmware_and_the_ports_of_switches(tmp_path: Path) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    machine.disks({"path": "/dev/sda", "size": 1 << 30})
+    sys = tmp_path / "machine/sys"
+    for name, speed in (("eth0", "1000"), ("eth1", "-1")):
+        (sys / f"class/net/{name}/device").mkdir(parents=True)
+        (sys / f"class/net/{name}/address").write_text(f"52:54:00:00:00:0{name[-1]}\n")
+        (sys / f"class/net/{name}/speed").write_text(f"{speed}\n")
+    (sys / "class/dmi/id").mkdir(parents=True)
+    (sys / "class/dmi/id/product_serial").write_text('A\x07B "1"' + "x" * 200 + "\n")
+    seen = {
+        "lldp": [
+            {
+                "interface": [
+                    {"name": "eth1", "chassis": [{"name": [{"value": "sw1"}]}], "port": [{"id": [{"value": "7"}]}]}
+                ]
+            }
+        ]
+    }
+    machine.program("lldpcli", f"cat <<'END'\n{json.dumps(seen)}\nEND")
+    done = machine.does("inventory; ports")
+    words, facts, ports = done.stdout.splitlines()
+    found = json.loads(facts)
+    assert re.fullmatch(r"1 \d+ CPUs, \d+ MiB, 1 disks", words), done
+    assert found["nics"] == [
+        {"name": "eth0", "mac": "52:54:00:00:00:00", "speed": 10**9, "driver": "driver"},
+        {
+            "name": "eth1",
+            "mac": "52:54:00:00:00:01",
+            "speed": 0,
+            "driver": "driver",
+            "lldp_switch": "sw1",
+            "lldp_port": "7",
+        },
+    ]
+    assert (found["serial"], found["firmware"], "vendor" in found) == ('AB "1"' + "x" * 94, "bios", False)
+    assert ports == "1"
+    machine.program("lldpcli", "echo no JSON")
+    assert machine.does("ports").stdout == "0\n"
 
 
 def test_a_second_use_of_a_boot_token_is_shown_and_leaves_evidence(site: Provisioner, tmp_path: Path) -> None:
@@ -107,13 +152,15 @@ def test_an_identity_without_an_answer_is_asked_again_and_is_the_same(site: Prov
     machine = FileMachine(tmp_path / "machine")
     machine.boots(site, "install", **{"ocb.api": f"https://127.0.0.1:9,{site.api}"})
     site.order = {"format": "tar"}
-    done = machine.does("identify; identify")
+    done = machine.does("identify; identify; ordered format")
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = site.identities()
     assert first == second
     assert first["host_key"] == HOST_KEY
-    assert json.loads((machine.run_folder / "order").read_text()) == site.order
+    assert done.stdout.splitlines()[-1] == "tar"
     assert "ocb_boot" not in (machine.folder / "run/curl").read_text()
+    with_token = [file for file in machine.run_folder.iterdir() if file.is_file() and OWN_TOKEN in file.read_text()]
+    assert [(file.name, file.stat().st_mode & 0o777) for file in with_token] == [("ordered", 0o600)]
 
 
 def test_a_wrong_clock_is_named_where_tls_fails(site: Provisioner, tmp_path: Path) -> None:
@@ -152,7 +199,7 @@ def test_the_machine_restarts_only_with_permission(site: Provisioner, tmp_path: 
     machine.has_order(site)
     site.permits_restart = False
     stands_in = "restart() { echo restarts; exit 0; }; release_target() { :; }; sleep() { command sleep 0.3; }; "
-    waits = f"{stands_in} RESTART_SECONDS=1; await_permission"
+    waits = f"{stands_in} RESTART_SECONDS=1; leave"
     done = machine.does(waits)
     assert "restarts" not in done.stdout
     assert site.reports("failed")[0]["reason"] == "no permission to restart came in 1 seconds"
@@ -160,6 +207,39 @@ def test_the_machine_restarts_only_with_permission(site: Provisioner, tmp_path: 
     assert "restarts" in machine.does(waits).stdout
     epoch = machine.target / "var/lib/nodepool-ocb/epoch.0"  # of the annealer that took the installation over
     assert epoch.read_text() == f"{EPOCH + 1} - {EPOCH + 1}\n"
+
+
+@pytest.mark.parametrize(("known", "asks"), [(True, 0), (False, 1)], ids=["waits", "does not"])
+def test_the_last_report_is_answered_with_the_permission_by_a_server_that_waits(
+    site: Provisioner, tmp_path: Path, known: bool, asks: int
+) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install")
+    (site.files / "image").touch()
+    site.offer(site.files / "image")
+    machine.has_order(site)
+    site.knows_waits = known
+    stands_in = "set_clock() { :; }; identify() { :; }; prepare() { format=tar; }; install_tar() { sum=12; }; "
+    done = machine.does(
+        stands_in + "release_target() { echo released; }; restart() { echo restarts; }; install_machine"
+    )
+    assert done.stdout.splitlines()[-3:] == ["released", "ocb: restarting from the disk", "restarts"], done
+    assert [report["checksum"] for report in site.reports("verified")] == ["sha256:12"]
+    assert site.waited == ["wait=45"]
+    assert len([path for path, _ in site.said if path.startswith("GET ")]) == asks
+    assert (machine.target / "var/lib/nodepool-ocb/epoch.0").read_text() == f"{EPOCH + 1} - {EPOCH + 1}\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+@pytest.mark.parametrize("reason", ["plain: 1,2=3 @ /dev/sda-1_x", 'a "word", \\ and $HOME\nof `two` lines', "Grüße *"])
+def test_a_reason_arrives_as_it_was_said(
+    site: Provisioner, tmp_path: Path, shell: tuple[str, ...], reason: str
+) -> None:
+    machine = FileMachine(tmp_path / "machine", shell)
+    machine.boots(site, "install")
+    machine.has_order(site)
+    machine.does('report failed 7 "$REASON"', REASON=reason)
+    assert site.reports("failed") == [{"step": "failed", "percent": 7, "reason": reason}]
 
 
 def test_a_refused_report_ends_the_writing(site: Provisioner, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,25 +65,42 @@ def test_the_installed_system_has_its_identity(site: Provisioner, tmp_path: Path
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
-def test_one_jq_reads_all_plain_values_of_an_order(site: Provisioner, tmp_path: Path, shell: tuple[str, ...]) -> None:
-    """A value of several lines is none of them, so it cannot stand for another key."""
-    jq, count = shutil.which("jq"), tmp_path / "count"
-    site.order |= {"epoch": 7, "hostname": None, "odd": "1\nlayout.lvm=true", "layout": {"lvm": False, "boot": "a=b"}}
+def test_one_jq_reads_an_order(site: Provisioner, tmp_path: Path, shell: tuple[str, ...]) -> None:
+    """A value stands for no other key, and no word of it is run."""
+    odd = f"1'; touch {tmp_path}/run; '\nordered_layout_lvm=true $(touch {tmp_path}/run)"
+    site.order |= {"epoch": 7, "hostname": None, "odd": odd, "layout": {"lvm": False, "boot": "a=b"}}
+    site.order |= {"wipe": [{"serial": "a b"}, {}], "disk": {"path": "/dev/sda"}, "image": ["x", "y"], "network": {}}
     machine = FileMachine(tmp_path / "machine", shell)
     machine.has_order(site)
-    machine.program("jq", f'echo once >>{count}\nexec {jq} "$@"')
-    done = machine.does(
-        'for each in epoch hostname odd layout.lvm layout.boot absent; do echo "$each $(ordered $each)"; done'
-    )
+    started = machine.counts("jq")
+    keys = "epoch hostname layout.lvm layout.boot absent wipe disk image network nocloud.meta-data authorized_keys odd"
+    done = machine.does(f'for each in {keys}; do echo "$each $(ordered $each)"; done')
     assert done.stdout.splitlines() == [
         "epoch 7",
         "hostname ",
-        "odd ",
         "layout.lvm false",
         "layout.boot a=b",
         "absent ",
+        'wipe {"serial":"a b"}',
+        "{}",
+        'disk {"path":"/dev/sda"}',
+        "image x",
+        "y",
+        "network ",
+        f"nocloud.meta-data instance-id: {NODE}",
+        "authorized_keys ssh-ed25519 AAAAkey annealer",
+        *f"odd {odd}".splitlines(),
     ], done
-    assert count.read_text() == "once\n"
+    assert started() == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_answer_without_an_order_is_refused(tmp_path: Path) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    done = machine.does(
+        'for each in \'{"answer": {"token": "t"}}\' "" no; do echo "$each" | read_order || echo refused; done'
+    )
+    assert done.stdout.splitlines() == ["refused"] * 3
 
 
 def test_bonds_vlans_and_bridges_become_files_of_networkd(site: Provisioner, tmp_path: Path) -> None:

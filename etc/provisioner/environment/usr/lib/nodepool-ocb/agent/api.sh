@@ -32,8 +32,10 @@ call() {
   return 1
 }
 
-answered() { # answered JQ-FILTER: a value of the last answer, empty if it is absent
-  jq --raw-output ".answer | $1 // empty" <"$OCB_RUN/answer" 2>/dev/null
+answered() { # answered JQ-FILTER...: values of the last answer, one a line; an absent one is an empty line
+  filters=
+  for each in "$@"; do filters="$filters, ($each)"; done
+  jq --raw-output ".answer | ${filters#, } | if . == null then \"\" else . end" <"$OCB_RUN/answer" 2>/dev/null
 }
 
 refusal() { # the reason of the last answer, in one line
@@ -48,7 +50,10 @@ evidence() { # evidence WORD REASON: a request that the log of the HTTP server k
     "${server%/}/agent/${mac:-unknown}/$1" 2>/dev/null || :
 }
 
-own_header() { echo "Authorization: Bearer $(cat "$OCB_OWN/token")"; }
+own_header() {
+  read -r own <"$OCB_OWN/token"
+  echo "Authorization: Bearer $own"
+}
 
 report_disk() { # report_disk DISK REASON: a disk has lost its data, or with a reason: it has not
   reported_disk=$1
@@ -58,16 +63,17 @@ report_disk() { # report_disk DISK REASON: a disk has lost its data, or with a r
   return $code
 }
 
-# report STEP PERCENT [REASON [CHECKSUM]]: of an installation; some tries. A refusal ends the agent's work in this boot: the
-# installation is over, and this machine must write no more.
+# report STEP PERCENT [REASON [CHECKSUM [WAIT]]]: of an installation; some tries. A refusal ends the agent's work in this boot:
+# the installation is over, and this machine must write no more. With WAIT the server answers at most so many seconds later,
+# once this machine may leave the environment.
 report() {
-  body=$(jq --null-input --compact-output --arg step "$1" --argjson percent "$2" --arg reason "${3:-}" --arg sum "${4:-}" \
-    --arg disk "${reported_disk:-}" \
-    '{step: $step, percent: $percent} + (if $reason != "" then {reason: $reason} else {} end)
-     + (if $sum != "" then {checksum: $sum} else {} end) + (if $disk != "" then {disk: $disk} else {} end)')
+  body="{\"step\": $(json "$1"), \"percent\": $2"
+  [ -z "${3:-}" ] || body="$body, \"reason\": $(json "$3")"
+  [ -z "${4:-}" ] || body="$body, \"checksum\": $(json "$4")"
+  [ -z "${reported_disk:-}" ] || body="$body, \"disk\": $(json "$reported_disk")"
   tries=${REPORT_TRIES:-5}
   while [ "$tries" -gt 0 ]; do
-    if call POST "/v1/nodes/$node/installation/report" "$(own_header)" "$body"; then
+    if call POST "/v1/nodes/$node/installation/report${5:+?wait=$5}" "$(own_header)" "$body}"; then
       case $status in 2*) return 0 ;; esac
       say "FAILED: the report $1 was refused, so the installation is over: $(refusal)"
       exit 1

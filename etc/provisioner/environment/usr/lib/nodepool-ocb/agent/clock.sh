@@ -26,19 +26,14 @@ ntp_once() { chronyd -q -t "$NTP_SECONDS" "server $1 iburst maxsamples 1" >/dev/
 clock_of_http() {
   server=$(argument ocb.server)
   [ -n "$server" ] || return 1
-  there=$(curl --silent --head --max-time 10 "${server%/}/" | tr -d '\r' | sed -n 's/^[Dd]ate: //p')
+  there=$(curl --silent --head --max-time 10 --output /dev/null --write-out '%header{date}' "${server%/}/")
   [ -n "$there" ] || return 1
-  then=$(http_seconds "$there") || return 1
+  then=$(date -u -d "$there" +%s) || return 1
   odd=$((then - $(date -u +%s)))
   if [ "${odd#-}" -gt $ODD_SECONDS ]; then
     set_seconds "$then"
     say "clock: it was wrong by $odd s, and is $(date -u +%FT%TZ) now from the Date header of $server"
   fi
-}
-
-http_seconds() { # http_seconds DATE: "Fri, 27 Nov 2026 10:59:21 GMT" as seconds
-  parsed=$(printf '%s' "$1" | jq --raw-input 'strptime("%a, %d %b %Y %H:%M:%S GMT") | mktime' 2>/dev/null)
-  [ -n "$parsed" ] && echo "$parsed"
 }
 
 set_seconds() { date -u -s "@$1" >/dev/null; }

@@ -4,12 +4,14 @@
 # Each request has a time limit. The waiting has none: a machine may stand in the list of waiting machines for weeks.
 
 LLDP_SECONDS=35 # a switch announces itself every 30 seconds
+QUIET_SECONDS=5 # from the registration to the first question: its annealer logs in, and an emulated CPU does one thing at a time
 
 discover() {
   set_clock
   pause=5 secret=$(drawn)
   while :; do
     if register; then
+      sleep $QUIET_SECONDS
       while await_adoption; do sleep "$pause"; done
       [ -z "$adopted" ] || break
     fi
@@ -20,14 +22,17 @@ discover() {
 
 drawn() { od -An -v -N32 -tx1 /dev/urandom | tr -d ' \n'; } # 256 bits: a request may be repeated if its answer was lost
 
-register() { # sets $secret and $pause
+register() { # sets $secret, $pause and $registered_as
   described=$(inventory) || {
     say "the inventory could not be taken"
     return 1
   }
-  body=$(macs | jq --raw-input --slurp --compact-output --argjson inventory "$described" --arg key "$(host_key)" \
-    --arg secret "$secret" \
-    '{macs: split("\n") | map(select(. != "")), inventory: $inventory, host_keys: [$key], secret: $secret}')
+  facts=${described%%"
+"*} described=${described#*"
+"}
+  body=
+  for each in $(macs); do body="$body, \"$each\""; done
+  body="{\"macs\": [${body#, }], \"inventory\": $described, \"host_keys\": [$(json "$(host_key)")], \"secret\": \"$secret\"}"
   if ! call POST /v1/registrations "$(join_header)" "$body"; then
     say "no server took the registration: $fault"
     pause=10
@@ -35,10 +40,13 @@ register() { # sets $secret and $pause
   fi
   case $status in
   200 | 201)
-    given=$(answered .secret) pause=$(answered .poll_seconds) registered_as=$(answered .mac)
-    pause=${pause:-10} secret=${given:-$secret}
-    described_ports=$(echo "$described" | jq '[.nics[].lldp_port] | map(values) | length')
-    say "registered: $(echo "$described" | jq --raw-output '"\(.cpus) CPUs, \(.memory / 1048576 | floor) MiB, \(.disks | length) disks"'); waiting"
+    {
+      read -r given && read -r pause && read -r registered_as
+    } <<END
+$(answered .secret .poll_seconds .mac)
+END
+    pause=${pause:-10} secret=${given:-$secret} described_ports=${facts%% *}
+    say "registered: ${facts#* }; waiting"
     ;;
   *)
     evidence registration "$(refusal)"
@@ -52,16 +60,19 @@ await_adoption() { # true while the machine waits; sets $adopted once it is a no
   adopted=
   if [ "$(uptime_seconds)" -gt $LLDP_SECONDS ] && [ -z "${asked_switch:-}" ]; then
     asked_switch=1
-    if [ "$(nics | jq '[.[].lldp_port] | map(values) | length')" -gt "${described_ports:-0}" ]; then return 1; fi # register anew
+    if [ "$(ports)" -gt "${described_ports:-0}" ]; then return 1; fi # register anew
   fi
-  body=$(jq --null-input --compact-output --arg secret "$secret" '{secret: $secret}')
-  call POST "/v1/registrations/$registered_as/poll" "$(join_header)" "$body" || {
+  call POST "/v1/registrations/$registered_as/poll" "$(join_header)" "{\"secret\": \"$secret\"}" || {
     say "no server answers: $fault"
     return 0
   }
   case $status in
   2*)
-    adopted=$(answered .node) token=$(answered .token) pause=$(answered .poll_seconds)
+    {
+      read -r adopted && read -r token && read -r pause
+    } <<END
+$(answered .node .token .poll_seconds)
+END
     pause=${pause:-10}
     [ -z "$adopted" ] || [ -z "$token" ] || return 1
     adopted= # the next answer has the token

@@ -18,6 +18,7 @@ fetch() {
   summing=$!
   exec 3>"$sums"
   at=0 failures=0 waited=0 fetching_since=$(uptime_seconds)
+  reported=$fetching_since # a quick fetch needs no word of its progress
   while [ "$at" -lt "$size" ]; do
     end=$((at + PIECE_BYTES < size ? at + PIECE_BYTES : size))
     if fetch_piece "$1" "$at" "$end"; then

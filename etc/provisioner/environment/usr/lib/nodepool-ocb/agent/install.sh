@@ -5,18 +5,37 @@
 
 IDENTITY_SECONDS=300
 RESTART_SECONDS=3600 # from the report until the permission to restart
+ANSWER_SECONDS=45    # a server waits so long for the permission, before it answers the report without it
 
-order() { jq --raw-output "$1" <"$OCB_RUN/order"; } # order JQ-FILTER
+# read_order: an answer of the API with an order, on standard input, as shell variables. One jq reads all of it: each start of jq
+# costs an emulated CPU most of a second. The plain values; of layout as layout.KEY, and of nocloud as nocloud.KEY; the disk, the
+# network and each hint of wipe as JSON; lists as lines. Fails for an answer without an order.
+read_order() {
+  # shellcheck disable=SC2016 # variables of jq
+  (umask 077 && jq --raw-output '
+    def plain: to_entries[] | select(.value | type | IN("string", "number", "boolean"));
+    def nested($key): .[$key] // {} | plain | .key |= "\($key).\(.)";
+    def lines: if type == "array" then map(strings) | join("\n") else . // "" end;
+    .answer.token as $token | .answer.order
+    | if type != "object" then error("the answer has no order") else . end
+    | plain, nested("layout"), nested("nocloud"),
+      {key: "token", value: $token}, {key: "disk", value: (.disk // {} | tojson)}, {key: "image", value: (.image | lines)},
+      {key: "wipe", value: (.wipe // [] | map(tojson) | join("\n"))}, {key: "authorized_keys", value: (.authorized_keys | lines)},
+      {key: "network", value: (if (.network // {}) == {} then "" else .network | tojson end)},
+      {key: "nameservers", value: ([.network | .. | objects | .nameservers? // empty | .addresses[]?] | unique
+        | map("nameserver \(.)") | join("\n"))}
+    | "ordered_\(.key | gsub("[^A-Za-z0-9]"; "_"))=\(.value | tostring | @sh)"' >"$OCB_RUN/ordered") || return 1
+  [ -s "$OCB_RUN/ordered" ] || return 1
+  . "$OCB_RUN/ordered"
+}
 
-# ordered KEY: a value of the order, or of its layout as layout.KEY; empty without. One jq reads all of them: each start of
-# it costs an emulated CPU most of a second.
-ordered() {
-  [ -e "$OCB_RUN/ordered" ] || order 'del(.layout) + (.layout // {} | with_entries(.key |= "layout.\(.)"))
-    | to_entries[] | select(.value | type | IN("string", "number", "boolean"))
-    | "\(.key)=\(.value)" | select(test("\n") | not)' >"$OCB_RUN/ordered"
-  while IFS= read -r line; do
-    case $line in "$1="*) printf '%s\n' "${line#*=}" ;; esac
-  done <"$OCB_RUN/ordered"
+ordered() { # ordered KEY: a value of the order; empty without
+  name=$1
+  while :; do
+    case $name in *[.-]*) name=${name%%[.-]*}_${name#*[.-]} ;; *) break ;; esac
+  done
+  eval "value=\${ordered_$name:-}"
+  [ -z "$value" ] || printf '%s\n' "$value"
 }
 
 install_machine() {
@@ -37,9 +56,9 @@ install_machine() {
   raw) install_raw ;;
   *) die "the order's format must be tar or raw, and is \"$format\"" ;;
   esac
-  report verified 100 "" "sha256:$sum" || die "the end of the installation was not accepted"
   say "installed in $(($(uptime_seconds) - began)) s; waiting for the permission to restart"
-  await_permission
+  report verified 100 "" "sha256:$sum" $ANSWER_SECONDS || die "the end of the installation was not accepted"
+  leave
 }
 
 identify() { # proves this boot; sets the order. The same answer is asked again while none came
@@ -49,8 +68,8 @@ identify() { # proves this boot; sets the order. The same answer is asked again 
     evidence identity "$fault"
     die "$fault"
   fi
-  body=$(jq --null-input --compact-output --arg mac "$mac" --arg boot "$(cat "$OCB_PROC/sys/kernel/random/boot_id")" \
-    --arg key "$(host_key)" '{mac: $mac, boot_id: $boot, host_key: $key}')
+  body="{\"mac\": $(json "$mac"), \"boot_id\": $(json "$(first_line "$OCB_PROC/sys/kernel/random/boot_id")")"
+  body="$body, \"host_key\": $(json "$(host_key)")}"
   until call POST "/v1/nodes/$node/installation/identity" "Authorization: Bearer $token" "$body"; do
     say "identity: no server answered: $fault"
     if [ "$(uptime_seconds)" -ge $IDENTITY_SECONDS ]; then
@@ -66,16 +85,16 @@ identify() { # proves this boot; sets the order. The same answer is asked again 
     die "the identity was refused: $(refusal)"
     ;;
   esac
-  keep_token "$(answered .token)"
-  rm -f "$OCB_RUN/ordered"
-  (umask 077 && jq --exit-status .answer.order <"$OCB_RUN/answer" >"$OCB_RUN/order") || die "the answer has no order"
+  read_order <"$OCB_RUN/answer" || die "the answer has no order"
+  rm -f "$OCB_RUN/answer" # it has the machine's token
+  keep_token "$(ordered token)"
   say "identified as $node"
 }
 
 prepare() { # reads and checks the order before anything is written
   format=$(ordered format) size=$(ordered size) sum=$(ordered checksum)
   sum=${sum#sha256:}
-  urls=$(order '.image | if type == "array" then .[] else . end' | full_urls)
+  urls=$(ordered image | full_urls)
   echo "$sum" | grep -Eq '^[0-9a-f]{64}$' || die "the order's checksum is no SHA-256: $sum"
   case $size in '' | *[!0-9]*) die "the order's size is no number of bytes: $size" ;; esac
   [ -n "$urls" ] || die "the order names no image"
@@ -83,7 +102,7 @@ prepare() { # reads and checks the order before anything is written
   [ "$format" = raw ] || needed=$((size * 2 + (ESP_MIB + SPARE_MIB + $(layout swap_mib 0)) * 1048576))
   count=1
   [ "$(layout raid1 false)" = false ] || count=2
-  choose "$(order '.disk // {}')" $count "$needed"
+  choose "$(ordered disk)" $count "$needed"
   say "disk: $(echo "$chosen" | tr '\n' ' ')"
   read_wipes
   for each in $wipes; do
@@ -132,23 +151,34 @@ install_raw() {
   sync
 }
 
-permitted() { # whether this machine may leave the environment
-  call GET "/v1/nodes/$node/installation" "$(own_header)" && [ "$(answered .reboot)" = true ]
+permitted() { # whether this machine may leave the environment; asks for it
+  call GET "/v1/nodes/$node/installation" "$(own_header)" && permits .answer
 }
 
-await_permission() { # "local" must be published before the machine starts again
+permits() { # permits JQ-PATH: whether the progress of the installation, there in the last answer, permits it. Sets $epoch
+  {
+    read -r reboot && read -r epoch
+  } <<END
+$(jq --raw-output "$1 | .reboot? // false, .epoch? // \"\"" <"$OCB_RUN/answer" 2>/dev/null)
+END
+  [ "$reboot" = true ]
+}
+
+await_permission() { # await_permission DEED: "local" must be published before the machine starts again. After a report with WAIT
   waited=$(uptime_seconds)
-  while [ $(($(uptime_seconds) - waited)) -lt $RESTART_SECONDS ]; do
-    if permitted; then
-      epoch=$(answered .epoch) # another annealer may have taken the installation over
-      settle_epoch "${epoch:-$(ordered epoch)}"
-      release_target
-      say "restarting from the disk"
-      restart
-    fi
+  if permits .document; then return; fi
+  until permitted; do
+    [ $(($(uptime_seconds) - waited)) -lt $RESTART_SECONDS ] || die "no permission to $1 came in $RESTART_SECONDS seconds"
     sleep 2
   done
-  die "no permission to restart came in $RESTART_SECONDS seconds"
+}
+
+leave() { # for the installed system
+  await_permission restart
+  settle_epoch "${epoch:-$(ordered epoch)}" # another annealer may have taken the installation over
+  release_target
+  say "restarting from the disk"
+  restart
 }
 
 restart() { busybox reboot -f; }

@@ -2,11 +2,11 @@
 # The network of the installed system: files of systemd-networkd from the order, unless cloud-init configures it by its seed.
 
 settle_network() {
-  [ "$(order '.network // {} | length')" != 0 ] || return 0
-  if [ -n "$(order '.nocloud["network-config"] // empty')" ] && [ -x "$OCB_TARGET/usr/bin/cloud-init" ]; then return 0; fi
+  [ -n "$(ordered network)" ] || return 0
+  if [ -n "$(ordered nocloud.network-config)" ] && [ -x "$OCB_TARGET/usr/bin/cloud-init" ]; then return 0; fi
   [ -x "$OCB_TARGET/lib/systemd/systemd-networkd" ] || [ -x "$OCB_TARGET/usr/lib/systemd/systemd-networkd" ] ||
     die "the image has neither cloud-init nor systemd-networkd: its network cannot be configured"
-  order .network | jq --raw-output --from-file "$here/agent/networkd.jq" >"$OCB_RUN/networkd" 2>"$OCB_RUN/run" ||
+  ordered network | jq --raw-output --from-file "$here/agent/networkd.jq" >"$OCB_RUN/networkd" 2>"$OCB_RUN/run" ||
     die "the order's network is wrong: $(tail -n 1 "$OCB_RUN/run")"
   file=
   while IFS= read -r line; do
@@ -25,6 +25,6 @@ settle_network() {
 
 settle_resolver() { # the name servers of the order, where nothing else writes resolv.conf
   [ ! -e "$OCB_TARGET/lib/systemd/systemd-resolved" ] && [ ! -L "$OCB_TARGET/etc/resolv.conf" ] || return 0
-  found=$(order '[.network | .. | objects | .nameservers? // empty | .addresses[]?] | unique | .[] | "nameserver \(.)"')
+  found=$(ordered nameservers)
   [ -z "$found" ] || printf '%s\n' "$found" | put etc/resolv.conf 644
 }

@@ -17,18 +17,27 @@ run() { # a program that must work; its words are the reason if not
 }
 
 let_go() { # let_go DISK: ends the swap, the volume groups and the arrays on it, and the signatures of its partitions
-  for part in $(lsblk --noheadings --list --paths --output NAME "$1" 2>/dev/null); do
-    swapoff "$part" 2>/dev/null
-    if command -v pvs >/dev/null; then
-      group=$(pvs --noheadings --options vg_name "$part" 2>/dev/null | tr -d ' ')
-      [ -z "$group" ] || vgchange --activate n "$group" >/dev/null 2>&1
+  above=$(lsblk --noheadings --list --paths --output NAME,TYPE "$1" 2>/dev/null)
+  set -- # of the partitions
+  while read -r device kind; do
+    swapoff "$device" 2>/dev/null </dev/null
+    if [ -n "$(mapped)" ] && command -v pvs >/dev/null; then
+      group=$(pvs --noheadings --options vg_name "$device" 2>/dev/null </dev/null | tr -d ' ')
+      [ -z "$group" ] || vgchange --activate n "$group" >/dev/null 2>&1 </dev/null
     fi
+    case $kind in part) set -- "$@" "$device" ;; esac
+  done <<END
+$above
+END
+  for device in $(printf '%s\n' "$above" | awk '$2 ~ /^raid/ { print $1 }' | sort -u); do
+    mdadm --stop "$device" >/dev/null 2>&1 </dev/null
   done
-  for array in $(lsblk --noheadings --list --paths --output NAME,TYPE "$1" 2>/dev/null | awk '$2 ~ /^raid/ { print $1 }' | sort -u); do
-    mdadm --stop "$array" >/dev/null 2>&1
-  done
-  for part in $(lsblk --noheadings --list --paths --output NAME,TYPE "$1" 2>/dev/null | awk '$2 == "part" { print $1 }'); do
-    wipefs --all --force "$part" >/dev/null 2>&1
+  for device in "$@"; do wipefs --all --force "$device" >/dev/null 2>&1; done
+}
+
+mapped() { # the devices of the mapper: without one no volume group is active
+  for each in "$OCB_SYS"/block/dm-*; do
+    if [ -e "$each" ]; then echo "$each"; fi
   done
 }
 
@@ -37,12 +46,11 @@ release_disk() { # release_disk DISK: as let_go, and its own signatures
   run wipefs --all --force "$1"
 }
 
-make_partitions() { # make_partitions DISK: a new table
+make_partitions() { # make_partitions DISK: a new table on a released disk. One sgdisk: each start of it sleeps for a second
   swap=$(layout swap_mib 0) type=8300
   [ "$(layout lvm false)" = false ] || type=8e00
   [ "$(layout raid1 false)" = false ] || type=fd00
-  run sgdisk --zap-all "$1"
-  set -- "$1" --new=1:1M:+1M --typecode=1:ef02 --new=2:0:+${ESP_MIB}M --typecode=2:ef00
+  set -- "$1" --clear --new=1:1M:+1M --typecode=1:ef02 --new=2:0:+${ESP_MIB}M --typecode=2:ef00
   if [ "$swap" -gt 0 ] && [ "$type" = 8300 ]; then
     set -- "$@" "--new=4:-${swap}M:0" --typecode=4:8200
   fi

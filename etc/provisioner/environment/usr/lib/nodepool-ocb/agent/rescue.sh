@@ -9,7 +9,7 @@ rescue_machine() {
   trap ': >"$OCB_RUN/ended"' EXIT
   [ -n "$node" ] || die "the kernel arguments lack ocb.node"
   identify
-  order '.authorized_keys // [] | .[]' | add_logins
+  ordered authorized_keys | add_logins
   say "identified; waiting for the end of the rescue"
   until permitted; do sleep 5; done
   say "restarting into the own system"

@@ -22,7 +22,7 @@ settle_ssh() { # the host key that this boot reported, and no other
   mkdir -p "$OCB_TARGET/root/.ssh" && chmod 700 "$OCB_TARGET/root" "$OCB_TARGET/root/.ssh"
   {
     cat "$OCB_ETC/authorized_keys" 2>/dev/null # of the annealers
-    order '.authorized_keys // [] | .[]'
+    ordered authorized_keys
   } | put root/.ssh/authorized_keys 600
 }
 
@@ -56,7 +56,7 @@ settle_epoch() { # settle_epoch EPOCH: a stale annealer stays fenced on the new 
 
 settle_seed() { # NoCloud: read by cloud-init, if the image has it
   for each in meta-data user-data network-config; do
-    text=$(order ".nocloud[\"$each\"] // empty")
+    text=$(ordered "nocloud.$each")
     [ -z "$text" ] || printf '%s\n' "$text" | put "var/lib/cloud/seed/nocloud/$each" 600
   done
 }

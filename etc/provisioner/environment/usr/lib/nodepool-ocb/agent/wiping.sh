@@ -12,9 +12,10 @@ read_wipes() { # sets $method, and $wipes to the paths of the disks that the ord
   method=$(ordered wipe_method) wipes=
   method=${method:-signatures}
   refuse_method "$method"
-  order '.wipe // [] | .[] | tojson' >"$OCB_RUN/wipe"
+  ordered wipe >"$OCB_RUN/wipe"
   while IFS= read -r hints; do
-    found=$(matching "$hints" | jq --raw-output '.[].path')
+    [ -n "$hints" ] || continue
+    found=$(matching "$hints")
     [ -n "$found" ] || die "no disk matches the hints $hints of the order's wipe"
     wipes="$wipes $found"
   done <"$OCB_RUN/wipe"
@@ -26,7 +27,7 @@ wipe_machine() { # the machine is decommissioned: each disk's end is reported; t
   left=
   for each in $wipes; do
     say "wipe $each: $method"
-    name=$(shown "$(disks | jq --compact-output --arg path "$each" '[.[] | select(.path == $path)]')")
+    name=$(shown "$each")
     if wipe_disk "$each" "$method" </dev/null; then
       report_disk "$name" "" || die "the end of the erasure of $each was not accepted"
     else
@@ -35,13 +36,9 @@ wipe_machine() { # the machine is decommissioned: each disk's end is reported; t
     fi
   done
   [ -z "$left" ] || die "not all disks were erased:$left"
-  report erased 100 || die "the end of the erasure was not accepted"
   say "erased in $(($(uptime_seconds) - began)) s; waiting for the permission to switch off"
-  waited=$(uptime_seconds)
-  until permitted; do
-    [ $(($(uptime_seconds) - waited)) -lt $RESTART_SECONDS ] || die "no permission to switch off came in $RESTART_SECONDS seconds"
-    sleep 2
-  done
+  report erased 100 "" "" $ANSWER_SECONDS || die "the end of the erasure was not accepted"
+  await_permission "switch off"
   say "switching off"
   switch_off
 }
