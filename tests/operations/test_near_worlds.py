@@ -43,8 +43,10 @@ from nodepool_ocb.operations.performer import Reader
 from nodepool_ocb.rollout import plan
 from nodepool_ocb.rollout.strategy import Group, Strategy
 from nodepool_ocb.store import clusters, rollouts
+from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.reading import SessionReads
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.store.world.near import near_world
 from nodepool_ocb.testing.grid import Grid
 from tests.operations.performing import InterruptedPerformer, calm
@@ -314,3 +316,20 @@ def test_the_children_of_a_noderole_are_found_on_every_node_and_the_members_of_a
     assert vertex is not None
     with pytest.raises(Unread, match=name):
         list(vertex.children)
+
+
+def test_a_child_and_a_member_are_found_also_by_names_that_are_written_with_escapes(zk_session: Session) -> None:
+    grid = Grid(nodes=3, lanes=1, depth=2, active=True)
+    grid.write(zk_session)
+    one, other = grid.fqdn(0), grid.fqdn(1)
+    name, child, member = f"step-0-0@{one}", f"step-1-0@{other}", f"step-0-0@{other}"
+    deployment = load_world(zk_session).nodes[one].noderoles["step-0-0"].record.deployment
+    below = NodeRole(state=State.BLOCKED, since=1.0, deployment=deployment, parents=(name, f"dns@*{deployment}"))
+    serving = NodeRole.of(state=State.ACTIVE, since=1.0, deployment=deployment, serves=("dns",))
+    for record, each in ((below, child), (serving, member)):
+        data = codec.encode(record).replace(b"@", b"\\u0040").replace(b"serves", b"\\u0073erves")
+        zk_session._client.set(paths.noderole(*paths.split_noderole(each)), data)
+    part = near_world(zk_session, [one], [name])
+    assert part is not None
+    assert child in {each.name for each in part.below(name)}
+    assert [each.name for each in part.cluster_view("dns", deployment).members] == [member]
