@@ -114,7 +114,12 @@ def _of_kind(kind: type | tuple[type, ...], test: Accepts) -> Accepts:
 def _one_of(values: Any) -> Accepts:
     """False for a value of another type: 1 and 1.0 are equal in JSON, and 1 and true are in Python."""
     known = frozenset((type(each), each) for each in values if isinstance(each, _Plain))
-    return lambda value: isinstance(value, _Plain) and (type(value), value) in known
+    texts = frozenset(
+        each for each in values if isinstance(each, str)
+    )  # of a class below str, too: here False is certain
+    return lambda value: (
+        value in texts if isinstance(value, str) else isinstance(value, _Plain) and (type(value), value) in known
+    )
 
 
 def _matching(pattern: Any) -> Accepts:

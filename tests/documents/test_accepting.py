@@ -37,9 +37,18 @@ STRATEGY: Final = {
         },
     ]
 }
+
+
+class Text(str):
+    """As a member of a StrEnum: a text for the library."""
+
+    __slots__ = ()
+
+
 VALUES: Final[list[Json]] = [
     *(None, True, False, 0, 1, 2, -1, 1.0, 0.5, 2.5, 10**20, "", "a", "b", "ab", "abc", "1", [], ["a"], ["a", "b"]),
     *(["a", "a"], [1, True], [1, 1.0], [[], []], [None], {}, {"a": 1}, {"a": "a"}, {"b": None}, {"a": 1, "b": 2}),
+    *(Text("a"), {"type": Text("x")}, {Text("a"): Text("a")}),
     *({"a": {"a": 1}}, {"type": "x", "a": 1}, {"type": "x"}, {"type": "y", "a": 1}, [{"a": 1}], [{"b": 1}]),
 ]
 CONSTANTS: Final[list[Json]] = [1, True, False, 0, None, "a", 1.0, [], {"a": 1}]
