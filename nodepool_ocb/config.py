@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from nodepool_ocb.documents import document as documents
-from nodepool_ocb.documents import validation
 from nodepool_ocb.documents.allowed import Allowed, keys
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import ensemble
@@ -296,6 +294,9 @@ def load(path: Path | str | None = None) -> Settings:
         path = path / NAME if path.is_dir() else path
     except PermissionError as error:
         raise Invalid(f"{path}: cannot be read: {error.strerror}; let this user enter its directory") from error
+    from nodepool_ocb.documents import document as documents  # here, so that a command without a file loads no YAML
+    from nodepool_ocb.documents import validation
+
     document = documents.load(path)
     validation.validate(document, "config.json")
     try:

@@ -44,6 +44,17 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert answer.stderr.strip() == "[]"
 
 
+def test_a_command_about_one_noderole_imports_neither_yaml_nor_other_verbs() -> None:
+    script = (
+        "import sys; from nodepool_ocb.cli.main import cli\n"
+        "try: cli(['noderole', 'explain', '--help'], standalone_mode=False)\n"
+        "finally: from nodepool_ocb.store import clusters\n"
+        "print({'yaml', 'nodepool_ocb.cli.noderoles.log', clusters.__name__} & set(sys.modules), file=sys.stderr)"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stderr.strip() == "{'nodepool_ocb.store.clusters'}"
+
+
 def test_the_table_of_nouns_is_what_the_modules_say() -> None:
     with cli.make_context("nodepool-ocb", ["status"]) as ctx:
         for noun in NOUNS:
