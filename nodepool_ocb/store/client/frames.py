@@ -153,13 +153,27 @@ def read_children(paths: Sequence[str], chroot: str) -> Raw:
 
 
 def _members(opcode: int, paths: Sequence[str], chroot: str) -> bytes:
-    header, watch, pack = _HEADER.pack(opcode, False, -1), b"\0", _INT.pack
+    heads = _HEADS[opcode]
     parts: list[bytes] = []
     for path in paths:
-        name = ((chroot + path) if path != "/" or not chroot else chroot).encode()
-        parts += (header, pack(len(name)), name, watch)
+        name = (f"{chroot}{path}\0" if path != "/" or not chroot else f"{chroot}\0").encode()  # without a watch
+        parts += (heads[len(name)], name)
     parts.append(_END)
     return b"".join(parts)
+
+
+class _Heads(dict[int, bytes]):
+    """The header of a member and the length of its path, by that length and 1: paths of one length have one head."""
+
+    def __init__(self, opcode: int) -> None:
+        self._header = _HEADER.pack(opcode, False, -1)
+
+    def __missing__(self, length: int) -> bytes:
+        head = self[length] = self._header + _INT.pack(length - 1)
+        return head
+
+
+_HEADS: Final = {opcode: _Heads(opcode) for opcode in (_GET, _CHILDREN)}
 
 
 def unpack_data(reply: Reply, paths: Sequence[str]) -> list[Znode | None]:
@@ -209,15 +223,18 @@ def unpack_mentioning(reply: Reply, paths: Sequence[str], needles: Sequence[byte
     if any(buffer.find(needle, offset) >= 0 for needle in needles):
         found = unpack_data(reply, paths)
         return [each for each in found if each is not None and any(needle in each.data for needle in needles)]
-    unpack_bytes(reply, paths)  # raises for a path that may not be read
+    if buffer.find(_REFUSED, offset) >= 0:
+        unpack_bytes(reply, paths)  # raises for a path that may not be read
     return []
 
 
 def unpack_children(reply: Reply, paths: Sequence[str]) -> list[list[str] | None]:
-    """As ``unpack_data``, with the children's names."""
+    """As ``unpack_data``, with the children's names. Most folders of a large cluster have the names of the one before."""
     buffer, offset, _ = reply
     length = _INT.unpack_from
     found: list[list[str] | None] = []
+    names: list[str] = []
+    packed = b""  # these names
     for path in paths:
         opcode, _, error, size = _MEMBER.unpack_from(buffer, offset)
         offset += 13
@@ -226,12 +243,17 @@ def unpack_children(reply: Reply, paths: Sequence[str]) -> list[list[str] | None
                 raise UnreadablePath(error, path)
             found.append(None)
             continue
-        names: list[str] = []
+        if size == len(names) and buffer.startswith(packed, offset):
+            found.append(names.copy())
+            offset += len(packed)
+            continue
+        names, begin = [], offset
         for _ in range(size):
             end = offset + 4 + length(buffer, offset)[0]
             names.append(buffer[offset + 4 : end].decode())
             offset = end
         found.append(names)
+        packed = buffer[begin:offset]
     return found
 
 

@@ -149,12 +149,12 @@ class _NearPart:
         clusters = {each.name for name in families if (vertex := self.world.vertex(name)) for each in vertex.clusters}
         self._families = {*families, *clusters}
         self._listed = listing(self._session, (NodeRole,))
-        self._unproved = {role for _, role in self._listed.names(NodeRole)}
-        everyone = (path_of(NodeRole, *names) for names in self._listed.names(NodeRole))
+        folders = self._listed.folders
+        self._unproved = set[str]().union(*(folders[paths.noderoles(name)] for name in folders[paths.NODES]))
         needles = [f'"{name}"'.encode() for name in self._families]
         children: list[str] = []
         self._members = {}
-        for znode in self._session.mentioning(everyone, [_SERVES, _ESCAPE, *needles]):
+        for znode in self._session.mentioning(self._listed.paths(NodeRole), [_SERVES, _ESCAPE, *needles]):
             _, fqdn, _, role = znode.path.rsplit("/", 3)
             name = paths.noderole_name(role, fqdn)
             self._named.add(name)

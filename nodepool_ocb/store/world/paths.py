@@ -109,9 +109,9 @@ def misnamed(at: WorldPath) -> str | None:
 
 
 class Listing:
-    """The names in each folder of the records that a World shows."""
+    """The names in each folder of the records that a World shows. Folders with the same names share them."""
 
-    def __init__(self, folders: dict[str, dict[str, None]]) -> None:
+    def __init__(self, folders: Mapping[str, Mapping[str, None]]) -> None:
         self.folders = folders
 
     def names(self, kind: Kind) -> Iterator[tuple[str, ...]]:
@@ -124,6 +124,17 @@ class Listing:
             case (folder, second):
                 for name in self.folders[folder]:
                     yield from ((name, below) for below in self.folders[second.format(name)])
+
+    def paths(self, kind: Kind) -> Iterator[str]:
+        """The path of each record, in the order of ``names``."""
+        match _FOLDERS[kind]:
+            case (folder, second):
+                end = _FORMATS[kind].rpartition("{}")[2]
+                for name in self.folders[folder]:
+                    place = second.format(name)
+                    yield from [f"{place}/{below}{end}" for below in self.folders[place]]
+            case _:
+                yield from (path_of(kind, *names) for names in self.names(kind))
 
     def has(self, at: WorldPath) -> bool:
         """Whether the record was listed; for a record with a fixed name below a node, whether the node was.
@@ -145,7 +156,12 @@ def listing(session: SessionReads, kinds: Collection[Kind] = tuple(_FOLDERS)) ->
     return Listing(listed | _listed(session, wanted))
 
 
-def _listed(session: SessionReads, folders: list[str]) -> dict[str, dict[str, None]]:
-    answers = session.children_many(folders)
-    # thousands of nodes share a name of a noderole
-    return {folder: dict.fromkeys(map(intern, names or ())) for folder, names in zip(folders, answers, strict=True)}
+def _listed(session: SessionReads, folders: list[str]) -> dict[str, Mapping[str, None]]:
+    listed: dict[str, Mapping[str, None]] = {}
+    last: list[str] | None = None
+    for folder, found in zip(folders, session.children_many(folders), strict=True):
+        names = found or []
+        if names != last:  # thousands of nodes have the same noderoles
+            last, shared = names, dict.fromkeys(map(intern, names))
+        listed[folder] = shared
+    return listed
