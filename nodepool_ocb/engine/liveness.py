@@ -51,8 +51,9 @@ def died(
     room for all noderoles of the node, the node is ``dying`` until ``went_on`` has moved the others. Noderoles below on other
     nodes without room there are settled by the annealers that watch them.
 
-    A noderole with a failed installation is left in ERROR, with its reason. A noderole with a run that must be ended stays in
-    TRANSITION. When the machine is back, an annealer takes it over and ends the run. A noderole with an unreadable record is not
+    A noderole with a failed installation is left in ERROR, with its reason. An installation under way goes on: the machine may be
+    away. A noderole with a run that must be ended stays in TRANSITION. When the machine is back, an annealer takes it over and
+    ends the run. A noderole with an unreadable record is not
     written. A task that has ended is not moved.
 
     The run that was going on there gets its record; ``ended`` is that record, if its annealer knows it. ``together`` is part of
@@ -91,15 +92,19 @@ def _committed(view: NodeView) -> list[Vertex]:
     return [
         v
         for v in view.noderoles.values()
-        if v.record.state is not State.PROPOSED
-        and not (v.unreadable or _of_task_over(v.record) or installing.failed(v))
+        if v.record.state is not State.PROPOSED and not (v.unreadable or _of_task_over(v.record) or _installed(v))
     ]
 
 
 def _unmoved(vertex: Vertex) -> bool:
     record = vertex.record
-    unchanged = (record.state, record.once) in UNCHANGED or _of_task_over(record) or installing.failed(vertex)
+    unchanged = (record.state, record.once) in UNCHANGED or _of_task_over(record) or _installed(vertex)
     return record.state in UNMOVED and not unchanged and not vertex.unreadable
+
+
+def _installed(vertex: Vertex) -> bool:
+    """Whether its installation is under way, or failed: the death of the machine neither ends nor repeats that."""
+    return installing.of_vertex(vertex) is not None or installing.failed(vertex)
 
 
 def _of_task_over(record: NodeRole) -> bool:

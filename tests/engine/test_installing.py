@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import installing
+from nodepool_ocb.engine import installing, liveness
 from nodepool_ocb.engine.acting.overdue import overdue
+from nodepool_ocb.engine.advancing import advance
 from nodepool_ocb.engine.readiness import Code, blockers, why_not
 from nodepool_ocb.engine.world import Stored, Vertex, World
 from nodepool_ocb.model.installation import Installation, InstallStep
@@ -68,6 +69,33 @@ def test_an_installation_is_taken_over_on_a_node_that_is_held_or_that_does_not_a
         assert codes(made, vertex) == []
         made.drop(Installation, "n")
         assert codes(made, vertex), "any other run waits"
+
+
+HELD: Final = Maintenance(by="ann", since=1.0, until=50.0)
+KEPT_AWAY: Final[dict[str, tuple[Node, dict[str, Any]]]] = {
+    "its hold ends": (Node(alive=False, hold=HELD), {}),
+    "it is released": (Node(alive=False, hold=replace(HELD, until=None)), {"hold": None}),
+    "it is available again": (Node(alive=False, available=False), {"available": True}),
+    "a person calls it dead": (Node(alive=True), {"alive": False}),
+}
+
+
+@pytest.mark.parametrize("case", KEPT_AWAY)
+def test_no_word_about_the_machine_ends_its_installation(case: str) -> None:
+    """A node is not alive after an installer failed, so the next installation may meet each of these."""
+    made, vertex = under_way(step=InstallStep.WRITTEN, token_used=5.0)
+    other = put(made, "dns@n", State.ACTIVE)
+    node, fields = KEPT_AWAY[case]
+    made.put_node("n", node, 6)
+    view = made.nodes["n"]
+    advance(made, liveness.changed(made, view, NOW, "ann", **fields) if fields else liveness.went_on(view, NOW))
+    assert (vertex.record.state, vertex.record.generation) == (State.TRANSITION, 3)
+    assert installing.of_vertex(vertex) is not None
+    assert other.record.state is State.TODO, "the others are set back"
+    made.drop(Installation, "n")
+    made.put_node("n", node, 7)
+    advance(made, liveness.changed(made, view, NOW, "ann", **fields) if fields else liveness.went_on(view, NOW))
+    assert vertex.record.state is State.TODO, "any other run ends"
 
 
 def test_an_attempt_after_one_that_erased_the_system_needs_no_machine_that_answers() -> None:

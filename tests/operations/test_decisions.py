@@ -17,6 +17,7 @@ from nodepool_ocb.errors import Conflict, Invalid, NotFound, Stale
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.drift import CheckResult, Drift
 from nodepool_ocb.model.executions import Versions
+from nodepool_ocb.model.installation import Installation
 from nodepool_ocb.model.records import (
     Change,
     Daemon,
@@ -42,6 +43,7 @@ from nodepool_ocb.operations.keys import files
 from nodepool_ocb.operations.noderoles.acting import NoderoleCancel, NoderoleRefresh
 from nodepool_ocb.operations.noderoles.checking import NoderoleCheck, NoderoleDrift
 from nodepool_ocb.operations.noderoles.effective import NoderoleAttributesDiff
+from nodepool_ocb.operations.nodes.changing import NodeDead
 from nodepool_ocb.operations.nodes.deleting import NodeDelete, NodesDeleted
 from nodepool_ocb.operations.operation import Call, Lookup, Note, Operation, Situation, Steps
 from nodepool_ocb.operations.performer import Performer
@@ -183,6 +185,25 @@ def test_a_selector_whose_nodes_are_all_gone_asks_for_no_agreement() -> None:
     found = decided(NodeDelete(selector="tag:web"), {ReadWorld: world(), ResolveNodes: ("n",)})
     assert found.answer == NodesDeleted(asked=("n",))
     assert not [each for each in found.asked if isinstance(each, Agreement)]
+
+
+@pytest.mark.parametrize("reason", [None, "no disk"], ids=["under way", "failed"])
+def test_a_machine_that_is_called_dead_while_it_is_installed_goes_on_and_the_answer_says_so(reason: str | None) -> None:
+    made = world()
+    made.put_node("n", Node(alive=True), 5)
+    generation = put(made, "os@n", State.TRANSITION).record.generation
+    times = {"since": 0.0, "started": 0.0, "deadline": 9.0}
+    secrets = {"nonce": "0" * 32, "token_digest": "0" * 64}
+    made.put(
+        Stored(
+            Installation(noderole="os@n", generation=generation, run="r", epoch=1, reason=reason, **times, **secrets), 0
+        ),
+        "n",
+    )
+    found = decided(NodeDead(nodes=("n",)), {ReadWorld: made, ResolveNodes: ("n",)})
+    said = [note.rpartition("; ")[2] for note in found.answer.notes]
+    assert said == ([] if reason else ["to end it: nodepool-ocb noderole cancel os@n"])
+    assert any(isinstance(each.data, NodeRole) for each in found.written) is bool(reason)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from nodepool_ocb.engine import liveness
+from nodepool_ocb.engine import installing, liveness
 from nodepool_ocb.engine.selection import together
 from nodepool_ocb.engine.world import NodeView, World
 from nodepool_ocb.model import paths
@@ -51,12 +51,17 @@ class NodeChange(Operation[Explained], frozen=True, kw_only=True):
         world = yield from ReadWorld()
         chosen = yield from selection.nodes(world, self.nodes, self.selector)
         yield from self.agreed(chosen, situation)
+        notes = tuple(note for view in chosen for note in self.notes(view))
 
         def one(view: NodeView) -> list[Change]:
             return liveness.changed(world, view, situation.now, situation.by, **self.fields(world, view))
 
         yield from together.decided(world, chosen, one)
-        return Explained()
+        return Explained(notes=notes)
+
+    def notes(self, view: NodeView) -> Iterator[str]:  # noqa: ARG002
+        """The parts of the change of one node that have no effect."""
+        yield from ()
 
     def agreed(self, chosen: list[NodeView], situation: Situation) -> Steps[None]:
         """Ask for agreement, if the verb needs one."""
@@ -213,6 +218,11 @@ class NodeDead(NodeChange, frozen=True, kw_only=True):
             "until": self.until,
             "hold_seconds": self.hold_seconds,
         }
+
+    def notes(self, view: NodeView) -> Iterator[str]:
+        if (found := installing.under_way(view)) is not None:
+            name = found.record.noderole
+            yield f"{name} goes on, for its machine may be away meanwhile; to end it: nodepool-ocb noderole cancel {name}"
 
     def agreed(self, chosen: list[NodeView], situation: Situation) -> Steps[None]:
         if len(chosen) > 1 and not situation.call.dry_run:
