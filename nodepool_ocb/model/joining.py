@@ -75,6 +75,7 @@ class MachineRegistration(Record, frozen=True, kw_only=True, omit_defaults=True,
 
     macs: tuple[Mac, ...]
     digest: Digest  # SHA-256 of its secret
+    former: Digest | None = None  # that of the boot before, of a machine that booted again while it waited
     facts: MachineFacts = MachineFacts()
     host_keys: tuple[str, ...] = ()
     address: str = ""  # that it registered from

@@ -39,6 +39,10 @@ class JoiningMachine:
             self.secret = answer.json()["answer"]["secret"] or self.secret
         return answer
 
+    def boots_again(self, boot_id: str) -> None:
+        """Its memory is gone, and its secret with it."""
+        self.secret, self.facts["boot_id"] = "", boot_id
+
     def poll(self) -> dict[str, Any]:
         answer = self._ask(f"/v1/registrations/{self.mac}/poll", {"secret": self.secret})
         assert answer.status_code == 200, answer.text

@@ -115,6 +115,35 @@ def test_a_stranger_with_a_mac_of_a_waiting_machine_is_refused_and_named(joinabl
     assert record(joinable, MachineRegistration, paths.registration(machine.mac)).facts.memory == 7
 
 
+def test_a_waiting_machine_that_boots_again_keeps_its_registration(joinable: ServedApi, join_token: str) -> None:
+    machine = JoiningMachine(joinable, join_token, uuid="U-1", boot_id="first")
+    machine.register()
+    machine.boots_again("second")
+    assert machine.register().status_code == 200
+    kept = record(joinable, MachineRegistration, paths.registration(machine.mac))
+    assert (kept.facts.boot_id, kept.rival) == ("second", "")
+    assert registrations.knows(kept, machine.secret)
+    assert machine.poll()["node"] is None
+
+
+def test_a_second_machine_of_the_same_macs_and_inventory_is_named_when_the_first_one_asks(
+    joinable: ServedApi, join_token: str
+) -> None:
+    machine = JoiningMachine(joinable, join_token, uuid="U-2", boot_id="first")
+    machine.register()
+    clone = JoiningMachine(joinable, join_token, uuid="U-2", boot_id="of the clone")
+    clone.macs, clone.mac = [machine.mac], machine.mac
+    assert clone.register().status_code == 200, "it looks like a machine that booted again"
+    asked = joinable.ask("POST", f"/v1/registrations/{machine.mac}/poll", {"secret": machine.secret}, join_token)
+    assert (problem(asked)[0], "two machines with one MAC" in asked.text) == (403, True), asked.text
+    [row] = [each for each in joinable.ask("GET", "/v1/registrations").json()["answer"] if each["mac"] == machine.mac]
+    assert "two machines with one MAC" in row["reason"]
+    assert problem(machine.register())[0] == 409, "with the secret of before"
+    machine.boots_again("third")
+    assert problem(machine.register())[0] == 409, "two were seen, so none is guessed"
+    assert clone.poll()["node"] is None
+
+
 def test_a_stranger_with_the_mac_of_a_known_node_changes_nothing(
     joinable: ServedApi, join_token: str, adoption_rule: Any
 ) -> None:

@@ -43,6 +43,12 @@ def machine(facts: MachineFacts = BIG, **fields: Any) -> MachineRegistration:
     return MachineRegistration(**{"macs": (MAC,), "digest": tokens.digest("secret"), "facts": facts, **fields})
 
 
+def another(**fields: Any) -> MachineRegistration:
+    """Another machine that registers."""
+    parts: dict[str, Any] = {"by": "join", **fields}
+    return machine(replace(BIG, serial="another"), **parts)
+
+
 def checked(words: list[str]) -> AdoptionRule:
     pairs = [(key, value) for key, _, value in (word.partition("=") for word in words)]
     return adoption.checked(ruling.assigned(AdoptionRule(name=""), pairs))
@@ -171,36 +177,81 @@ def test_a_name_has_the_facts_of_the_machine_and_the_lowest_free_number() -> Non
 
 def test_a_stranger_renews_no_registration_and_a_machine_that_went_silent_frees_its_mac() -> None:
     there = {MAC: Stored(machine(seen=100.0, address="192.0.2.7"), 0)}
-    assert registrations.admitted(there, [OTHER, MAC], ["secret"], "join", 200.0).renewed == MAC
+    assert registrations.admitted(there, another(macs=(OTHER, MAC)), ["secret"], 200.0).renewed == MAC
     with pytest.raises(Rival, match="two machines with one MAC, or a stranger") as rival:
-        registrations.admitted(there, [MAC], ["guess", ""], "join", 100.0 + registrations.SILENT_SECONDS - 1)
+        registrations.admitted(there, another(), ["guess", ""], 100.0 + registrations.SILENT_SECONDS - 1)
     assert rival.value.mac == MAC
-    later = registrations.admitted(there, [MAC], [""], "join", 100.0 + registrations.SILENT_SECONDS)
+    later = registrations.admitted(there, another(), [""], 100.0 + registrations.SILENT_SECONDS)
     assert (later.renewed, later.replaced) == (None, (MAC,))
+
+
+UNLIKE: Final = {
+    "a part of the MACs": {"macs": (MAC, OTHER)},
+    "another serial number": {"facts": replace(BIG, serial="other")},
+    "another UUID": {"facts": replace(BIG, uuid="U")},
+    "another vendor": {"facts": replace(BIG, vendor="V")},
+    "another product": {"facts": replace(BIG, product="P")},
+    "one disk": {"facts": replace(BIG, disks=BIG.disks[:1])},
+    "a disk with a serial number": {"facts": replace(BIG, disks=(BIG.disks[0], replace(BIG.disks[1], serial="D")))},
+    "a disk with a WWN": {"facts": replace(BIG, disks=(BIG.disks[0], replace(BIG.disks[1], wwn="W")))},
+    "another size": {"facts": replace(BIG, disks=(BIG.disks[0], replace(BIG.disks[1], size=1)))},
+}
+
+
+@pytest.mark.parametrize("fields", UNLIKE.values(), ids=UNLIKE)
+def test_a_machine_that_differs_from_the_waiting_one_is_no_boot_of_it(fields: dict[str, Any]) -> None:
+    there = {MAC: Stored(machine(), 0)}
+    with pytest.raises(Rival):
+        registrations.admitted(there, machine(**fields), ["fresh"], 1.0)
+
+
+def test_a_waiting_machine_that_boots_again_is_the_same_and_its_disks_may_have_other_names() -> None:
+    there = {MAC: Stored(machine(), 0)}
+    renamed = tuple(replace(disk, name=f"x{disk.name}") for disk in reversed(BIG.disks))
+    booted = machine(replace(BIG, boot_id="b", disks=renamed), host_keys=("ssh-ed25519 AAAA",))
+    found = registrations.admitted(there, booted, ["fresh"], 1.0)
+    assert (found.renewed, found.again, found.replaced) == (MAC, True, ())
+    assert not registrations.admitted(there, booted, ["secret"], 1.0).again
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"node": "n1.example.com"},
+        {"rival": "192.0.2.8"},
+        {"facts": replace(BIG, serial="")},
+        {"former": tokens.digest("fresh")},
+    ],
+    ids=["it has a node", "two were seen", "no serial number and no UUID", "the secret of before"],
+)
+def test_no_boot_is_guessed(fields: dict[str, Any]) -> None:
+    waiting = machine(**fields)
+    with pytest.raises(Rival):
+        registrations.admitted({MAC: Stored(waiting, 0)}, machine(waiting.facts), ["fresh"], 1.0)
 
 
 def test_too_many_machines_of_one_token_are_refused_and_those_that_wait_stay() -> None:
     many = {f"{number:04}": Stored(machine(macs=(), by="join", seen=1.0), 0) for number in range(256)}
     with pytest.raises(TooMany, match="256 machines wait that registered with token join"):
-        registrations.admitted(many, [MAC], [""], "join", 2.0)
-    assert registrations.admitted(many, [MAC], [""], "other", 2.0).replaced == ()
+        registrations.admitted(many, another(), [""], 2.0)
+    assert registrations.admitted(many, another(by="other"), [""], 2.0).replaced == ()
     nodes = {name: Stored(replace(each.record, node="n1.example.com"), 0) for name, each in many.items()}
-    assert registrations.admitted(nodes, [MAC], [""], "join", 2.0).replaced == (), "an adopted one takes no place"
+    assert registrations.admitted(nodes, another(), [""], 2.0).replaced == (), "an adopted one takes no place"
     full = {f"{number:04}": Stored(machine(macs=(), by=f"t{number % 3}", seen=1.0), 0) for number in range(512)}
     with pytest.raises(TooMany, match="512 machines are registered"):
-        registrations.admitted(full, [MAC], [""], "fresh", 2.0)
+        registrations.admitted(full, another(by="fresh"), [""], 2.0)
     day = 1.0 + registrations.FORGOTTEN_SECONDS
-    assert len(registrations.admitted(full, [MAC], [""], "fresh", day).forgotten) == registrations.SWEPT
+    assert len(registrations.admitted(full, another(by="fresh"), [""], day).forgotten) == registrations.SWEPT
 
 
 def test_a_refused_machine_is_not_forgotten_and_takes_no_place_of_its_token() -> None:
     refused = {"macs": (), "by": "join", "seen": 1.0, "refused": "a laptop", "refused_by": "ann"}
     many = {f"{number:04}": Stored(machine(**refused), 0) for number in range(256)}
-    late = registrations.admitted(many, [MAC], [""], "join", 2.0 + registrations.FORGOTTEN_SECONDS)
+    late = registrations.admitted(many, another(), [""], 2.0 + registrations.FORGOTTEN_SECONDS)
     assert (late.forgotten, late.replaced) == ((), ())
     there = {OTHER: Stored(machine(macs=(OTHER, MAC), refused="a laptop", refused_by="ann"), 0)}
     with pytest.raises(Conflict, match=r"it was refused by ann: a laptop; .* nodepool-ocb registration delete"):
-        registrations.admitted(there, [MAC], ["secret"], "join", 1e9)
+        registrations.admitted(there, another(), ["secret"], 1e9)
 
 
 def test_an_inventory_of_any_content_becomes_a_small_record() -> None:

@@ -83,7 +83,7 @@ class RegistrationCreate(Operation[Registered], frozen=True, kw_only=True):
         secret = self.secret if drew else drawn.secret.hex()
         fresh = self._record(situation)
         try:
-            admitted = registrations.admitted(found, fresh.macs, (self.secret, secret), situation.by, situation.now)
+            admitted = registrations.admitted(found, fresh, (self.secret, secret), situation.now)
         except registrations.Rival as rival:
             yield from _noted(found, rival.mac, situation)
             raise
@@ -93,6 +93,8 @@ class RegistrationCreate(Operation[Registered], frozen=True, kw_only=True):
         if admitted.renewed is not None:
             before = found[admitted.renewed]
             after = _renewed(before.record, fresh)
+            if admitted.again:  # the age is that of the secret
+                after = replace(after, digest=tokens.digest(secret), former=before.record.digest, since=situation.now)
             yield [*going, Set(paths.registration(admitted.renewed), after, before.version)]
             node = yield from _looked(admitted.renewed, Stored(after, before.version + 1), situation)
             own_secret = registrations.knows(before.record, self.secret)
@@ -154,6 +156,12 @@ class RegistrationPoll(Operation[PolledNode], frozen=True, kw_only=True):
         stored = yield from ReadRegistration(mac)
         if stored is None:
             raise NotFound(f"registration {mac} does not exist; register the machine again")
+        if len(self.secret) <= LONGEST_SECRET and registrations.knew(stored.record, self.secret):
+            yield from _noted({mac: stored}, mac, situation)
+            raise Denied(
+                f"another machine with the MACs and the inventory of {mac} registered: two machines with one MAC;"
+                f" see: nodepool-ocb registration show {mac}"
+            )
         if len(self.secret) > LONGEST_SECRET or not registrations.knows(stored.record, self.secret):
             raise Denied(f"this is not the secret of registration {mac}")
         if (said := registrations.refusal(stored.record)) is not None:

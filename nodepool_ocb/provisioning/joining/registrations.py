@@ -3,6 +3,10 @@
 A machine that holds the secret of its registration renews it. Another machine with one of its MACs is refused while the first
 one is seen. After ``SILENT_SECONDS`` the place is free: a machine that was switched off has forgotten its secret.
 
+A machine that waits and has no node may boot again. It is taken as the same one if all of its MACs, its serial number or UUID and
+its disks are those of before. If another machine has those, too, the first one shows itself with the secret of before: both are
+named, and no more boot is taken as one of this machine.
+
 A machine that a person refused stays refused under each of its MACs, with any secret, until its registration is deleted.
 """
 
@@ -35,6 +39,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a machine that registers."""
 
     renewed: str | None = None  # the MAC of its own registration
+    again: bool = False  # it booted again, and gets a new secret
     replaced: tuple[str, ...] = ()  # registrations that it replaces
     forgotten: tuple[str, ...] = ()  # registrations that go, since no request came for a day
 
@@ -52,21 +57,42 @@ def knows(registration: MachineRegistration, secret: str) -> bool:
     return hmac.compare_digest(tokens.digest(secret), registration.digest)
 
 
+def knew(registration: MachineRegistration, secret: str) -> bool:
+    """Whether this was its secret in the boot before."""
+    return registration.former is not None and hmac.compare_digest(tokens.digest(secret), registration.former)
+
+
+def same(before: MachineRegistration, fresh: MachineRegistration) -> bool:
+    """Whether the second one looks like another boot of the first one, which waits for its node."""
+    known = before.facts.serial or before.facts.uuid
+    return bool(known) and before.node is None and not before.rival and _parts(before) == _parts(fresh)
+
+
+def _parts(machine: MachineRegistration) -> object:
+    """The parts that stay over a boot; names of disks do not."""
+    facts = machine.facts
+    disks = sorted((each.size, each.serial, each.wwn) for each in facts.disks)
+    return {*machine.macs}, facts.serial, facts.uuid, facts.vendor, facts.product, disks
+
+
 def admitted(
-    found: Mapping[str, Stored[MachineRegistration]],
-    macs: Collection[str],
-    secrets: Collection[str],
-    by: str,
-    now: float,
+    found: Mapping[str, Stored[MachineRegistration]], fresh: MachineRegistration, secrets: Collection[str], now: float
 ) -> Admission:
-    """``secrets``: those that the machine has.
+    """The answer to ``fresh``. ``secrets``: those that the machine has.
 
     Raises Conflict for a machine that was refused, Rival for a MAC of another machine that is seen, and TooMany.
     """
-    sharing = {mac: each.record for mac, each in found.items() if not set(macs).isdisjoint(each.record.macs)}
+    sharing = {mac: each.record for mac, each in found.items() if not set(fresh.macs).isdisjoint(each.record.macs)}
     for mac, each in sharing.items():
         refuse_refused(mac, each)
     renewed = next((mac for mac, each in sharing.items() for secret in secrets if secret and knows(each, secret)), None)
+    seen_before = any(secret and knew(each, secret) for each in sharing.values() for secret in secrets)
+    again = (
+        None
+        if renewed is not None or seen_before
+        else next((mac for mac in sharing if same(sharing[mac], fresh)), None)
+    )
+    renewed = renewed or again
     for mac, each in sharing.items():
         if mac != renewed and now < each.seen + SILENT_SECONDS:
             raise Rival(
@@ -82,8 +108,8 @@ def admitted(
     )
     if renewed is None:
         going = {*replaced, *forgotten}
-        _refuse_many([each.record for mac, each in found.items() if mac not in going], by)
-    return Admission(renewed=renewed, replaced=replaced, forgotten=forgotten[:SWEPT])
+        _refuse_many([each.record for mac, each in found.items() if mac not in going], fresh.by)
+    return Admission(renewed=renewed, again=again is not None, replaced=replaced, forgotten=forgotten[:SWEPT])
 
 
 def refusal(registration: MachineRegistration) -> str | None:
