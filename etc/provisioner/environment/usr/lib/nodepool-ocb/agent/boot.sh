@@ -1,5 +1,9 @@
 # shellcheck shell=sh
 # The boot loader: GRUB for BIOS and for UEFI, so that the disk boots in either machine. The image's own GRUB, if it has one.
+# And the order in which a firmware of UEFI tries its entries.
+
+ENTRY=nodepool-ocb # the name of our entries
+ESP_TYPE=c12a7328-f81f-11d2-ba4b-00a0c93ec93b
 
 install_boot_loader() { # install_boot_loader DISK...
   wanted=$(layout boot both) own=$(firmware)
@@ -11,6 +15,7 @@ install_boot_loader() { # install_boot_loader DISK...
   done
   if [ "$(layout lvm false)" != false ] || [ $# = 2 ]; then settle_initrd; fi
   make_menu
+  if [ "$wanted" != bios ]; then order_boots "$@"; fi
 }
 
 unbootable() { # a firmware without GRUB: a fault only if it is wanted, or this machine's own
@@ -50,6 +55,62 @@ grub_uefi() { # also at the path that each firmware tries, so no variable of the
   result=$?
   run umount "$OCB_TARGET/boot/efi"
   return $result
+}
+
+# order_boots DISK...: the firmware tries the entry that booted us, so that the next installation can begin; then these disks; then
+# its other entries in their order. Else it tries each way of a network boot before the disk. The disks boot without this, too:
+# a firmware that refuses is no fault.
+order_boots() {
+  if [ "$(firmware)" != uefi ]; then return; fi
+  efivars=$OCB_SYS/firmware/efi/efivars
+  mountpoint -q "$efivars" || mount -t efivarfs efivarfs "$efivars" >"$OCB_RUN/run" 2>&1 || {
+    unordered
+    return
+  }
+  boot_entries || return 0
+  case " $own_entries " in *" $current "*) current= ;; esac
+  if [ -z "$current" ]; then
+    echo "it does not say from which entry it booted" >"$OCB_RUN/run"
+    unordered
+    return
+  fi
+  others=
+  for entry in $sequence; do
+    case " $current $own_entries " in *" $entry "*) ;; *) others="$others $entry" ;; esac
+  done
+  for entry in $own_entries; do efi --delete-bootnum --bootnum "$entry" || return 0; done
+  for disk in "$@"; do
+    number=$(esp_number "$disk")
+    [ -n "$number" ] || continue
+    efi --create-only --disk "$disk" --part "$number" --label $ENTRY --loader '\EFI\BOOT\BOOTX64.EFI' || return 0
+  done
+  boot_entries || return 0
+  # shellcheck disable=SC2086 # one word for each entry
+  set -- $current $own_entries $others
+  entries=$(IFS=, && echo "$*")
+  if efi --bootorder "$entries"; then say "boot order: $entries"; fi
+}
+
+boot_entries() { # sets $current, $sequence and $own_entries: numbers of four digits
+  efi || return 1
+  current=$(sed -n 's/^BootCurrent: *//p' "$OCB_RUN/run")
+  sequence=$(sed -n 's/^BootOrder: *//p' "$OCB_RUN/run" | tr ',' ' ')
+  own_entries=$(sed -n "s/^Boot\([0-9A-F]\{4\}\)[* ] *$ENTRY\($\|[[:space:]].*\)/\1/p" "$OCB_RUN/run" | tr '\n' ' ')
+}
+
+efi() { # efi OPTION...: efibootmgr; says why if it fails
+  efibootmgr "$@" >"$OCB_RUN/run" 2>&1 || {
+    unordered
+    return 1
+  }
+}
+
+unordered() { say "the boot order of the firmware stays: $(tail -n 1 "$OCB_RUN/run")"; }
+
+esp_number() { # esp_number DISK: of its partition for UEFI; empty without one
+  esp=$(lsblk --noheadings --list --paths --output NAME,PARTTYPE "$1" 2>/dev/null |
+    awk -v type=$ESP_TYPE 'tolower($2) == type { print $1; exit }')
+  [ -z "$esp" ] || first_line "$OCB_SYS/class/block/${esp##*/}/partition"
 }
 
 settle_initrd() { # volume groups and arrays must be known before the root is mounted

@@ -148,6 +148,7 @@ install_raw() {
   mount_raw_root
   settle_system
   settle_network
+  order_boots "$chosen"
   sync
 }
 
