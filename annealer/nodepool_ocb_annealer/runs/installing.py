@@ -231,6 +231,8 @@ class Installer:
             return wrong
         except OcbError as error:
             return OwnTrouble(reason_of(error))
+        except Exception as error:
+            return _odd("the image is chosen", error)
 
     def _chosen(self, attempt: Attempt, begun: Beginning, image: ChosenImage | Invalid | OwnTrouble | None) -> None:
         if attempt.state.phase is not RunPhase.BOOTING:
@@ -287,6 +289,8 @@ class Installer:
             return OwnTrouble(str(fault), reaching=True)
         except OSError as lacking:
             return OwnTrouble(reason_of(lacking))
+        except Exception as error:  # an installation without an answer would wait for ever, beyond its deadline
+            return _odd(f"{attempt.name}: the machine is asked", error)
 
     def _seen(self, attempt: Attempt, step: InstallStep, sight: BootLook | OwnTrouble | None) -> None:
         progress = self._progress.get(attempt.fqdn)
@@ -358,6 +362,12 @@ class Installer:
             return
         log.info("%s: its installation is decided again: %s", attempt.name, refused)
         self._later(attempt)
+
+
+def _odd(what: str, error: Exception) -> OwnTrouble:
+    """An error that this code does not expect."""
+    log.error("%s", what, exc_info=error)
+    return OwnTrouble(reason_of(error))
 
 
 def _of_run(grant: Grant, record: Installation) -> bool:

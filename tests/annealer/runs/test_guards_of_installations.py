@@ -240,7 +240,12 @@ def test_a_fault_of_this_host_after_the_end_of_a_run_is_none_of_the_run(
 
 @pytest.mark.parametrize(
     ("fault", "reaching"),
-    [(OwnFault("connect", "no route"), True), (NoKey("no key"), True), (OSError(24, "too many files"), False)],
+    [
+        (OwnFault("connect", "no route"), True),
+        (NoKey("no key"), True),
+        (OSError(24, "too many files"), False),
+        (ValueError("of a library"), False),
+    ],
 )
 def test_a_fault_of_this_host_is_no_observation_of_the_machine(
     desk: InstallDesk, fault: Exception, reaching: bool
@@ -269,6 +274,7 @@ def test_without_a_thread_this_host_is_at_fault(
     [
         (Invalid("image debian has no READY build"), RunEvent.ENDED, "step checked: image debian has no READY build"),
         (Unavailable("no answer"), RunEvent.FAULT, "no answer"),
+        (ValueError("of a library"), RunEvent.FAULT, "of a library"),
     ],
 )
 def test_an_image_that_is_not_there_is_a_failure_and_one_that_cannot_be_read_is_none(
