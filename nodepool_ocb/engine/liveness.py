@@ -279,10 +279,10 @@ def _with_noderoles(view: NodeView, after: Node, now: float, by: str | None) -> 
     """The node with its new fields. If it is not alive, and is available and not held, its noderoles are set back.
 
     If it was in that state before, its noderoles are left as they are. If it died while it was not available, or held, its
-    noderoles are set back when that ends.
+    noderoles are set back when that ends. ``went_on`` does so for a hold that is over by its time.
     """
     node = _present(view)
-    kept_away = not node.available or node.hold is not None
+    kept_away = not node.available or (node.hold is not None and after.hold is None)
     if (
         after.alive
         or after.virtual

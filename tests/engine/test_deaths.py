@@ -8,6 +8,7 @@ from nodepool_ocb.engine import liveness, marks
 from nodepool_ocb.engine.world import NodeView, Stored, World
 from nodepool_ocb.errors import Conflict
 from nodepool_ocb.model import limits, paths
+from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Change, Create, Deployment, Node, NodeRole, Role, Run, Set, State
 
 N1 = "n1.example.com"
@@ -119,3 +120,12 @@ def test_another_reason_of_a_dead_node_leaves_the_time_of_its_death() -> None:
     made.put_node(N1, Node(alive=False, reason="timed out", since=3.0), 5)
     changed = node(liveness.died(made.nodes[N1], 9.0, "no route to host"))
     assert (changed.reason, changed.since) == ("no route to host", 3.0)
+
+
+def test_another_change_of_a_dead_node_leaves_the_end_of_its_hold_to_annealers() -> None:
+    """An installer's report changes where its machine boots: its verb writes no noderoles."""
+    made = world(done=State.ACTIVE)
+    made.put_node(N1, Node(alive=False, hold=Maintenance(by="ann", since=1.0, until=2.0)), 5)
+    assert [each.path for each in liveness.changed(made, made.nodes[N1], 9.0, rack="r1")] == [paths.node(N1)]
+    released = liveness.changed(made, made.nodes[N1], 9.0, hold=None)
+    assert state(released, "done") is state(liveness.went_on(made.nodes[N1], 9.0), "done") is State.TODO
