@@ -1,8 +1,8 @@
 """YAML to plain JSON values, read with suspicion: parser events become values here, without any other effect.
 
-- Scalars are those of YAML 1.2: ``yes``, ``on``, ``1:30`` and dates are text.
-- Numbers with leading zeros are text too (``0755`` and ``0000`` are no decimal numbers to their author). An integer
-  stays one, of any size.
+- Scalars are those of YAML 1.2, as ``scalars`` has them. Numbers with leading zeros are text (``0755`` and ``0000`` are no
+  decimal numbers to their author). An integer stays one, of any size.
+- A text of simple lines is read without the parser, by ``blocks``.
 - Refused: duplicate keys, keys that are not text, tags, numbers beyond JSON, more than DEPTH levels or ALIASES aliases.
 - Refused: more than NODES nodes, with aliases and merge keys counted as often as they are used.
 - Faults are collected, with their lines; faulty entries are left out of the value. A fault of the syntax, or a passed
@@ -13,31 +13,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 import yaml
 
+from nodepool_ocb.documents import blocks, scalars
+from nodepool_ocb.documents.blocks import Key as Key
 from nodepool_ocb.model.records import Json
 
 DEPTH: Final = 50
 ALIASES: Final = 100
 TWICE: Final = 100  # keys of which the last counts
 NODES: Final = 100_000
-LONGEST_INT: Final = 300  # characters; about as large as the largest float
-LARGEST_INT: Final = 10 ** (LONGEST_INT - 1)  # with a sign it is as long
-
-Key: TypeAlias = tuple[str | int, ...]
-
-_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
-_BEYOND_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_OF_NUMBERS: Final = frozenset("+-.0123456789")  # their first letters
-_WORDS: Final = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
-    word: value for value in (True, False) for word in (str(value), str(value).lower(), str(value).upper())
-}
 _CORE: Final = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq"))
 _STR: Final = "tag:yaml.org,2002:str"
 
@@ -68,7 +57,7 @@ class ParsedYaml(msgspec.Struct, frozen=True):
 
 def parse(text: str) -> ParsedYaml:
     """The one document of a text. Never raises: text that cannot be parsed is one more fault."""
-    return next(_documents(text, only=True))
+    return _simple(text, NODES) or next(_documents(text, only=True))
 
 
 def parse_all(text: str, last: bool = False, nodes: int = NODES) -> list[ParsedYaml]:
@@ -79,7 +68,14 @@ def parse_all(text: str, last: bool = False, nodes: int = NODES) -> list[ParsedY
     >>> [parsed.value for parsed in parse_all("a: 1\\n---\\nb: 2\\n")]
     [{'a': 1}, {'b': 2}]
     """
-    return list(_documents(text, last=last, nodes=nodes))
+    simple = _simple(text, nodes)
+    return [simple] if simple else list(_documents(text, last=last, nodes=nodes))
+
+
+def _simple(text: str, nodes: int) -> ParsedYaml | None:
+    """A text without faults that needs no parser; None for another."""
+    found = blocks.read(text, DEPTH, nodes)
+    return None if found is None else ParsedYaml(*found, [])
 
 
 def _documents(text: str, only: bool = False, last: bool = False, nodes: int = NODES) -> Iterator[ParsedYaml]:
@@ -291,23 +287,11 @@ class _YamlReader:
         plain = not event.style and event.tag is None
         if not plain and (event.tag is None or event.tag in ("!", _STR) or event.tag not in _CORE):
             return text
-        if text in _WORDS:
-            return _WORDS[text]
-        if text[0] not in _OF_NUMBERS:
-            return text
-        if _INT.fullmatch(text):
-            number = int(text, 0) if len(text) <= LONGEST_INT else None
-            # written again, a hexadecimal number is longer
-            return number if number is not None and abs(number) < LARGEST_INT else self._too_large(event, key)
-        if _BEYOND_JSON.fullmatch(text):
-            self._note(event, key, f"{text} is not a number in JSON; quote it if it is text")
-        elif _FLOAT.fullmatch(text):
-            return self._too_large(event, key) if abs(float(text)) == float("inf") else float(text)
-        return text
-
-    def _too_large(self, event: Any, key: Key) -> Json:
-        self._note(event, key, "is too large for a number; quote it")
-        return None
+        try:
+            return scalars.plain(text)
+        except scalars.OddNumber as odd:
+            self._note(event, key, str(odd))
+            return odd.value
 
     def _check_tag(self, event: Any, key: Key) -> None:
         if event.tag != "!" and event.tag not in _CORE:
