@@ -118,9 +118,11 @@ def test_a_stranger_with_a_mac_of_a_waiting_machine_is_refused_and_named(joinabl
 def test_a_waiting_machine_that_boots_again_keeps_its_registration(joinable: ServedApi, join_token: str) -> None:
     machine = JoiningMachine(joinable, join_token, uuid="U-1", boot_id="first")
     machine.register()
+    before = record(joinable, MachineRegistration, paths.registration(machine.mac))
     machine.boots_again("second")
     assert machine.register().status_code == 200
     kept = record(joinable, MachineRegistration, paths.registration(machine.mac))
+    assert kept.since > before.since, "a former user of the machine knows no newer secret"
     assert (kept.facts.boot_id, kept.rival) == ("second", "")
     assert registrations.knows(kept, machine.secret)
     assert machine.poll()["node"] is None
