@@ -79,7 +79,7 @@ def test_variables_that_cannot_be_mounted_and_bios_change_no_order(tmp_path: Pat
 @pytest.mark.parametrize(("boot", "ordered"), [("both", True), ("uefi", True), ("bios", False)])
 def test_the_order_is_changed_after_a_loader_for_uefi_was_installed(tmp_path: Path, boot: str, ordered: bool) -> None:
     machine = FileMachine(tmp_path)
-    stands_in = "bind_target() { :; }; grub_bios() { :; }; grub_uefi() { :; }; make_menu() { echo menu; }; "
+    stands_in = "grub_bios() { :; }; grub_uefi() { :; }; make_menu() { echo menu; }; "
     stands_in += (
         f"layout() {{ case $1 in boot) echo {boot} ;; *) echo false ;; esac; }}; order_boots() {{ echo order $*; }}; "
     )

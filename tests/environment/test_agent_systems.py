@@ -167,3 +167,37 @@ def test_the_menu_of_an_image_without_grub_has_its_kernel_arguments(tmp_path: Pa
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.strip() for line in (machine.target / "boot/grub/grub.cfg").read_text().splitlines()]
     assert "linux /boot/vmlinuz-6.1.0-10 root=UUID=12-34 ro console=ttyS0 panic=10" in lines
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["the image's", "the environment's"])
+def test_grub_of_an_image_sees_the_devices_and_a_foreign_one_needs_no_mount(tmp_path: Path, own: bool) -> None:
+    machine = FileMachine(tmp_path)
+    if own:
+        machine.target.joinpath("usr/lib/grub/i386-pc").mkdir(parents=True)
+        machine.target.joinpath("usr/sbin").mkdir()
+        machine.target.joinpath("usr/sbin/grub-install").touch(0o755)
+    machine.program("mountpoint", "exit 1")
+    for name in ("mount", "chroot", "grub-install"):
+        machine.program(name, f'echo {name} "$@" >>{tmp_path}/did')
+    done = machine.does("grub_bios /dev/sda || echo nowhere")
+    found = tmp_path.joinpath("did").read_text().splitlines() if "nowhere" not in done.stdout else []
+    if own:
+        binds = [f"mount --bind /{each} {machine.target}/{each}" for each in ("dev", "proc", "sys", "run")]
+        assert found == [*binds, f"chroot {machine.target} grub-install --target=i386-pc /dev/sda"], done
+    else:
+        assert not any(line.startswith("mount") for line in found)
+
+
+def test_all_mounts_of_the_new_root_end_before_the_restart(tmp_path: Path) -> None:
+    machine = FileMachine(tmp_path)
+    for name in ("umount", "sync"):
+        machine.program(name, f'echo {name} "$@" >>{tmp_path}/did')
+    assert machine.does("root_device=/dev/sda3; release_target").returncode == 0
+    assert tmp_path.joinpath("did").read_text().splitlines() == [
+        "sync",
+        f"umount --recursive {machine.target}",
+        "sync",
+    ]
+    machine.program("umount", "echo busy; exit 1")
+    done = machine.does("report_failure() { :; }; root_device=/dev/sda3; release_target")
+    assert (done.returncode, "umount failed: busy" in done.stdout) == (1, True)

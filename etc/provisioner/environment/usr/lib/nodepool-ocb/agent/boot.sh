@@ -8,7 +8,7 @@ ESP_TYPE=c12a7328-f81f-11d2-ba4b-00a0c93ec93b
 install_boot_loader() { # install_boot_loader DISK...
   wanted=$(layout boot both) own=$(firmware)
   case $wanted in both | bios | uefi) ;; *) die "the order's layout.boot must be both, bios or uefi" ;; esac
-  bind_target
+  mkdir -p "$OCB_TARGET/boot/efi"
   for disk in "$@"; do
     if [ "$wanted" != uefi ]; then grub_bios "$disk" || unbootable bios; fi
     if [ "$wanted" != bios ]; then grub_uefi "$disk" || unbootable uefi; fi
@@ -23,17 +23,17 @@ unbootable() { # a firmware without GRUB: a fault only if it is wanted, or this 
   say "this disk does not boot by $1: neither the image nor this environment has GRUB for it"
 }
 
-bind_target() {
-  mkdir -p "$OCB_TARGET/boot/efi"
+inside() { # inside PROGRAM...: of the image, in the new root
   for each in dev proc sys run; do
     mkdir -p "$OCB_TARGET/$each"
     mountpoint -q "$OCB_TARGET/$each" || run mount --bind "/$each" "$OCB_TARGET/$each"
   done
+  chroot "$OCB_TARGET" "$@"
 }
 
 grub_bios() { # fails if GRUB for BIOS is nowhere
   if [ -x "$OCB_TARGET/usr/sbin/grub-install" ] && [ -d "$OCB_TARGET/usr/lib/grub/i386-pc" ]; then
-    chroot "$OCB_TARGET" grub-install --target=i386-pc "$1" >"$OCB_RUN/run" 2>&1
+    inside grub-install --target=i386-pc "$1" >"$OCB_RUN/run" 2>&1
   elif [ -d /usr/lib/grub/i386-pc ]; then
     grub-install --target=i386-pc --boot-directory="$OCB_TARGET/boot" "$1" >"$OCB_RUN/run" 2>&1
   else
@@ -46,7 +46,7 @@ grub_uefi() { # also at the path that each firmware tries, so no variable of the
   flags="--target=x86_64-efi --no-nvram --force-extra-removable"
   # shellcheck disable=SC2086
   if [ -x "$OCB_TARGET/usr/sbin/grub-install" ] && [ -d "$OCB_TARGET/usr/lib/grub/x86_64-efi" ]; then
-    chroot "$OCB_TARGET" grub-install $flags --efi-directory=/boot/efi >"$OCB_RUN/run" 2>&1
+    inside grub-install $flags --efi-directory=/boot/efi >"$OCB_RUN/run" 2>&1
   elif [ -d /usr/lib/grub/x86_64-efi ]; then
     grub-install $flags --efi-directory="$OCB_TARGET/boot/efi" --boot-directory="$OCB_TARGET/boot" >"$OCB_RUN/run" 2>&1
   else
@@ -119,22 +119,23 @@ settle_initrd() { # volume groups and arrays must be known before the root is mo
     mdadm --detail --scan >>"$OCB_TARGET/etc/mdadm/mdadm.conf"
   fi
   [ -x "$OCB_TARGET/usr/sbin/update-initramfs" ] || die "the image has no update-initramfs: it cannot boot from LVM or RAID"
-  run chroot "$OCB_TARGET" update-initramfs -u -k all
+  run inside update-initramfs -u -k all
 }
 
 make_menu() {
   if [ -x "$OCB_TARGET/usr/sbin/update-grub" ]; then
-    run chroot "$OCB_TARGET" update-grub
+    run inside update-grub
     return
   fi
   kernel=$(newest 'vmlinu[xz]-*') initrd=$(newest 'initrd.img-*')
   if [ -z "$kernel" ] || [ -z "$initrd" ]; then die "the image has no kernel and initrd in /boot"; fi
+  uuid=$(uuid_of "$root_device")
   put boot/grub/grub.cfg 600 <<END
 set timeout_style=hidden
 set timeout=1
 menuentry "Linux" {
-  search --no-floppy --fs-uuid --set=root $(uuid_of "$root_device")
-  linux /boot/$kernel root=UUID=$(uuid_of "$root_device") ro $(image_arguments)
+  search --no-floppy --fs-uuid --set=root $uuid
+  linux /boot/$kernel root=UUID=$uuid ro $(image_arguments)
   initrd /boot/$initrd
 }
 END

@@ -17,7 +17,6 @@ read_order() {
     def nested($key): .[$key] // {} | plain | .key |= "\($key).\(.)";
     def lines: if type == "array" then map(strings) | join("\n") else . // "" end;
     .answer.token as $token | .answer.order
-    | if type != "object" then error("the answer has no order") else . end
     | plain, nested("layout"), nested("nocloud"),
       {key: "token", value: $token}, {key: "disk", value: (.disk // {} | tojson)}, {key: "image", value: (.image | lines)},
       {key: "wipe", value: (.wipe // [] | map(tojson) | join("\n"))}, {key: "authorized_keys", value: (.authorized_keys | lines)},

@@ -110,10 +110,7 @@ uuid_of() { blkid --probe --output value --match-tag UUID "$1"; }
 
 release_target() { # everything is on the disks when this returns
   sync
-  for each in run sys proc dev/pts dev boot/efi; do
-    mountpoint -q "$OCB_TARGET/$each" && run umount "$OCB_TARGET/$each"
-  done
-  run umount "$OCB_TARGET"
+  run umount --recursive "$OCB_TARGET"
   if [ "$root_device" = /dev/$GROUP/root ]; then run vgchange --activate n $GROUP; fi
   if [ -e /dev/md0 ]; then mdadm --stop /dev/md0 >/dev/null 2>&1; fi
   sync

@@ -1,9 +1,8 @@
 # shellcheck shell=sh
 # The identity of the installed system: host key, logins, name, token, epoch, cloud-init's seed, fstab.
 
-put() { # put FILE MODE: standard input as a file of the new root
-  if mkdir -p "$(dirname "$OCB_TARGET/$1")" && cat >"$OCB_TARGET/$1" && chmod "$2" "$OCB_TARGET/$1"; then return; fi
-  die "writing $1 failed"
+put() { # put FILE MODE: standard input as a file of the new root. One program: each start takes an emulated CPU a tenth of a second
+  install -D -m "$2" /dev/stdin "$OCB_TARGET/$1" || die "writing $1 failed"
 }
 
 settle_system() {
