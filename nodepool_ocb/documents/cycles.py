@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 
 import msgspec
 
@@ -24,9 +25,17 @@ def components(graph: Mapping[str, Iterable[str]]) -> list[Component]:
     >>> [str(component) for component in components({"a": ["b"], "b": ["c", "a"], "c": ["a"], "d": ["d", "a"]})]
     ['a -> b -> a', 'd -> d']
     """
-    import networkx as nx  # here: it takes long to import, and few commands come so far
-
     edges = {name: sorted({each for each in following if each in graph}) for name, following in graph.items()}
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError:
+        return _knots(edges)
+    return []
+
+
+def _knots(edges: Mapping[str, list[str]]) -> list[Component]:
+    import networkx as nx  # here: it takes long to import, and few graphs have a circle
+
     whole: nx.DiGraph[str] = nx.DiGraph(edges)
     found = []
     for names in nx.strongly_connected_components(whole):
