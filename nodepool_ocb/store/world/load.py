@@ -68,12 +68,13 @@ class WorldTree:
         again.
         """
         listed = listing(session)
-        names = [path_of(kind, *each) for kind in _TOGETHER for each in listed.names(kind)]
+        places = [WorldPath(kind, *each) for kind in _TOGETHER for each in listed.names(kind)]
+        names = [path_of(at.kind, *at.names) for at in places]
         gates = [path_of(Gate, *each) for each in listed.names(Gate)]
         with undisturbed():
             of_gates = list(session.stream([*gates, paths.STRUCTURE])) if gates else []
-            for path, znode in zip(names, session.stream(names), strict=True):
-                self.put(path, znode)
+            for at, znode in zip(places, session.stream(names), strict=True):
+                self._put(at, znode)
             self._read_noderoles(session, listed)
         joined = bool(gates) and _mzxid(of_gates.pop()) != _mzxid(structure)
         for path, znode in zip(gates, of_gates, strict=True):
@@ -136,7 +137,11 @@ class WorldTree:
         at = parse(path)
         if at is None:
             self.put_attributes(path, znode)
-        elif znode is None:
+        else:
+            self._put(at, znode)
+
+    def _put(self, at: WorldPath, znode: Znode | None) -> None:
+        if znode is None:
             self.drop(at)
         elif self.mzxid(at) != znode.mzxid:
             try:
