@@ -19,13 +19,13 @@ LONGEST: Final = 1000  # characters of a line: the parser takes no longer keys
 _OTHER: Final = re.compile(r"[^\n -~]")
 _WORD: Final = r"[\w./@+=,~%-]+(?::[\w./@+=,~%-]+)*"
 _LINE: Final = re.compile(
-    rf"""(?P<indent>\ *)
-    (?P<item>-\ )?
-    (?:(?P<key>[A-Za-z0-9_./][\w./@+-]*):(?:\ |$)|(?!$))
-    (?: (?P<plain>(?=[A-Za-z0-9_./]){_WORD}(?:\ {_WORD})*)
-      | '(?P<single>[^']*)'
-      | "(?P<double>[^"\\]*)"
-      | (?P<empty>\[\]|{{}})
+    rf"""(\ *)
+    (-\ )?
+    (?:([A-Za-z0-9_./][\w./@+-]*):(?:\ |$)|(?!$))
+    (?: ((?=[A-Za-z0-9_./]){_WORD}(?:\ {_WORD})*)
+      | '([^']*)'
+      | "([^"\\]*)"
+      | (\[\]|{{}})
     )?""",
     re.ASCII | re.VERBOSE,
 )
@@ -134,8 +134,14 @@ def _entries(line: str) -> tuple[_Entry, ...]:
         if _BLANK.fullmatch(line):
             return ()
         raise _Unusual
-    indent, item, key = len(match["indent"]), match["item"], match["key"]
-    value = _value(match)
+    spaces, item, key, word, single, double, empty = match.groups()
+    indent, value = len(spaces), _OPEN
+    if word is not None:
+        value = _plain(word)
+    elif single is not None or double is not None:
+        value = double if single is None else single
+    elif empty is not None:
+        value = list if empty == "[]" else dict  # each has to be a new one
     if key is None:
         if item is None:
             raise _Unusual
@@ -143,16 +149,6 @@ def _entries(line: str) -> tuple[_Entry, ...]:
     if not isinstance(_plain(key), str):
         raise _Unusual
     return ((indent, key, value),) if item is None else ((indent, None, _OPEN), (indent + 2, key, value))
-
-
-def _value(match: re.Match[str]) -> Any:
-    """A list or a mapping without content as its type: each has to be a new one."""
-    word, quoted = match["plain"], match["single"] if match["double"] is None else match["double"]
-    if word is not None:
-        return _plain(word)
-    if quoted is not None:
-        return quoted
-    return {"[]": list, "{}": dict, None: _OPEN}[match["empty"]]
 
 
 def _plain(word: str) -> Json:

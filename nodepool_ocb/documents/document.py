@@ -49,6 +49,8 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     def line(self, key: Sequence[str | int]) -> int:
         """The line of a key, or of the nearest key above it (below an alias, that of the alias)."""
         key, lines = tuple(key), self._line_of
+        if (own := lines.get(key)) is not None:
+            return own
         return next((lines[key[:end]] for end in range(len(key), -1, -1) if key[:end] in lines), 1)
 
     @cached_property
@@ -63,6 +65,9 @@ class Document(msgspec.Struct, frozen=True, dict=True):
         >>> Document("f", [{"id": "netconfig", "role": 1}], ()).path([0, "role"])
         'netconfig.role'
         """
+        names = [step for step in key if isinstance(step, str) and step]
+        if len(names) == len(key):
+            return ".".join(names)
         value, text = self.value, ""
         for step in key:
             value = value[step]

@@ -24,7 +24,7 @@ def bound(plan: Planning) -> None:
     if all(map(partial(_is_there, plan), plan.wanted.noderoles())):
         return  # their order costs much, and decides nothing
     for each in _parents_first(plan):
-        vertex = plan.world.vertex(each.name)
+        vertex = plan.vertex(each)
         with each.place.blamed():
             if vertex is None:
                 _bind(plan, each)
@@ -34,7 +34,7 @@ def bound(plan: Planning) -> None:
 
 def _is_there(plan: Planning, each: DesiredNoderole) -> bool:
     """Whether it exists, and as the files state it."""
-    vertex = plan.world.vertex(each.name)
+    vertex = plan.vertex(each)
     try:
         if vertex is not None:
             _compare(each, vertex)
@@ -134,7 +134,7 @@ def attributed(plan: Planning) -> None:
 
 
 def _give(plan: Planning, each: DesiredNoderole, user: Blob, catalogue: Mapping[str, Role]) -> None:
-    vertex = plan.world.vertex(each.name)
+    vertex = plan.vertex(each)
     assert vertex is not None, "all are bound by now"
     permitted = deployments.changeable(plan.world, vertex)
     key = vertex.record.deployment, vertex.role
@@ -158,7 +158,7 @@ def committed(plan: Planning) -> None:
     Raises Conflict if a noderole to propose is in TRANSITION.
     """
     plan.packing.close()
-    found = [(each, plan.world.vertex(each.name)) for each in plan.wanted.noderoles() if each.state is not None]
+    found = [(each, plan.vertex(each)) for each in plan.wanted.noderoles() if each.state is not None]
     pairs = [(each, vertex) for each, vertex in found if vertex is not None]
     wanted = [v for each, v in pairs if each.state is Commitment.COMMITTED and v.record.state is State.PROPOSED]
     back = [v for each, v in pairs if each.state is Commitment.PROPOSED and v.record.state is not State.PROPOSED]

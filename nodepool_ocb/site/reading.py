@@ -29,6 +29,7 @@ from nodepool_ocb.site.desired_state import (
 SCHEMA: Final = "site.json"
 #: The largest file: ten thousand noderoles and more, as ``export`` writes them.
 MOST: Final = Bounds(bytes=32 << 20, nodes=2_000_000)
+_COMMITMENTS: Final = {str(each): each for each in Commitment}
 LISTS: Final = frozenset({"addresses", "tags", "host_keys", "macs"})
 
 
@@ -130,12 +131,20 @@ def _node(document: Document, fqdn: str, raw: Mapping[str, Json]) -> DesiredNode
     if bound is None:
         return DesiredNode(fqdn, place(document, key), fields)
     listed = dict.fromkeys(bound, None) if isinstance(bound, list) else bound
-    at = (lambda role: (bound.index(role),)) if isinstance(bound, list) else (lambda role: (role,))
+    places = _places(document, (*key, "noderoles"), bound)
     noderoles = tuple(
-        _noderole(role, fqdn, place(document, (*key, "noderoles", *at(role))), said or {})
-        for role, said in listed.items()
+        _noderole(role, fqdn, where, said or {}) for (role, said), where in zip(listed.items(), places, strict=True)
     )
     return DesiredNode(fqdn, place(document, key), fields, noderoles)
+
+
+def _places(document: Document, key: Key, bound: Json) -> Iterator[SourceLocation]:
+    """The place of each noderole of a node; as ``place``, with less work for each of a large file."""
+    if isinstance(bound, list):
+        yield from (place(document, (*key, bound.index(role))) for role in dict.fromkeys(bound))
+        return
+    name, above, line = document.name, document.path(key), document.line
+    yield from (SourceLocation(name, line((*key, role)), f"{above}.{role}") for role in bound)
 
 
 def _noderole(role: str, fqdn: str, where: SourceLocation, raw: Mapping[str, Json]) -> DesiredNoderole:
@@ -145,7 +154,7 @@ def _noderole(role: str, fqdn: str, where: SourceLocation, raw: Mapping[str, Jso
         fqdn,
         where,
         raw.get("deployment"),
-        None if state is None else Commitment(state),
+        None if state is None else _COMMITMENTS[state],
         None if parents is None else tuple(sorted(parents)),
         raw.get("user"),
         raw.get("once"),

@@ -9,7 +9,7 @@ import msgspec
 from nodepool_ocb.engine.world import Vertex
 from nodepool_ocb.model.records import Change, Json, Role
 from nodepool_ocb.provisioning.addressing.ledger import HoldingsLedger
-from nodepool_ocb.site.desired_state import Circumstances, DesiredState, StoredAttributes
+from nodepool_ocb.site.desired_state import Circumstances, DesiredNoderole, DesiredState, StoredAttributes
 from nodepool_ocb.site.transactions import Packing
 
 
@@ -41,6 +41,11 @@ class Planning:
     @property
     def catalogue(self) -> dict[str, Role]:
         return {name: stored.record for name, stored in self.world.roles.items()}
+
+    def vertex(self, about: DesiredNoderole) -> Vertex | None:
+        """The noderole that a statement is about, or None; as World.vertex, which takes a name apart."""
+        node = self.world.nodes.get(about.fqdn)
+        return node.noderoles.get(about.role) if node else None
 
     def take(self, changes: Sequence[Change], change: str, kind: str, name: str, to: Json = None) -> None:
         """One step, and the changes that it makes, if it makes any."""

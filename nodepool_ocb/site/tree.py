@@ -112,7 +112,7 @@ def _changes(plan: Planning, each: DesiredDeployment) -> bool:
 def _of_noderoles(plan: Planning) -> Iterator[str]:
     """The deployments of committed noderoles with user attributes that change."""
     for each in plan.wanted.noderoles():
-        vertex = plan.world.vertex(each.name)
+        vertex = plan.vertex(each)
         if each.user is None or vertex is None or vertex.record.state is State.PROPOSED:
             continue
         kept = plan.kept.get(paths.user(each.role, each.fqdn))
