@@ -269,11 +269,15 @@ def _of_node(vertex: Vertex, record: NodeRole, planned: bool, now: float) -> Ite
 
 
 def _excused(vertex: Vertex, now: float) -> bool:
-    """Whether it counts for nothing that its node is not alive: that is not known, or the noderole needs no system there."""
+    """Whether it counts for nothing that its node is not alive: that is not known, or the noderole needs no system there.
+
+    An installation under way goes on while a mark holds, too.
+    """
     node = vertex.node.record
     if node is None:
         return paths.node(vertex.node.name) in vertex.node.world.unreadable
-    return not node.dying and not marks.holds(node, now) and installing.needs_no_system(vertex)
+    goes_on = installing.of_vertex(vertex) is not None
+    return not node.dying and (goes_on or (not marks.holds(node, now) and installing.needs_no_system(vertex)))
 
 
 def _of_guard(vertex: Vertex, record: NodeRole) -> Reason | None:

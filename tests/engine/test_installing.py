@@ -12,6 +12,7 @@ from nodepool_ocb.engine.acting.overdue import overdue
 from nodepool_ocb.engine.advancing import advance
 from nodepool_ocb.engine.readiness import Code, blockers, why_not
 from nodepool_ocb.engine.world import Stored, Vertex, World
+from nodepool_ocb.model.aliveness import Mark, Marker
 from nodepool_ocb.model.installation import Installation, InstallStep
 from nodepool_ocb.model.maintenance import Maintenance
 from nodepool_ocb.model.records import Claim, Daemon, Node, Role, State
@@ -63,7 +64,8 @@ def codes(made: World, vertex: Vertex) -> list[Code]:
 
 def test_an_installation_is_taken_over_on_a_node_that_is_held_or_that_does_not_answer() -> None:
     hold = Maintenance(by="ann", since=0.0, reason="repair")
-    for node in (Node(alive=True, hold=hold), Node(alive=False, allow_install=True)):
+    mark = Mark(kind=Marker.PERSON, by="ann", since=0.0)
+    for node in (Node(alive=True, hold=hold), Node(alive=False, allow_install=True), Node(alive=False, mark=mark)):
         made, vertex = under_way()
         made.put_node("n", node, 6)
         assert codes(made, vertex) == []
