@@ -1,5 +1,7 @@
 """Circles in graphs of names: one shortest of each knot, in time also where it is long."""
 
+import subprocess
+import sys
 import time
 
 import networkx as nx
@@ -29,3 +31,11 @@ def test_a_circle_of_ten_thousand_names_is_found_in_time() -> None:
     (knot,) = components(graph)
     assert len(knot.circle) == 5_002
     assert time.process_time() - began < 5
+
+
+def test_a_graph_without_a_circle_needs_no_networkx() -> None:
+    script = (
+        "import sys; from nodepool_ocb.documents.cycles import components\n"
+        "print(components({'a': ['b', 'c'], 'b': ['d', 'none'], 'c': ['d'], 'd': []}), 'networkx' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[] False\n"
