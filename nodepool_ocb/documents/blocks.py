@@ -1,8 +1,8 @@
 """The simple part of YAML, read line by line: some times faster than the parser, which makes an object of each word.
 
-Simple are blocks of mappings and lists in ASCII, as ``export`` writes them, with scalars on one line and without tags, anchors,
-escapes and flow collections, except ``[]`` and ``{}``. ``read`` gives the value and the lines that plainyaml gives, or None: then
-the text has something else, perhaps a fault, and plainyaml must read it.
+Simple are blocks of mappings and lists in ASCII, as ``export`` writes them: scalars on one line, no tags, anchors or escapes, and
+no flow collections except ``[]`` and ``{}``. ``read`` gives the value and the lines that plainyaml gives, or None: then the text
+has something else, perhaps a fault, and plainyaml must read it (decision 167).
 """
 
 from __future__ import annotations
