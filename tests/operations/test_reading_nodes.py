@@ -139,6 +139,7 @@ ODD_KEYS = [
     b'"col\xff":1',
     b'"colour":1e999',
     b'"tx":1e999',
+    b'"tx":"AbCdEfGhIj","by":"x"',  # a quote stands where that of a signature would
     b'"check":{"colour":"\xff"}',
     b'"checked":{"drift":"drifted","at":5.0,"run":"0000000001-aaaaaa","epoch":1,"colour":1e999}',
 ]
@@ -146,7 +147,7 @@ ODD_KEYS = [
 
 @pytest.mark.parametrize("key", ODD_KEYS)
 def test_the_state_of_a_noderole_is_refused_for_an_unknown_key_that_its_record_is_refused_for(key: bytes) -> None:
-    data = b'{"schema":1,"state":"TODO","since":1.0,%b}' % key
+    data = b'{"schema":1,%b,"state":"TODO","since":1.0}' % key
     with pytest.raises(Invalid):
         codec.decode(NodeRole, Znode("/x", data, 0, 0))
     with pytest.raises((msgspec.DecodeError, UnicodeError)):

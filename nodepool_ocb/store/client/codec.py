@@ -162,12 +162,13 @@ def flat(data: bytes) -> Any:
 
     All are checked, and it raises as ``state``. It is no record: for very many of which few are made records.
     """
+    data = unsigned(data)
     if len(data) >= SHALLOW_BYTES:
-        _bounded(unsigned(data), RECORD_BYTES)
+        _bounded(data, RECORD_BYTES)
     try:
         return _flat(strict=True).decode(data)
-    except (msgspec.ValidationError, UnicodeError):  # perhaps for an unknown key alone: its value counts, too
-        _record(NodeRole, unsigned(data))
+    except msgspec.ValidationError:  # perhaps for an unknown key alone: its value counts, too
+        _record(NodeRole, data)
         return _flat(strict=False).decode(data)
 
 
@@ -180,7 +181,6 @@ def _flat(strict: bool) -> msgspec.json.Decoder[Any]:
     names = [*(each for each in NodeRole.__struct_fields__ if each not in ("rare", "unknown")), *Rare.__struct_fields__]
     required = {each.name for each in msgspec.structs.fields(NodeRole) if each.required}
     fields = [(name, hints[name]) if name in required else (name, hints[name], None) for name in names]
-    fields.append(("tx", Any, None))
     fields.sort(key=len)
     kind = msgspec.defstruct("FlatNodeRole", fields, tag_field="schema", tag=1, gc=False, forbid_unknown_fields=strict)
     return msgspec.json.Decoder(kind)
