@@ -201,3 +201,16 @@ def test_all_mounts_of_the_new_root_end_before_the_restart(tmp_path: Path) -> No
     machine.program("umount", "echo busy; exit 1")
     done = machine.does("report_failure() { :; }; root_device=/dev/sda3; release_target")
     assert (done.returncode, "umount failed: busy" in done.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_a_file_that_cannot_be_written_fails_the_installation(
+    site: Provisioner, tmp_path: Path, shell: tuple[str, ...]
+) -> None:
+    machine = FileMachine(tmp_path / "machine", shell)
+    machine.boots(site, "install")
+    machine.has_order(site)
+    (machine.target / "etc").write_text("a file in the place of a folder")
+    done = machine.does("put etc/hostname 644 <$OCB_PROC/uptime; echo goes on")
+    assert (done.returncode, "goes on" in done.stdout) == (1, False)
+    assert site.reports("failed")[0]["reason"] == "writing etc/hostname failed"
