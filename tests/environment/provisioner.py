@@ -35,6 +35,7 @@ class Provisioner:
         self.order: dict[str, Any] = {}
         self.adopted_as: str | None = None
         self.permits_restart = True
+        self.is_gone = False  # the own token opens nothing: the node is out of service
         self.knows_waits = True  # of a report: the answer has the permission to restart
         self.waited: list[str] = []  # the queries of the reports
         self.refuses_identity = False
@@ -195,6 +196,10 @@ def _progress(site: Provisioner) -> dict[str, Any]:
     return {"reboot": site.permits_restart, "epoch": EPOCH + 1}
 
 
+def _leave(site: Provisioner) -> tuple[int, Any]:
+    return (404, {"detail": f"node {NODE} does not exist"}) if site.is_gone else (200, _progress(site))
+
+
 def _identity(site: Provisioner) -> tuple[int, Any]:
     if site.refuses_identity:
         return 409, {"detail": "the boot token was used before"}
@@ -211,7 +216,7 @@ _ROUTES: Final[list[tuple[str, str, Callable[[Provisioner], tuple[int, Any]]]]] 
     (r"POST /v1/registrations/[0-9a-f:]+/poll", JOIN_TOKEN, _registration),
     (f"POST {_INSTALLATION}/identity", BOOT_TOKEN, _identity),
     (f"POST {_INSTALLATION}/report", OWN_TOKEN, _report),
-    (f"GET {_INSTALLATION}", OWN_TOKEN, lambda site: (200, _progress(site))),
+    (f"GET {_INSTALLATION}", OWN_TOKEN, _leave),
 ]
 
 

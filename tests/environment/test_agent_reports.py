@@ -242,6 +242,19 @@ def test_a_reason_arrives_as_it_was_said(
     assert site.reports("failed") == [{"step": "failed", "percent": 7, "reason": reason}]
 
 
+@pytest.mark.parametrize(("deed", "leaves"), [("switch off", True), ("restart", False)])
+def test_a_machine_that_is_out_of_service_switches_off_and_no_other_one_starts_its_disk(
+    site: Provisioner, tmp_path: Path, deed: str, leaves: bool
+) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install")
+    machine.has_order(site)
+    site.is_gone = True
+    asks = "RESTART_SECONDS=1; sleep() { command sleep 0.3; }; report_failure() { :; }; "
+    done = machine.does(f"{asks} : >$OCB_RUN/answer; await_permission '{deed}'; echo leaves")
+    assert ("leaves" in done.stdout, done.returncode) == (leaves, 0 if leaves else 1), done
+
+
 def test_a_refused_report_ends_the_writing(site: Provisioner, tmp_path: Path) -> None:
     machine = FileMachine(tmp_path / "machine")
     machine.boots(site, "install")
