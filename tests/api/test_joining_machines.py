@@ -120,6 +120,9 @@ def test_a_waiting_machine_that_boots_again_keeps_its_registration(joinable: Ser
     machine.register()
     before = record(joinable, MachineRegistration, paths.registration(machine.mac))
     machine.boots_again("second")
+    body = {"macs": machine.macs, "inventory": machine.facts, "host_keys": machine.host_keys}
+    dry = joinable.ask("POST", "/v1/registrations?dry_run=true", body, join_token)
+    assert (dry.status_code, dry.json()["answer"]["secret"]) == (200, None), "no secret that opens nothing"
     assert machine.register().status_code == 200
     kept = record(joinable, MachineRegistration, paths.registration(machine.mac))
     assert kept.since > before.since, "a former user of the machine knows no newer secret"
@@ -144,6 +147,53 @@ def test_a_second_machine_of_the_same_macs_and_inventory_is_named_when_the_first
     machine.boots_again("third")
     assert problem(machine.register())[0] == 409, "two were seen, so none is guessed"
     assert clone.poll()["node"] is None
+
+
+def _taken_over(api: ServedApi, join_token: str, serial: str, boots: int = 1) -> tuple[JoiningMachine, JoiningMachine]:
+    """A machine that waits, and another one with its MACs and inventory that has its registration now."""
+    machine = JoiningMachine(api, join_token, serial=serial, boot_id="first")
+    machine.register()
+    clone = JoiningMachine(api, join_token, serial=serial)
+    clone.macs, clone.mac = [machine.mac], machine.mac
+    for boot in range(boots):
+        clone.boots_again(f"of the clone {boot}")
+        assert clone.register().status_code == 200
+    return machine, clone
+
+
+def test_a_second_machine_that_boots_several_times_is_named_too(joinable: ServedApi, join_token: str) -> None:
+    machine, clone = _taken_over(joinable, join_token, "C-3", boots=2)
+    asked = joinable.ask("POST", f"/v1/registrations/{machine.mac}/poll", {"secret": machine.secret}, join_token)
+    assert (problem(asked)[0], "two machines with one MAC" in asked.text) == (403, True), asked.text
+    clone.boots_again("another")
+    assert problem(clone.register())[0] == 409
+
+
+def test_no_rule_takes_a_machine_that_booted_again_before_another_one_could_show_itself(
+    joinable: ServedApi, join_token: str, adoption_rule: Any
+) -> None:
+    machine, clone = _taken_over(joinable, join_token, "C-4")
+    made = adoption_rule("copies", "name=copy-{n}.example.com", "when=serial:C-4")
+    assert made.status_code == 200, made.text
+    forecasts = joinable.ask("GET", "/v1/adoption-check").json()["answer"]
+    assert [each["node"] for each in forecasts if each["mac"] == machine.mac] == [None]
+    waits = clone.poll()
+    assert (waits["node"], "booted again" in waits["reason"]) == (None, True)
+    joinable.ask("POST", f"/v1/registrations/{machine.mac}/poll", {"secret": machine.secret}, join_token)
+    place = paths.registration(machine.mac)
+    with Session(joinable.settings) as session:
+        znode = session.get(place)
+        assert znode is not None
+        kept = codec.decode(MachineRegistration, znode)
+        session.commit([Set(place, replace(kept, since=kept.since - registrations.SHOWN_SECONDS), znode.version)])
+    named = clone.poll()
+    assert (named["node"], "two machines with one MAC" in named["reason"]) == (None, True)
+    with Session(joinable.settings) as session:
+        znode = session.get(place)
+        assert znode is not None
+        session.commit([Set(place, replace(codec.decode(MachineRegistration, znode), rival=""), znode.version)])
+    taken = clone.poll()
+    assert taken["node"] == "copy-1.example.com", taken["reason"]
 
 
 def test_a_stranger_with_the_mac_of_a_known_node_changes_nothing(

@@ -188,6 +188,7 @@ def test_a_stranger_renews_no_registration_and_a_machine_that_went_silent_frees_
 UNLIKE: Final = {
     "a part of the MACs": {"macs": (MAC, OTHER)},
     "another serial number": {"facts": replace(BIG, serial="other")},
+    "another join token": {"by": "of another site"},
     "another UUID": {"facts": replace(BIG, uuid="U")},
     "another vendor": {"facts": replace(BIG, vendor="V")},
     "another product": {"facts": replace(BIG, product="P")},

@@ -98,7 +98,9 @@ class RegistrationCreate(Operation[Registered], frozen=True, kw_only=True):
             yield [*going, Set(paths.registration(admitted.renewed), after, before.version)]
             node = yield from _looked(admitted.renewed, Stored(after, before.version + 1), situation)
             own_secret = registrations.knows(before.record, self.secret)
-            return Registered(mac=admitted.renewed, secret=None if own_secret else secret, node=node)
+            return Registered(
+                mac=admitted.renewed, secret=None if own_secret or situation.call.dry_run else secret, node=node
+            )
         mac = fresh.macs[0]
         after = replace(fresh, digest=tokens.digest(secret))
         if mac in admitted.replaced:
@@ -156,14 +158,14 @@ class RegistrationPoll(Operation[PolledNode], frozen=True, kw_only=True):
         stored = yield from ReadRegistration(mac)
         if stored is None:
             raise NotFound(f"registration {mac} does not exist; register the machine again")
-        if len(self.secret) <= LONGEST_SECRET and registrations.knew(stored.record, self.secret):
-            yield from _noted({mac: stored}, mac, situation)
+        if len(self.secret) > LONGEST_SECRET or not registrations.knows(stored.record, self.secret):
+            if stored.record.former is None:
+                raise Denied(f"this is not the secret of registration {mac}")
+            yield from _noted({mac: stored}, mac, situation)  # a machine that booted has no older secret
             raise Denied(
                 f"another machine with the MACs and the inventory of {mac} registered: two machines with one MAC;"
                 f" see: nodepool-ocb registration show {mac}"
             )
-        if len(self.secret) > LONGEST_SECRET or not registrations.knows(stored.record, self.secret):
-            raise Denied(f"this is not the secret of registration {mac}")
         if (said := registrations.refusal(stored.record)) is not None:
             return PolledNode(reason=said, poll_seconds=registrations.REFUSED_SECONDS)
         if stored.record.node is not None:
@@ -237,8 +239,9 @@ def _looked(mac: str, stored: Stored[MachineRegistration], situation: Situation)
     owners = yield from ReadMacOwners(machine.macs)
     rules = yield from ReadAdoptionRules()
     chosen = adoption.chosen({name: each.record for name, each in rules.items()}, machine)
-    reason = chosen.reason
-    if owners or chosen.rule is not None:
+    doubt = registrations.doubt(machine, situation.now)
+    reason = doubt or chosen.reason
+    if doubt is None and (owners or chosen.rule is not None):
         try:
             return (yield from _adopted(mac, stored, situation, [*owners.values()], chosen))
         except Stale:

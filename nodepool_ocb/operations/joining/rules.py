@@ -16,7 +16,7 @@ from nodepool_ocb.operations.names import deployment_of, role_of
 from nodepool_ocb.operations.operation import Explained, Operation, Right, Situation, Steps
 from nodepool_ocb.operations.reads.networks import EnsureJoining, ReadAdoptionRules, ReadMacOwners, ReadRegistrations
 from nodepool_ocb.operations.reads.world import ReadWorld
-from nodepool_ocb.provisioning.joining import adoption, ruling
+from nodepool_ocb.provisioning.joining import adoption, registrations, ruling
 from nodepool_ocb.views.provisioning import joining as shown
 from nodepool_ocb.views.provisioning.joining import AdoptionDocument, AdoptionRow, ForecastRow
 
@@ -119,7 +119,7 @@ class AdoptionCheck(Operation[list[ForecastRow]], frozen=True, kw_only=True):
     right = Right.VIEWER
     reads = (ReadWorld, ReadRegistrations, ReadAdoptionRules, ReadMacOwners)
 
-    def decide(self, situation: Situation) -> Steps[list[ForecastRow]]:  # noqa: ARG002
+    def decide(self, situation: Situation) -> Steps[list[ForecastRow]]:
         world = yield from ReadWorld()
         found = yield from ReadRegistrations()
         rules = yield from ReadAdoptionRules()
@@ -132,6 +132,9 @@ class AdoptionCheck(Operation[list[ForecastRow]], frozen=True, kw_only=True):
         rows: list[ForecastRow] = []
         records: Mapping[str, AdoptionRule] = {name: each.record for name, each in rules.items()}
         for mac, machine in sorted(waiting.items()):
+            if (doubt := registrations.doubt(machine, situation.now)) is not None:
+                rows.append(ForecastRow(mac=mac, rule=None, node=None, reason=doubt))
+                continue
             planned = next((owners[each] for each in machine.macs if each in owners), None)
             chosen = adoption.chosen(records, machine)
             name, reason = planned, f"node {planned} has its MAC" if planned else chosen.reason

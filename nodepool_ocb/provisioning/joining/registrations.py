@@ -3,9 +3,10 @@
 A machine that holds the secret of its registration renews it. Another machine with one of its MACs is refused while the first
 one is seen. After ``SILENT_SECONDS`` the place is free: a machine that was switched off has forgotten its secret.
 
-A machine that waits and has no node may boot again. It is taken as the same one if all of its MACs, its serial number or UUID and
-its disks are those of before. If another machine has those, too, the first one shows itself with the secret of before: both are
-named, and no more boot is taken as one of this machine.
+A machine that waits and has no node may boot again. It is taken as the same one if its join token, all of its MACs, its serial
+number or UUID and its disks are those of before. If another machine has those, too, the first one shows itself: it asks with a
+secret that is not the present one. Both are named, and no more boot is taken as one of this machine. Until the first one had
+time for that, and when two are named, neither a rule nor a plan makes it a node. A person may.
 
 A machine that a person refused stays refused under each of its MACs, with any secret, until its registration is deleted.
 """
@@ -28,6 +29,7 @@ SILENT_SECONDS: Final = 600.0  # without a request: the machine has gone
 FORGOTTEN_SECONDS: Final = 86400.0  # without a request: the registration is deleted
 OWN_SECRET: Final = re.compile(r"[0-9a-f]{64}")  # that a machine has drawn: 256 bits
 POLL_SECONDS: Final = 30.0  # between the requests of a machine that waits
+SHOWN_SECONDS: Final = 75.0  # after a machine booted again: if another machine is the first one, it has asked by then
 REFUSED_SECONDS: Final = 600.0  # between those of a machine that was refused
 SEEN_SECONDS: Final = 120.0  # between two notes of its last request
 MOST: Final = 512  # registrations
@@ -62,10 +64,23 @@ def knew(registration: MachineRegistration, secret: str) -> bool:
     return registration.former is not None and hmac.compare_digest(tokens.digest(secret), registration.former)
 
 
+def doubt(registration: MachineRegistration, now: float) -> str | None:
+    """Why this may be another machine than the one that waited first, and no rule makes it a node; None if it is not."""
+    if registration.former is None:
+        return None
+    if registration.rival:
+        return "two machines with one MAC and one inventory were seen, so no rule takes one of them"
+    if now < registration.since + SHOWN_SECONDS:
+        return (
+            f"it booted again: rules look at it {SHOWN_SECONDS:.0f} s later, unless another machine with its MACs asks"
+        )
+    return None
+
+
 def same(before: MachineRegistration, fresh: MachineRegistration) -> bool:
     """Whether the second one looks like another boot of the first one, which waits for its node."""
-    known = before.facts.serial or before.facts.uuid
-    return bool(known) and before.node is None and not before.rival and _parts(before) == _parts(fresh)
+    known = bool(before.facts.serial or before.facts.uuid) and before.by == fresh.by
+    return known and before.node is None and not before.rival and _parts(before) == _parts(fresh)
 
 
 def _parts(machine: MachineRegistration) -> object:
