@@ -47,7 +47,7 @@ def location(operation: Operation[Any]) -> str:
 
 
 async def awaited(desk: Desk, actor: Actor, work: LongWork, seconds: float, zxid: int) -> WorkEnd | None:
-    """The end of the work, with its document; None if it still goes on after so many seconds, or the token has ended.
+    """The end of the work, with its document; None if it still goes on after so many seconds, or the token opens it no more.
 
     ``zxid``: of the write that began it; each look is at least as new. The write is done, so no error of a look is raised:
     another look follows.
@@ -60,6 +60,8 @@ async def awaited(desk: Desk, actor: Actor, work: LongWork, seconds: float, zxid
             ended = await watch.look()
             if ended is not None:
                 return ended if await watch.allowed() else None
+            if watch.closed:
+                return None
         now = time.monotonic()
         if now >= until:
             return None
@@ -73,6 +75,7 @@ class _Watch:
         self._desk, self._actor, self._work = desk, actor, work
         self._until, self._zxid = until, zxid
         self._before: Any = None
+        self.closed = False  # the object is there, and the token opens it no more
 
     async def look(self) -> WorkEnd | None:
         """The end, with its document; None while the work goes on. Raises the errors of a read."""
@@ -84,7 +87,10 @@ class _Watch:
                 return None
             document = ended.document or await self._read(self._actor, work.shown)
         except NotFound as gone:
-            return WorkEnd("deleted", gone) if await self._deleted() else None
+            if await self._deleted():
+                return WorkEnd("deleted", gone)
+            self.closed = True
+            return None
         return WorkEnd(ended.outcome, ended.error, document)
 
     async def _deleted(self) -> bool:

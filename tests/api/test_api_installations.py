@@ -155,6 +155,23 @@ def test_a_wait_for_leave_ends_with_the_installation(place: Installers) -> None:
     assert said["error"]["detail"] == "step alive: cancelled"
 
 
+def test_a_wait_for_leave_ends_when_the_token_opens_the_node_no_more(place: Installers) -> None:
+    fqdn, boot = place.machine()
+    own = place.identify(fqdn, boot).json()["answer"]["token"]
+    assert place.report(fqdn, own, step="written").status_code == 200
+    with ThreadPoolExecutor(1) as beside:
+        last = beside.submit(place.report, fqdn, own, step="verified", checksum=SUM, wait=60)
+        while place.record(fqdn).step is not InstallStep.VERIFIED:
+            assert not last.done(), last.result().text
+        znode = place.session.get(paths.node(fqdn))
+        assert znode is not None
+        gone = replace(codec.decode(Node, znode), decommissioned=time.time())
+        place.session.commit([Set(paths.node(fqdn), gone, znode.version)])
+        answer = last.result(30.0)
+    assert (answer.status_code, "outcome" in answer.json()) == (202, False)
+    assert problem(place.api.ask("GET", f"/v1/nodes/{fqdn}/installation", token=own))[0] == 404
+
+
 def test_an_answer_that_was_lost_is_given_again_to_the_same_boot_with_another_token(place: Installers) -> None:
     fqdn, boot = place.machine()
     first, second = (place.identify(fqdn, boot).json()["answer"] for _ in range(2))

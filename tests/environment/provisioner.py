@@ -39,6 +39,7 @@ class Provisioner:
         self.knows_waits = True  # of a report: the answer has the permission to restart
         self.waited: list[str] = []  # the queries of the reports
         self.refuses_identity = False
+        self.lost: list[int] = []  # the statuses of the next reports, whose answers a proxy gives
         self.is_over = False  # each report is refused
         self.cuts: list[int] = []  # each: the next answer with a file ends after so many bytes
         self.busy = 0  # so many of the next requests for a file are refused with 503
@@ -189,6 +190,10 @@ def _registration(site: Provisioner) -> tuple[int, Any]:
 
 
 def _report(site: Provisioner) -> tuple[int, Any]:
+    if site.lost:
+        return site.lost.pop(0), {"detail": "the proxy waits no longer"}
+    if site.is_gone:
+        return _leave(site)
     return (409, {"detail": "no installation is under way"}) if site.is_over else (200, {})
 
 

@@ -255,6 +255,29 @@ def test_a_machine_that_is_out_of_service_switches_off_and_no_other_one_starts_i
     assert ("leaves" in done.stdout, done.returncode) == (leaves, 0 if leaves else 1), done
 
 
+@pytest.mark.parametrize("lost", [[504], [422]], ids=["a proxy that waits no 45 s", "a server that knows no wait"])
+def test_a_last_report_is_repeated_without_a_wait(site: Provisioner, tmp_path: Path, lost: list[int]) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install")
+    machine.has_order(site)
+    site.lost = lost
+    done = machine.does('sleep() { :; }; report verified 100 "" sha256:12 45 && echo accepted')
+    assert "accepted" in done.stdout, done
+    assert (len(site.reports("verified")), site.waited) == (2, ["wait=45"])
+
+
+@pytest.mark.parametrize(("step", "code"), [("erased", 0), ("verified", 1)])
+def test_an_erasure_whose_answer_was_lost_is_over_when_the_node_is_out_of_service(
+    site: Provisioner, tmp_path: Path, step: str, code: int
+) -> None:
+    machine = FileMachine(tmp_path / "machine")
+    machine.boots(site, "install")
+    machine.has_order(site)
+    site.lost, site.is_gone = [504], True
+    done = machine.does(f'sleep() {{ :; }}; report_failure() {{ :; }}; report {step} 100 "" "" 45')
+    assert done.returncode == code, done
+
+
 def test_a_refused_report_ends_the_writing(site: Provisioner, tmp_path: Path) -> None:
     machine = FileMachine(tmp_path / "machine")
     machine.boots(site, "install")

@@ -65,7 +65,8 @@ report_disk() { # report_disk DISK REASON: a disk has lost its data, or with a r
 
 # report STEP PERCENT [REASON [CHECKSUM [WAIT]]]: of an installation; some tries. A refusal ends the agent's work in this boot:
 # the installation is over, and this machine must write no more. With WAIT the server answers at most so many seconds later,
-# once this machine may leave the environment.
+# once this machine may leave the environment. One try waits: a proxy may cut it, and a server of before refuses it. A node that is
+# out of service after an erasure has taken the report.
 report() {
   body="{\"step\": $(json "$1"), \"percent\": $2"
   [ -z "${3:-}" ] || body="$body, \"reason\": $(json "$3")"
@@ -74,10 +75,17 @@ report() {
   tries=${REPORT_TRIES:-5}
   while [ "$tries" -gt 0 ]; do
     if call POST "/v1/nodes/$node/installation/report${5:+?wait=$5}" "$(own_header)" "$body}"; then
-      case $status in 2*) return 0 ;; esac
+      case $1:$status:${5:-} in
+      *:2*:* | erased:40[14]:) return 0 ;;
+      *:422:?*)
+        set -- "$1" "$2" "${3:-}" "${4:-}"
+        continue
+        ;;
+      esac
       say "FAILED: the report $1 was refused, so the installation is over: $(refusal)"
       exit 1
     fi
+    set -- "$1" "$2" "${3:-}" "${4:-}"
     tries=$((tries - 1))
     [ "$tries" = 0 ] || sleep 3
   done
