@@ -89,7 +89,7 @@ def test_a_wrong_password_is_told_at_the_start(ours: ZooKeeperSettings) -> None:
 def test_a_certificate_that_nobody_vouches_for_is_refused(ours: ZooKeeperSettings) -> None:
     assert ours.tls is not None
     with pytest.raises(Unavailable, match=r"certificate verify failed"):
-        Session(replace(ours, tls=replace(ours.tls, ca=None))).start(timeout_seconds=1.0)
+        Session(replace(ours, tls=replace(ours.tls, ca=None))).start(timeout_seconds=3.0)
 
 
 def test_a_certificate_of_another_host_is_refused_where_certificates_are_verified(ours: ZooKeeperSettings) -> None:
