@@ -44,13 +44,19 @@ def boot_token(view: NodeView) -> Stored[BootToken] | None:
 
 def of_vertex(vertex: Vertex) -> Stored[Installation] | None:
     """The installation that is the run of this noderole; None if it has none, or if that is over."""
-    found = stored(vertex.node)
+    found = _of_generation(vertex)
     if found is None or vertex.record.state is not State.TRANSITION:
         return None
-    record = found.record
-    same = record.noderole == vertex.name and record.generation == vertex.record.generation
-    over = record.reason is not None or record.step in ENDS
-    return found if same and not over else None
+    over = found.record.reason is not None or found.record.step in ENDS
+    return None if over else found
+
+
+def _of_generation(vertex: Vertex) -> Stored[Installation] | None:
+    """The installation of this generation of a noderole, under way or over; None if it has none."""
+    found = stored(vertex.node)
+    if found is None or found.record.noderole != vertex.name or found.record.generation != vertex.record.generation:
+        return None
+    return found
 
 
 def under_way(view: NodeView) -> Stored[Installation] | None:
@@ -62,12 +68,8 @@ def under_way(view: NodeView) -> Stored[Installation] | None:
 
 def failure(vertex: Vertex) -> str | None:
     """The reason for which the installation of this generation failed; None if it did not fail, or if there is none."""
-    found = stored(vertex.node)
-    if found is None:
-        return None
-    record = found.record
-    same = record.noderole == vertex.name and record.generation == vertex.record.generation
-    return record.reason if same else None
+    found = _of_generation(vertex)
+    return found.record.reason if found is not None else None
 
 
 def failed(vertex: Vertex) -> bool:
