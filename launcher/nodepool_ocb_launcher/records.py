@@ -58,6 +58,7 @@ def address_fields(record: PoolNode, machine: Machine, label: PoolLabel) -> dict
         keys = ()
     return {
         "interface_ip": machine.address,
+        "username": record.username or machine.user,
         "connection_port": port,
         "ssh_port": port,
         "public_ipv4": machine.public_ipv4,

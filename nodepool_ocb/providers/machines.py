@@ -91,6 +91,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     stamp: MachineStamp | None  # None: not ours
     state: str = "running"  # one of MACHINE_STATES
     fault: str | None = None  # the provider's words for a failed one
+    user: str | None = None  # the login, where the provider decides it
     address: str | None = None  # to connect to
     port: int | None = None
     public_ipv4: str | None = None

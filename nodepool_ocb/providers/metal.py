@@ -217,6 +217,7 @@ def _machine(seen: MetalSight | MachineRefused) -> Machine | MachineRefused:
         ),
         state=seen.state,
         fault=seen.words,
+        user=seen.user,
         address=address,
         port=seen.port,
         host_keys=seen.host_keys if seen.state == "running" else None,

@@ -58,7 +58,8 @@ class MetalSite:
         self.session.ensure(paths.builds(IMAGE))
         sums = {"raw": {"sha256": "a" * 64, "size": 1 << 20}}
         record = Build(
-            builder="b", builder_id="b", filename="f", state=BuildState.READY, state_time=1.0, checksums=sums
+            builder="b", builder_id="b", filename="f", state=BuildState.READY, state_time=1.0, checksums=sums,
+            username="zuul",
         )  # fmt: skip
         self.session.commit([Create(build, record)])
         self.session.ensure(upload.rpartition("/")[0])

@@ -57,6 +57,7 @@ def test_a_machine_is_installed_for_each_use_and_nothing_of_a_use_is_left(
         site.all_active()
         (node,) = launchers.fulfilled(request)
         assert (node.hostname, node.interface_ip, node.connection_port) == (fqdn, "127.0.9.1", 2222)
+        assert node.username == "root", "the login of the machine, not the one of its image"
         assert node.host_keys == site.node(fqdn).host_keys
         assert node.image_id == paths.build(IMAGE, "0000000001")
         keys.update(node.host_keys or ())

@@ -49,6 +49,7 @@ class MetalSight(msgspec.Struct, frozen=True, kw_only=True):
     stamp: MetalStamp
     state: str  # as providers.machines has them: building, running, failed
     words: str | None = None
+    user: str | None = None  # the login
     address: str | None = None
     port: int | None = None
     host_keys: tuple[str, ...] = ()

@@ -138,7 +138,7 @@ def sight(world: World, fqdn: str, now: float) -> MetalSight | None:
     if state != "running":
         return seen
     host, port = addressing.parse(view.record.addresses[0])
-    return replace(seen, address=host, port=port, host_keys=view.record.host_keys)
+    return replace(seen, user=view.record.user, address=host, port=port, host_keys=view.record.host_keys)
 
 
 def stamped(use: MachineUse) -> MetalStamp:
