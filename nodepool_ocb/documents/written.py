@@ -32,7 +32,10 @@ _WrittenDumper.add_representer(str, _text)
 _PLAIN: Final = re.compile(r"[a-z][a-z0-9_.@/-]{0,99}").fullmatch
 _WORDS: Final = frozenset({"y", "yes", "n", "no", "on", "off", "true", "false", "null"})
 WIDTH: Final = 10_000  # letters of a line
-LONGEST_KEY: Final = 100  # PyYAML writes a longer one in another way
+LONGEST_KEY: Final = 100  # PyYAML writes a longer one in another way, and one with a line end, too
+_LINE_ENDS: Final = re.compile("[\r\x85\u2028\u2029]").search  # beside the line feed
+#: PyYAML ends a document so behind a text with empty lines at its end. ``export`` writes on behind it.
+_END: Final = "...\n"
 SHORT: Final = WIDTH // 4  # a text of fewer is never folded, at any depth that is read
 
 
@@ -51,7 +54,7 @@ def block(value: dict[str, Json], indent: int = 0) -> str:
 
 def _mapping(value: dict[str, Json], pad: str) -> Iterator[str]:
     for key, each in value.items():
-        if len(key) > LONGEST_KEY:
+        if len(key) > LONGEST_KEY or _LINE_ENDS(key):
             raise _Unlike
         name = _scalar(key)
         if isinstance(each, dict) and each:
@@ -106,4 +109,5 @@ def text(value: Json, exact: bool = False, width: int = WIDTH) -> str:
     - 'yes'
     - true
     """
-    return str(yaml.dump(value, Dumper=_WrittenDumper, sort_keys=False, allow_unicode=not exact, width=width))
+    made = str(yaml.dump(value, Dumper=_WrittenDumper, sort_keys=False, allow_unicode=not exact, width=width))
+    return made.removesuffix(_END) if made.endswith(f"\n{_END}") else made

@@ -46,9 +46,11 @@ def test_a_file_may_be_as_large_as_its_reader_says() -> None:
 
 
 #: Words of records: they are written without PyYAML.
-WORDS = st.sampled_from(["ntp", "n1.example.com", "base@n1", "yes", "null", "1n.example.com", "db@*lab", "a: b", ""])
+WORDS = st.sampled_from(
+    ["ntp", "n1.example.com", "base@n1", "yes", "null", "1n.example.com", "db@*lab", "a: b", "", "a\rb", "a\x85b"]
+)
 PARTS = st.recursive(
-    SCALARS | WORDS | st.just("a\nb\n") | st.just("long " * 3000),
+    SCALARS | WORDS | st.sampled_from(["a\nb\n", "a\n\n"]) | st.just("long " * 3000),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS | TEXTS, inner, max_size=4),
     max_leaves=12,
 )
@@ -69,3 +71,10 @@ def test_a_part_of_words_is_written_without_pyyaml(monkeypatch: pytest.MonkeyPat
         "        since: 7",
         "      dns: {}",
     ]
+
+
+@pytest.mark.parametrize("last", ["a\n\n", "\n", "a\n\n\n"])
+def test_a_document_goes_on_behind_a_text_with_empty_lines_at_its_end(last: str) -> None:
+    nodes = {name: {"ntp": {"user": {"script": last}}} for name in ("n1", "n2")}
+    parts = [written.text({"motd": last}), "nodes:\n", *(written.block({name: nodes[name]}, 2) for name in nodes)]
+    assert [parsed.value for parsed in plainyaml.parse_all("".join(parts))] == [{"motd": last, "nodes": nodes}]
