@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from nodepool_ocb.model.records import Change, Claim, Create, Delete, Gate, Node
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.reading import BATCH
 from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.world.arrivals import Arrivals
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.testing.proxy import Proxy
 from nodepool_ocb.testing.zookeeper.server import Server
@@ -129,6 +132,37 @@ def test_an_event_is_kept_if_the_answer_to_our_write_is_taken_at_the_same_moment
     assert cache.woken.acquire(blocking=False)
     cache.refresh()
     assert state_of(cache) is State.ERROR
+
+
+def test_an_event_that_comes_while_others_are_taken_is_not_lost(zk_session: Session) -> None:
+    """At each operation of Python the connection's thread may go on."""
+
+    def taken(moment: int) -> bool:
+        arrivals, left = Arrivals(zk_session, lambda: None, ahead=True), moment
+        arrivals.add("first", alone=False)
+        arrivals.begin()
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal left
+            if frame.f_code is not Arrivals.take.__code__:
+                return None
+            frame.f_trace_opcodes = True
+            left -= event == "opcode"
+            if left == 0 and event == "opcode":
+                arrivals.add("second", alone=False)
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            found = arrivals.take()
+        finally:
+            sys.settrace(before)
+        came = left <= 0
+        assert sorted(found + arrivals.take()) == ["first", *(["second"] if came else [])]
+        return came
+
+    assert sum(map(taken, range(1, 200))) > 20
 
 
 def test_more_events_than_a_read_has_paths_are_left_to_the_cache(zk_session: Session) -> None:

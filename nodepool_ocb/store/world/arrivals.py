@@ -132,8 +132,9 @@ class Arrivals:
         taken = [events.popleft() for _ in range(len(events))]
         if self._reading and self._fresh:
             with self._lock:
-                taken += self._fresh
-                self._fresh.clear()
+                count = len(self._fresh)  # ``add`` takes no lock
+                taken += self._fresh[:count]
+                del self._fresh[:count]
         return taken
 
     def answers(self) -> list[tuple[str, Znode | None]]:
