@@ -115,6 +115,8 @@ class Root(click.Group):
             return super().make_context(*args, **more)
         except click.ClickException as error:
             raise _shown(error) from error.__cause__
+        except BrokenPipeError:  # of --help and --version, which click would end with 1
+            _reader_left()
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -128,8 +130,7 @@ class Root(click.Group):
         except (click.Abort, click.exceptions.Exit):
             raise
         except BrokenPipeError:
-            streams.discard()  # head or less has all that it wants
-            raise click.exceptions.Exit(READER_LEFT) from None
+            _reader_left()
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
         except Exception as error:
@@ -150,6 +151,11 @@ def _shown(error: click.ClickException) -> click.ClickException:
     """Click prints its message, which has words from the command line or a file."""
     vars(error)["message"] = visible(error.message)
     return error
+
+
+def _reader_left() -> NoReturn:
+    streams.discard()  # head or less has all that it wants
+    raise click.exceptions.Exit(READER_LEFT) from None
 
 
 def _fail(message: str, exit_code: int = 1) -> NoReturn:

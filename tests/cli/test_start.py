@@ -64,7 +64,7 @@ def test_the_table_of_nouns_is_what_the_modules_say() -> None:
 
 
 ENDING = """
-import atexit, gc, sys, threading, time
+import atexit, gc, sys, threading
 from nodepool_ocb.cli.main import main
 
 class Object:
@@ -72,7 +72,7 @@ class Object:
         print("an object was freed", flush=True)
 
 def later():
-    time.sleep(0.1)
+    threading.main_thread().join()
     print("a thread ended", file=sys.stderr)
 
 kept = Object()

@@ -59,9 +59,14 @@ def test_a_closed_standard_output_is_one_sentence_before_anything_is_done() -> N
     )
 
 
-def test_a_reader_that_has_left_ends_the_command_as_in_a_shell() -> None:
+@pytest.mark.parametrize("words", [("completion", "bash"), ("--version",)])
+def test_a_reader_that_has_left_ends_the_command_as_in_a_shell(words: tuple[str, ...]) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run([sys.executable, "-c", MAIN, "completion", "bash"], stdout=write, stderr=subprocess.PIPE)
+    done = subprocess.run([sys.executable, "-c", MAIN, *words], stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_without_standard_error_a_command_ends_with_its_code() -> None:
+    assert run("--version", output=">/dev/null 2>&-") == (0, "")
