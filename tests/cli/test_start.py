@@ -92,6 +92,19 @@ def test_a_command_looks_for_garbage_seldom_and_ends_without_freeing_its_objects
     assert before != str(COLLECTIONS)
 
 
+LEAVING = "import sys; from nodepool_ocb.process import leave; print('the last words', end='', file=sys.{}); leave(3)"
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_process_that_leaves_writes_its_last_words_and_raises_where_it_cannot(stream: str) -> None:
+    command, env = [sys.executable, "-c", LEAVING.format(stream)], {**os.environ, "PYTHONUNBUFFERED": ""}
+    answer = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert (answer.returncode, getattr(answer, stream)) == (3, "the last words")
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=env, check=False)
+    assert (answer.returncode == 3) is (stream == "stderr")
+
+
 def test_no_zookeeper_is_told_in_one_line_within_ten_seconds() -> None:
     started = time.monotonic()
     answer = subprocess.run(
