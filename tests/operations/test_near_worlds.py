@@ -30,7 +30,9 @@ from nodepool_ocb.model.records import (
     Node,
     NodeRole,
     Role,
+    Set,
     State,
+    Structure,
 )
 from nodepool_ocb.operations.noderoles.acting import NoderoleCancel, NoderoleCommit, NoderoleRefresh, NoderoleRetry
 from nodepool_ocb.operations.noderoles.effective import NoderoleAttributes
@@ -48,6 +50,7 @@ from nodepool_ocb.store.client.reading import SessionReads
 from nodepool_ocb.store.client.session import Session
 from nodepool_ocb.store.world.load import load_world
 from nodepool_ocb.store.world.near import near_world
+from nodepool_ocb.store.world.paths import Listing, listing
 from nodepool_ocb.testing.grid import Grid
 from tests.operations.performing import InterruptedPerformer, calm
 
@@ -316,6 +319,38 @@ def test_the_children_of_a_noderole_are_found_on_every_node_and_the_members_of_a
     assert vertex is not None
     with pytest.raises(Unread, match=name):
         list(vertex.children)
+
+
+def test_a_part_that_was_read_while_a_noderole_came_or_went_does_not_suffice(
+    zk_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gate may be newer than the members that are shown."""
+    grid = Grid(nodes=1, lanes=1, depth=1)
+    grid.write(zk_session)
+
+    def while_others_write(session: Session, kinds: Any) -> Listing:
+        found = listing(session, kinds)
+        znode = zk_session.get(paths.STRUCTURE)
+        assert znode is not None
+        zk_session.commit([Set(paths.STRUCTURE, Structure(), znode.version)])
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nodepool_ocb.store.world.near.listing", while_others_write)
+        assert near_world(zk_session, [grid.fqdn(0)]) is None
+    assert near_world(zk_session, [grid.fqdn(0)]) is not None
+
+
+def test_a_part_with_more_noderoles_than_are_read_one_by_one_does_not_suffice(
+    zk_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = Grid(nodes=2, lanes=1, depth=2)
+    grid.write(zk_session)
+    found = []
+    for most in (1, 4):
+        monkeypatch.setattr("nodepool_ocb.store.world.near.MOST", most)
+        found.append(near_world(zk_session, [grid.fqdn(0)]) is not None)
+    assert found == [False, True]
 
 
 def test_a_child_and_a_member_are_found_also_by_names_that_are_written_with_escapes(zk_session: Session) -> None:

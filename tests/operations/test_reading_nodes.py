@@ -87,12 +87,16 @@ def test_where_a_parent_is_a_cluster_its_members_are_found_and_where_the_node_is
     assert whole == ["everything"]
 
 
-def test_a_node_without_noderoles_is_shown(
+def test_a_node_without_noderoles_is_shown_and_an_unreadable_record_of_it_is_named(
     zk_session: Session, zk_settings: ZooKeeperSettings, whole: list[str]
 ) -> None:
     zk_session.commit([Create(paths.node("n1"), Node(deployment="system", rack="r1"))])
     shown = calm(zk_settings).perform(NodeShow(node="n1")).answer
     assert (shown.record.rack, shown.noderoles, whole) == ("r1", (), [])
+    zk_session._client.create(paths.power("n1"), b"garbage")
+    performer = calm(zk_settings)
+    assert performer.perform(NodeShow(node="n1")).answer == shown
+    assert (len(performer.heard.notes), whole) == (1, ["everything"])
 
 
 def test_nodes_are_listed_without_noderoles_as_if_everything_had_been_read(
