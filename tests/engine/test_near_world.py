@@ -59,6 +59,7 @@ def part() -> NearWorld:
         lambda world: world.of(MachinePower).get("n2"),
         lambda world: list(world.of(MachinePower).items()),
         lambda world: world.of(Publication).get(("dns@n1", "n1")),
+        lambda world: world.of(Publication).copy(),
         lambda world: world.parent("base@*lab"),
         lambda world: list(world.clusters.values()),
         lambda world: list(world.clusters["base@*lab"].members),
