@@ -9,7 +9,7 @@ is unpacked, and any thread may unpack it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -156,10 +156,25 @@ def _members(opcode: int, paths: Sequence[str], chroot: str) -> bytes:
     heads = _HEADS[opcode]
     parts: list[bytes] = []
     for path in paths:
-        name = (f"{chroot}{path}\0" if path != "/" or not chroot else f"{chroot}\0").encode()  # without a watch
+        name = path_end(f"{chroot}{path}" if path != "/" or not chroot else chroot)
         parts += (heads[len(name)], name)
     parts.append(_END)
     return b"".join(parts)
+
+
+def many_data(members: Iterable[bytes]) -> Raw:
+    """As ``read_data``; each member is a ``data_head``, and the path that it is for with its ``path_end``."""
+    return Raw(MULTI_READ, b"".join((*members, _END)))
+
+
+def data_head(length: int) -> bytes:
+    """The bytes before a path that is read; ``length`` is that of the path with the byte behind it."""
+    return _HEADS[_GET][length]
+
+
+def path_end(path: str) -> bytes:
+    """A path, or the end of one, and the byte behind it: no watch."""
+    return f"{path}\0".encode()
 
 
 class _Heads(dict[int, bytes]):
@@ -217,14 +232,16 @@ def unpack_bytes(reply: Reply, paths: Sequence[str]) -> list[bytes | None]:
     return found
 
 
-def unpack_mentioning(reply: Reply, paths: Sequence[str], needles: Sequence[bytes]) -> list[Znode]:
-    """The znodes with data that has one of these bytes; raises as ``unpack_data``. No znode is made of an answer without them."""
+def unpack_mentioning(reply: Reply, paths: Callable[[], Sequence[str]], needles: Sequence[bytes]) -> list[Znode]:
+    """The znodes with data that has one of these bytes; raises as ``unpack_data``. No znode is made of an answer without them,
+    and none of its ``paths``.
+    """
     buffer, offset, _ = reply
     if any(buffer.find(needle, offset) >= 0 for needle in needles):
-        found = unpack_data(reply, paths)
+        found = unpack_data(reply, paths())
         return [each for each in found if each is not None and any(needle in each.data for needle in needles)]
     if buffer.find(_REFUSED, offset) >= 0:
-        unpack_bytes(reply, paths)  # raises for a path that may not be read
+        unpack_bytes(reply, paths())  # raises for a path that may not be read
     return []
 
 

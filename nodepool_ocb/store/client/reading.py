@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 from typing import Final, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 
 from nodepool_ocb.errors import Denied, OcbError, OutcomeUnknown, Stale, Unavailable
-from nodepool_ocb.store.client import diagnosis, frames, transaction
+from nodepool_ocb.store.client import diagnosis, folders, frames, transaction
 from nodepool_ocb.store.client.answers import Completion, NotSent, PendingAnswer
+from nodepool_ocb.store.client.folders import Folders
 from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.tree import ImageTree
 from nodepool_ocb.store.client.wire import Client
 
 T = TypeVar("T")
+B = TypeVar("B")
 
 BATCH: Final = 400  # paths in one request; 200 to 500 are equally fast
 SEARCHED: Final = 1000  # the same, where answers are searched alone: fewer turns of both threads
@@ -61,32 +63,29 @@ class SessionReads:
 
     def stream(self, paths: Iterable[str]) -> Iterator[Znode | None]:
         """As ``get_many``, one after the other while more are under way: nothing has to hold them all."""
-        rest = iter(paths)
-        batches = iter(lambda: list(islice(rest, BATCH)), [])
-        found = chain.from_iterable(self._pipeline(batches, frames.read_data, frames.unpack_data))
+        found = chain.from_iterable(self._pipeline(self._of_paths(frames.read_data, paths), frames.unpack_data))
         if not self.tree.foreign:
             return found
         return (None if znode is None else self.tree.read(znode) for znode in found)
 
-    def stream_bytes(self, paths: Iterable[str]) -> Iterator[bytes | None]:
-        """As ``stream``, the data alone, as they are stored: for very many."""
-        rest = iter(paths)
-        batches = iter(lambda: list(islice(rest, BATCH)), [])
-        return chain.from_iterable(self._pipeline(batches, frames.read_data, frames.unpack_bytes))
+    def stream_folders(self, wanted: Folders) -> Iterator[Znode | None]:
+        """As ``stream``, for the paths of these folders."""
+        return chain.from_iterable(self._pipeline(self._of_folders(wanted, BATCH), _data))
 
-    def mentioning(self, paths: Iterable[str], needles: Sequence[bytes]) -> list[Znode]:
-        """The znodes at ``paths`` with data that has one of these bytes: for a few among very many."""
-        rest = iter(paths)
-        batches = iter(lambda: list(islice(rest, SEARCHED)), [])
-        unpack = partial(frames.unpack_mentioning, needles=needles)
-        return list(chain.from_iterable(self._pipeline(batches, frames.read_data, unpack)))
+    def stream_bytes(self, wanted: Folders) -> Iterator[bytes | None]:
+        """As ``stream_folders``, the data alone: for very many."""
+        return chain.from_iterable(self._pipeline(self._of_folders(wanted, BATCH), _bytes))
+
+    def mentioning(self, wanted: Folders, needles: Sequence[bytes]) -> list[Znode]:
+        """The znodes of these folders with data that has one of these bytes: for a few among very many."""
+        unpack = partial(_mentioning, needles=needles)
+        return list(chain.from_iterable(self._pipeline(self._of_folders(wanted, SEARCHED), unpack)))
 
     def naming(self, paths: Iterable[str], names: Iterable[str]) -> list[str]:
         """Those of ``paths`` with a child of one of these names: a few among very many. No path of images."""
-        rest, wanted = iter(paths), frozenset(names)
-        batches = iter(lambda: list(islice(rest, BATCH)), [])
+        wanted = frozenset(names)
         unpack = partial(frames.unpack_naming, names=wanted, needles=[*map(frames.text, wanted)])
-        return list(chain.from_iterable(self._pipeline(batches, frames.read_children, unpack)))
+        return list(chain.from_iterable(self._pipeline(self._of_paths(frames.read_children, paths), unpack)))
 
     def send_read(
         self, paths: Sequence[str], then: Callable[[], object] | None = None
@@ -120,8 +119,8 @@ class SessionReads:
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """The names below each of ``paths``, in requests of hundreds."""
-        batches = (paths[start : start + BATCH] for start in range(0, len(paths), BATCH))
-        found = list(chain.from_iterable(self._pipeline(batches, frames.read_children, frames.unpack_children)))
+        requests = self._of_paths(frames.read_children, paths)
+        found = list(chain.from_iterable(self._pipeline(requests, frames.unpack_children)))
         if self.tree.foreign:
             found = [names and self._native(path, names) for path, names in zip(paths, found, strict=True)]
         return found
@@ -155,27 +154,32 @@ class SessionReads:
                 raise self._translated(value)
             yield refused
 
-    def _pipeline(
-        self,
-        batches: Iterable[Sequence[str]],
-        request: Callable[[Sequence[str], str], frames.Raw],
-        unpack: Callable[[frames.Reply, Sequence[str]], list[T]],
-    ) -> Iterator[list[T]]:
-        """The answers for each batch, in order, with ``WINDOW`` requests under way."""
-        chroot: str = self._client.chroot
-        flying: deque[tuple[Sequence[str], PendingAnswer]] = deque()
-        for batch in chain(batches, repeat((), WINDOW)):
-            if batch:
-                flying.append((batch, self._send(request([*map(self.tree.stored, batch)], chroot))))
-            if flying and (len(flying) >= WINDOW or not batch):
-                sent, answer = flying.popleft()
-                yield self._unpacked(unpack, answer, sent)
+    def _of_paths(
+        self, request: Callable[[Sequence[str], str], frames.Raw], paths: Iterable[str]
+    ) -> Iterator[tuple[frames.Raw, Sequence[str]]]:
+        rest = iter(paths)
+        while batch := list(islice(rest, BATCH)):
+            yield request([*map(self.tree.stored, batch)], self.chroot), batch
 
-    def _unpacked(
-        self, unpack: Callable[[frames.Reply, Sequence[str]], list[T]], answer: PendingAnswer, paths: Sequence[str]
-    ) -> list[T]:
+    def _of_folders(self, wanted: Folders, most: int) -> Iterator[tuple[frames.Raw, folders.Batch]]:
+        for batch in folders.batches(wanted, most):
+            yield folders.read_data(batch, self.chroot), batch
+
+    def _pipeline(
+        self, requests: Iterable[tuple[frames.Raw, B]], unpack: Callable[[frames.Reply, B], list[T]]
+    ) -> Iterator[list[T]]:
+        """The answers to requests, in order, with ``WINDOW`` under way. Beside each request is the part that it reads."""
+        flying: deque[tuple[PendingAnswer, B]] = deque()
+        for request, part in requests:
+            flying.append((self._send(request), part))
+            if len(flying) >= WINDOW:
+                yield self._unpacked(unpack, *flying.popleft())
+        while flying:
+            yield self._unpacked(unpack, *flying.popleft())
+
+    def _unpacked(self, unpack: Callable[[frames.Reply, B], list[T]], answer: PendingAnswer, part: B) -> list[T]:
         try:
-            return unpack(self._reply(answer), paths)
+            return unpack(self._reply(answer), part)
         except frames.UnreadablePath as refused:
             raise transaction.failure(refused.code, refused.path, "read") from refused
 
@@ -207,3 +211,15 @@ class SessionReads:
     def _because(self) -> str:
         reason: str = self._client._connection.failure
         return f" ({reason})" if reason else ""
+
+
+def _data(reply: frames.Reply, batch: folders.Batch) -> list[Znode | None]:
+    return frames.unpack_data(reply, folders.paths(batch))
+
+
+def _bytes(reply: frames.Reply, batch: folders.Batch) -> list[bytes | None]:
+    return frames.unpack_bytes(reply, folders.paths(batch))
+
+
+def _mentioning(reply: frames.Reply, batch: folders.Batch, needles: Sequence[bytes]) -> list[Znode]:
+    return frames.unpack_mentioning(reply, partial(folders.paths, batch), needles)

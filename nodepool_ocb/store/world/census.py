@@ -52,7 +52,7 @@ class _CensusTree(WorldTree):
 
     def _read_noderoles(self, session: Session, listed: Listing) -> None:
         nodes = {fqdn: listed.folders[paths.noderoles(fqdn)] for fqdn in listed.folders[paths.NODES]}
-        znodes = session.stream(f"{paths.noderoles(fqdn)}/{role}" for fqdn, roles in nodes.items() for role in roles)
+        znodes = session.stream_folders(listed.noderoles)
         bound = {fqdn: list(zip(roles, islice(znodes, len(roles)), strict=True)) for fqdn, roles in nodes.items()}
         self.alike = self._alike(session, bound)
         others = {name for names in self.alike for name in names[1:]}

@@ -102,8 +102,7 @@ class WorldTree:
     def _read_noderoles(self, session: Session, listed: Listing) -> None:
         """As ``put`` for each; most of a sweep ends at the comparison, most of a first load in the last lines."""
         nodes = {fqdn: listed.folders[paths.noderoles(fqdn)] for fqdn in listed.folders[paths.NODES]}
-        folders = ((paths.noderoles(fqdn) + "/", roles) for fqdn, roles in nodes.items())
-        self._put_noderoles(nodes, session.stream(f"{folder}{role}" for folder, roles in folders for role in roles))
+        self._put_noderoles(nodes, session.stream_folders(listed.noderoles))
 
     def _put_noderoles(self, nodes: Mapping[str, Collection[str]], znodes: Iterator[Znode | None]) -> None:
         """``nodes``: the roles on each; ``znodes``: those of all, in the same order."""

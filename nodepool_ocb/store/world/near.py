@@ -154,7 +154,7 @@ class _NearPart:
         needles = [f'"{name}"'.encode() for name in self._families]
         children: list[str] = []
         self._members = {}
-        for znode in self._session.mentioning(self._listed.paths(NodeRole), [_SERVES, _ESCAPE, *needles]):
+        for znode in self._session.mentioning(self._listed.noderoles, [_SERVES, _ESCAPE, *needles]):
             _, fqdn, _, role = znode.path.rsplit("/", 3)
             name = paths.noderole_name(role, fqdn)
             self._named.add(name)

@@ -12,9 +12,11 @@ from sys import intern
 from typing import Final, NamedTuple, TypeAlias
 
 from nodepool_ocb.model import kinds
+from nodepool_ocb.model import paths as model_paths
 from nodepool_ocb.model.kinds import RecordKind
 from nodepool_ocb.model.ranges import is_name, is_node
 from nodepool_ocb.model.records import NodeRole, Record, Structure
+from nodepool_ocb.store.client.folders import Folders
 from nodepool_ocb.store.client.reading import SessionReads
 
 Kind: TypeAlias = type[Record]
@@ -125,16 +127,11 @@ class Listing:
                 for name in self.folders[folder]:
                     yield from ((name, below) for below in self.folders[second.format(name)])
 
-    def paths(self, kind: Kind) -> Iterator[str]:
-        """The path of each record, in the order of ``names``."""
-        match _FOLDERS[kind]:
-            case (folder, second):
-                end = _FORMATS[kind].rpartition("{}")[2]
-                for name in self.folders[folder]:
-                    place = second.format(name)
-                    yield from [f"{place}/{below}{end}" for below in self.folders[place]]
-            case _:
-                yield from (path_of(kind, *names) for names in self.names(kind))
+    @property
+    def noderoles(self) -> Folders:
+        """The folders of the noderoles of each node."""
+        places = map(model_paths.noderoles, self.folders[model_paths.NODES])
+        return {place: self.folders[place] for place in places}
 
     def has(self, at: WorldPath) -> bool:
         """Whether the record was listed; for a record with a fixed name below a node, whether the node was.

@@ -37,7 +37,7 @@ def node_states(session: Session) -> NodeStates | None:
         for path, znode in zip(wanted, session.stream(wanted), strict=True):
             if znode is not None:
                 tree.put(path, znode)
-        states = session.stream_bytes(f"{paths.noderoles(name)}/{role}" for name, own in nodes.items() for role in own)
+        states = session.stream_bytes(listed.noderoles)
         state = codec.state
         try:
             for name, own in nodes.items():

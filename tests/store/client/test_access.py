@@ -61,6 +61,8 @@ def test_created_znodes_are_closed_to_other_users(ours: ZooKeeperSettings, their
         session.commit([Create("/ocb/a", {"secret": 1})])
         with pytest.raises(Denied, match="/ocb/a"):
             other.get("/ocb/a")
+        with pytest.raises(Denied, match="read /ocb/a"):
+            other.mentioning({"/ocb": ["a"]}, [b"other"])
         with pytest.raises(Denied, match="/ocb/b"):
             other.commit([Create("/ocb/b")])
 

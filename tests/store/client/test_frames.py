@@ -53,12 +53,14 @@ def test_folders_with_the_names_of_the_folder_before_have_lists_of_their_own() -
 
 def test_records_that_mention_a_name_are_found_and_a_refused_path_is_named() -> None:
     paths = ["/a", "/b", "/c"]
-    found = frames.unpack_mentioning(reply(read(b"one"), refused(NO_NODE), read(b"three")), paths, [b"thr", b"two"])
+    found = frames.unpack_mentioning(
+        reply(read(b"one"), refused(NO_NODE), read(b"three")), lambda: paths, [b"thr", b"two"]
+    )
     assert [(znode.path, znode.data) for znode in found] == [("/c", b"three")]
-    assert frames.unpack_mentioning(reply(read(b"one"), refused(NO_NODE), read(b"")), paths, [b"two"]) == []
+    assert frames.unpack_mentioning(reply(read(b"one"), refused(NO_NODE), read(b"")), lambda: paths, [b"two"]) == []
     for needle in (b"one", b"two"):
         with pytest.raises(UnreadablePath) as refusal:
-            frames.unpack_mentioning(reply(read(b"one"), refused(NO_AUTH), read(b"three")), paths, [needle])
+            frames.unpack_mentioning(reply(read(b"one"), refused(NO_AUTH), read(b"three")), lambda: paths, [needle])
         assert (refusal.value.code, refusal.value.path) == (NO_AUTH, "/b")
 
 
