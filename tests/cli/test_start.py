@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -153,3 +155,11 @@ def test_wrong_usage_ends_with_2(line: str, said: str) -> None:
     answer = CliRunner().invoke(cli, line.split(), prog_name="nodepool-ocb")
     assert answer.exit_code == 2
     assert said in answer.stderr
+
+
+@pytest.mark.parametrize("program", ["nodepool-ocb", "nodepool-ocb-annealer", "nodepool-ocb-api"])
+def test_an_interrupt_while_modules_load_prints_no_traceback(program: str, tmp_path: Path) -> None:
+    (tmp_path / "msgspec.py").write_text("raise KeyboardInterrupt\n")  # as at Ctrl-C while it loads
+    script = Path(sys.executable).parent / program
+    ended = subprocess.run([script, "--help"], capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
