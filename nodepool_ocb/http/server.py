@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 #: The fault, in one sentence; None when all is well.
 Trouble: TypeAlias = Callable[[], str | None]
 
-KEYS: Final = "http.listen, builder.listen"
+KEYS: Final = "http.listen, builder.listen, launcher.listen, api.pages"
 SHORTAGE_SECONDS: Final = 0.2  # before the next connection, where the process cannot have one
 #: The answer of a health page if all is well, by its name: the line behind ``ok`` says which parts are covered.
 WELL: Final[Mapping[str, str]] = {

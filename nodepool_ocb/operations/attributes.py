@@ -47,10 +47,17 @@ def assigned(
                 changed = attributes.write(changed, where, strict_json(text))
             except ValueError as wrong:
                 said = "TEXT" if where in quiet else text
-                problems.append(f"{key}: {said} is not JSON ({wrong}); text needs quotes: '{key}=\"{said}\"'")
+                problems.append(f"{key}: {said} is not JSON ({wrong}); {_mended(key, text, said)}")
     if problems:
         raise Invalid(problems)
     return changed
+
+
+def _mended(key: str, text: str, said: str) -> str:
+    """The next step after a value that is not JSON; ``said`` stands for the value."""
+    if text.lstrip().startswith(("[", "{")):
+        return "close each bracket, quote each text, and put the whole argument in single quotes"
+    return f"text needs quotes: '{key}=\"{said}\"'"
 
 
 def _no_mapping(blob: Mapping[str, Json], path: str) -> str | None:

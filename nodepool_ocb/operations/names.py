@@ -16,11 +16,18 @@ from nodepool_ocb.model.records import Deployment, Node, Role
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> NotFound:
-    """The error for a name that does not exist."""
+    """The error for a name that does not exist.
+
+    >>> str(unknown("noderole", "ntp@n1.example.com", ["motd@n1.example.com", "ntp-client@n1.example.com"]))
+    'noderole ntp@n1.example.com does not exist; did you mean `ntp-client@n1.example.com`?'
+    """
     known = list(known)
     if set(name) & set("*?[") and kind in ("node", "noderole"):
         return NotFound(f"{kind} {name} does not exist; a pattern of names is a selector: -l '{name}'")
+    role, _, node = name.partition("@")
+    short = f"{role}-", f"@{node}"  # a part of a role's name, on its node
     full = [each for each in known if each.startswith(f"{name}.")]  # a host without its domain
+    full = full or [each for each in known if node and each.startswith(short[0]) and each.endswith(short[1])]
     near = (
         f"; did you mean {' or '.join(f'`{each}`' for each in full)}?"
         if 0 < len(full) < 4

@@ -29,7 +29,7 @@ def bound(plan: Planning) -> None:
             if vertex is None:
                 _bind(plan, each)
             else:
-                _compare(each, vertex)
+                _compare(plan, each, vertex)
 
 
 def _is_there(plan: Planning, each: DesiredNoderole) -> bool:
@@ -37,7 +37,7 @@ def _is_there(plan: Planning, each: DesiredNoderole) -> bool:
     vertex = plan.vertex(each)
     try:
         if vertex is not None:
-            _compare(each, vertex)
+            _compare(plan, each, vertex)
     except Conflict:
         return False
     return vertex is not None
@@ -61,10 +61,12 @@ def _bind(plan: Planning, each: DesiredNoderole) -> None:
     plan.notes += found.elsewhere
 
 
-def _compare(each: DesiredNoderole, vertex: Vertex) -> None:
+def _compare(plan: Planning, each: DesiredNoderole, vertex: Vertex) -> None:
     record = vertex.record
     commands.refuse_tasks([vertex])
     first = f"first: nodepool-ocb noderole unbind {vertex.name}"
+    if vertex.name in plan.made:  # by this plan, as of every new node
+        first = "each new node gets this role: leave the key out here, or write `whole: true` at the top of the file"
     if each.deployment not in (None, record.deployment):
         raise Conflict(f"{vertex.name} is bound in deployment {record.deployment}, not in {each.deployment}; {first}")
     if each.parents is not None and each.parents != tuple(sorted(record.parents)):

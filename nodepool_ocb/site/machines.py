@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import liveness, nodes
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model.records import Node
@@ -22,14 +24,20 @@ def made_and_changed(plan: Planning) -> None:
         view = plan.world.nodes.get(fqdn)
         with each.place.blamed():
             if each.fields.get("deployment", "system") not in plan.world.deployments:
-                raise NotFound(
-                    f"deployment {each.fields['deployment']} does not exist; write it under deployments, or:"
-                    f" nodepool-ocb deployment create {each.fields['deployment']}"
-                )
+                raise _no_deployment(each.fields["deployment"], plan.world.deployments)
             if view is None or view.record is None:
                 _make(plan, each)
             else:
                 _change(plan, each, view.record)
+
+
+def _no_deployment(name: str, known: Iterable[str]) -> NotFound:
+    """The file may be a site file, a table, or an inventory."""
+    meant = did_you_mean(name, known)
+    return NotFound(
+        f"deployment {name} does not exist{f'{meant} Or create it' if meant else '; create it'}: nodepool-ocb deployment"
+        f" create {name}, or write it under `deployments` of a site file"
+    )
 
 
 def _make(plan: Planning, each: DesiredNode) -> None:

@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from msgspec.structs import replace
 
 from nodepool_ocb.catalogue import importing, rules
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import attributes, deployments, drift, structure, unreadable
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
 from nodepool_ocb.errors import Conflict, Invalid, NotFound
@@ -132,7 +133,8 @@ def configured(plan: Planning) -> None:
 def _configure(plan: Planning, catalogue: Mapping[str, Role], name: str, role: str, user: Blob | None) -> None:
     stored = plan.world.deployment_roles.get((name, role))
     if role not in catalogue:
-        raise NotFound(f"role {role} is not known; import its barclamp: nodepool-ocb barclamp import FILE")
+        meant = did_you_mean(role, catalogue) or "; import its barclamp: nodepool-ocb barclamp import FILE"
+        raise NotFound(f"role {role} is not known{meant}")
     if stored is not None and (user is None or attributes.same(user, stored.record.user)):
         return
     if plan.world.deployments[name].record.state is DeploymentState.COMMITTED and name != deployments.SYSTEM:

@@ -122,3 +122,16 @@ def test_a_wait_for_a_held_node_repeats_its_reason_at_the_time_out(becomes: Call
     *lines, error = answer.stderr.splitlines()
     assert len([line for line in lines if line.startswith("waiting: node n1.example.com is held by")]) == 2
     assert error.startswith("error: ")
+
+
+def test_a_check_by_a_selector_gives_the_reason_for_the_noderoles_that_it_leaves_out(
+    becomes: Callable[..., None], ocb: Ocb
+) -> None:
+    becomes(runs=(("5", "succeeded", 5),), run="5", epoch=5)
+    for node in ("n2.example.com", "n3.example.com"):
+        assert ocb("node", "create", node, "--address", f"{node}:22", "--deployment", "lab").exit_code == 0
+        assert ocb("node", "bind", node, "looked").exit_code == 0
+    answer = ocb("noderole", "check", "-l", "role:looked")
+    assert answer.exit_code == 0, answer.output
+    assert "2 noderoles cannot be checked now: looked@n2.example.com is PROPOSED, and only ACTIVE" in answer.stderr
+    assert answer.stderr.rstrip().endswith("; and 1 other reason")

@@ -27,13 +27,22 @@ from tests.fixtures.commands import Ocb
         ("node create n9.example.com --address 127.0.0.1:ssh", "'ssh' is no port; write a number from 1 to 65535"),
         ("man {list}/x", "list.yaml/x cannot be written: Not a directory; give another DIRECTORY"),
         ("rollout check {list}", "the document must be a mapping, and is a list"),
+        ("noderole unbind top@n1.example.com", "this would delete top@n1.example.com with its attributes and history"),
+        ("apply -f {empty}", "no document is in {empty}; to print one: nodepool-ocb export"),
+        (
+            "noderole set middle@n1.example.com middle-size=[2",
+            "column 3 (char 2)); close each bracket, quote each text",
+        ),
+        ("noderole set middle@n1.example.com middle-size=big", "text needs quotes: 'middle-size=\"big\"'"),
     ],
 )
 def test_a_refusal_names_the_way_on(ocb: Ocb, line: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text("- {id: a}\n")
-    answer = ocb(*line.format(list=tmp_path / "list.yaml").split())
+    (tmp_path / "empty.yaml").touch()
+    files = {"list": tmp_path / "list.yaml", "empty": tmp_path / "empty.yaml"}
+    answer = ocb(*line.format(**files).split())
     assert answer.exit_code != 0
-    assert sentence in answer.stderr
+    assert sentence.format(**files) in answer.stderr
 
 
 @pytest.mark.usefixtures("world")

@@ -25,7 +25,9 @@ def test_an_address_that_cannot_be_had_is_refused(listen: str) -> None:
 
 def test_a_port_that_is_taken_is_refused() -> None:
     pages = Pages("127.0.0.1:0", {})
-    with pytest.raises(Invalid, match="cannot listen"):
+    with pytest.raises(
+        Invalid, match=r"cannot listen.*see http\.listen, builder\.listen, launcher\.listen, api\.pages"
+    ):
         Pages(pages.address, {})
     pages.close()
 

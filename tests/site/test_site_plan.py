@@ -167,10 +167,16 @@ def test_a_committed_deployment_of_whose_state_nothing_is_said_is_not_opened() -
 @pytest.mark.parametrize(
     ("text", "error", "sentence"),
     [
-        ("nodes:\n  n1.example.com: {noderoles: [tip]}", NotFound, r":3: .*role tip is not known; import its barclamp"),
-        ("nodes:\n  n1.example.com: {deployment: lad}", NotFound, r":3: .*deployment lad does not exist; write it under"),
+        ("nodes:\n  n1.example.com: {noderoles: [tip]}", NotFound, r":3: .*role tip is not known; did you mean `top`\?"),
+        ("nodes:\n  n1.example.com: {noderoles: [quux]}", NotFound, r":3: .*role quux is not known; import its barclamp"),
+        ("deployments: {lab: {roles: {bas: {}}}}", NotFound, r"role bas is not known; did you mean `base`\?"),
+        ("nodes:\n  n1.example.com: {deployment: lad}", NotFound, ":3: .*deployment lad does not exist; create it: nodepool"),
+        ("nodes:\n  n1.example.com: {deployment: sytem}", NotFound, r"did you mean `system`\? Or create it: nodepool-ocb"),
         ("nodes:\n  n1.example.com: {noderoles: [rival, top]}", Conflict, r":3: .*conflicts with"),
         ("nodes:\n  n1.example.com:\n    noderoles: {all: {parents: [member@n9.example.com]}}", NotFound, ":4: .*n9"),
+        ("roles: {base: {barclamp: b, jig: noop, flags: [discovery]}}\n"
+         "nodes:\n  n1.example.com:\n    noderoles: {base: {parents: [once@n9.example.com]}}",
+         Conflict, "each new node gets this role: leave the key out here, or write `whole: true`"),
         ("nodes: {n1.example.com: {addresses: [1.2.3]}}", Invalid, ":2: .*is neither a host name nor an address"),
         ("deployments: {a: {parent: b}, b: {parent: a}}", Invalid, "deployments below each other"),
         ("roles:\n  loop: {barclamp: c, jig: noop, requires: [loop2]}\n  loop2: {barclamp: c, jig: noop, requires: [loop]}",

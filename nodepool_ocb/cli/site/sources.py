@@ -21,9 +21,10 @@ SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 def wanted(sources: Iterable[str]) -> DesiredState:
     """The content of site files together; raises NotFound, or Invalid with every fault."""
+    sources = tuple(dict.fromkeys(sources))
     found: list[Document] = []
     problems: list[str] = []
-    for source in dict.fromkeys(sources):
+    for source in sources:
         for path in _files(source):
             try:
                 found += _documents(path)
@@ -32,7 +33,7 @@ def wanted(sources: Iterable[str]) -> DesiredState:
     if problems:
         raise Invalid(problems)
     if not found:
-        raise Invalid("no document is in these files; to print one: nodepool-ocb export")
+        raise Invalid(f"no document is in {', '.join(sources)}; to print one: nodepool-ocb export")
     return reading.wanted(found)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine.world import NodeView, Vertex, World
 from nodepool_ocb.errors import Conflict, NotFound
 from nodepool_ocb.model import paths
@@ -64,7 +65,10 @@ class BindDraft:
         stored = self.world.roles.get(name)
         if stored is None:
             if because is None:
-                raise NotFound(f"role {name} is not known; import its barclamp: nodepool-ocb barclamp import FILE")
+                meant = (
+                    did_you_mean(name, self.world.roles) or "; import its barclamp: nodepool-ocb barclamp import FILE"
+                )
+                raise NotFound(f"role {name} is not known{meant}")
             raise Conflict(
                 f"role {because} requires {name}, which no imported barclamp defines; import the one that does"
             )

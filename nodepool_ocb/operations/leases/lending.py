@@ -218,7 +218,7 @@ class Lending:
             workspace.remove(place)
             if place.public_key is not None and self._session.id == self._began:
                 for failed in access.withdraw(nodes, self._ssh(), mark):
-                    self._note(f"the key of the lease stays on node {failed.node} until it expires: {failed.reason}")
+                    self._note(f"the key of the lease may stay on node {failed.node} until it expires: {failed.reason}")
 
     def _ssh(self) -> SshSettings:
         return self._reader.performer.settings().ssh

@@ -68,8 +68,14 @@ def _checkable(world: World, chosen: list[Vertex], scope: bool) -> Steps[list[Ve
     if refusals and (not scope or not can):
         raise Conflict("\n".join(list(dict.fromkeys(refusals.values()))[:NAMED]))
     if refusals:
-        yield Note(f"{counted(len(refusals), 'noderole')} cannot be checked now")
+        yield Note(f"{counted(len(refusals), 'noderole')} cannot be checked now: {_some(refusals.values())}")
     return can
+
+
+def _some(reasons: Iterable[str]) -> str:
+    """The first reason, and the number of the others."""
+    first, *others = dict.fromkeys(reasons)
+    return f"{first}; and {counted(len(others), 'other reason')}" if others else first
 
 
 def results(asked: Mapping[str, int]) -> Steps[list[DriftRow]]:

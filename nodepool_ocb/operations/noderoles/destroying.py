@@ -100,7 +100,8 @@ def _agreed(vertices: list[Vertex], going: frozenset[str]) -> Steps[None]:
     done = [vertex.name for vertex in vertices if vertex.record.once]
     again = f"; destructive and done: {', '.join(done)}, which a new bind and commit do again" if done else ""
     named = ", ".join(vertex.name for vertex in vertices)
-    agreed = yield from Agreement(f"delete {named} with their attributes and history{again}", covers=going)
+    theirs = "its" if len(vertices) == 1 else "their"
+    agreed = yield from Agreement(f"delete {named} with {theirs} attributes and history{again}", covers=going)
     surprise = [vertex.name for vertex in vertices if vertex.name not in agreed.covers]
     if surprise:
         raise Conflict(
