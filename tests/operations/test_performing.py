@@ -22,7 +22,18 @@ from nodepool_ocb.operations.nodes.changing import NodeDead, NodeSet, NodeUnavai
 from nodepool_ocb.operations.nodes.committing import NodeCommit
 from nodepool_ocb.operations.nodes.creating import NewNode, NodeCreate
 from nodepool_ocb.operations.nodes.deleting import NodeDelete
-from nodepool_ocb.operations.operation import Call, Explained, Lookup, Operation, Right, Situation, Steps
+from nodepool_ocb.operations.operation import (
+    Call,
+    Explained,
+    Lookup,
+    Near,
+    Note,
+    Operation,
+    Right,
+    Situation,
+    Steps,
+    near_nodes,
+)
 from nodepool_ocb.operations.performer import Performer, Reader
 from nodepool_ocb.operations.reads.world import ReadWorld
 from nodepool_ocb.store import journal
@@ -159,6 +170,30 @@ def test_an_operation_knows_how_many_transactions_its_attempts_before_have_writt
     for _ in range(2):
         mine.perform(SetTwice())
     assert (known, node(world, N1).rack) == ([0, 1, 0], "r3")
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_decision_that_asks_for_more_of_the_tree_has_its_notes_and_rows_one_time(
+    zk_settings: ZooKeeperSettings, dry_run: bool
+) -> None:
+    class SetAndCount(Operation[int], frozen=True, kw_only=True):
+        noun, verb, right, reads, writes = "lamp", "light", Right.OPERATOR, (ReadWorld,), ("node",)
+
+        @property
+        def near(self) -> Near | None:
+            return near_nodes([N1])
+
+        def decide(self, situation: Situation) -> Steps[int]:
+            yield from NodeSet(nodes=(N1,), assignments=("rack=r1",)).decide(situation)
+            yield Note("set")
+            world = yield from ReadWorld()
+            return len(world.nodes)
+
+    mine = calm(zk_settings, dry_run=dry_run)
+    done = mine.perform(SetAndCount())
+    assert (done.answer, mine.heard.notes) == (1, ["set"])
+    assert [(row.kind, row.name) for row in done.rows] == [("node", N1)]
 
 
 # -- agreement --

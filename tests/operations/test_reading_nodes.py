@@ -122,6 +122,15 @@ def test_where_a_noderole_cannot_be_read_all_of_a_list_of_nodes_is(
     assert (whole, len(performer.heard.notes)) == (["everything"], 1)
 
 
+def test_a_noderole_with_an_impossible_name_is_not_counted_in_a_list_of_nodes(
+    grid: Session, zk_settings: ZooKeeperSettings, whole: list[str]
+) -> None:
+    grid.commit([Create(paths.noderole("Not A Role", N0), NodeRole(state=State.ERROR, since=1.0))])
+    performer = calm(zk_settings)
+    assert performer.perform(NodeList()).answer[0].noderoles == "2 TODO, 4 BLOCKED"
+    assert (whole, len(performer.heard.notes)) == (["everything"], 1)
+
+
 FIELDS = {"since": -1.0, "attempt": "x", "not_before": "soon", "reason": 7, "serves": "ntp", "hooks": [1], "parents": 3}
 
 

@@ -40,12 +40,12 @@ def reply(*members: bytes) -> Reply:
 def test_folders_with_the_names_of_the_folder_before_have_lists_of_their_own() -> None:
     members = (
         listed("ntp", "dns"), listed("ntp", "dns"), refused(NO_NODE), listed("ntp", "dns"), listed("dns", "ntp"),
-        listed("dns", "nts"), listed(), listed(), listed("dns", "nts", "ntp"),
+        listed("dns", "nts"), listed("ntp", "dns"), listed(), listed(), listed("dns", "nts", "ntp"),
     )  # fmt: skip
     found = frames.unpack_children(reply(*members), [str(number) for number in range(len(members))])
     assert found == [
         ["ntp", "dns"], ["ntp", "dns"], None, ["ntp", "dns"], ["dns", "ntp"],
-        ["dns", "nts"], [], [], ["dns", "nts", "ntp"],
+        ["dns", "nts"], ["ntp", "dns"], [], [], ["dns", "nts", "ntp"],
     ]  # fmt: skip
     lists = [names for names in found if names is not None]
     assert len({*map(id, lists)}) == len(lists)
