@@ -39,6 +39,18 @@ def in_shop(paused: str | None = None) -> tuple[World, Vertex]:
     return made, put(made, "app@n", State.TODO, deployment="shop")
 
 
+def test_a_pause_holds_a_deployment_that_came_below_it_later() -> None:
+    made = world()
+    vertex = put(made, "app@n", State.TODO, deployment="shop")
+    assert made.line("shop") == ("shop",)
+    tree(made, "web")
+    assert made.line("shop") == ("shop", "web", "system")
+    assert Code.PAUSED in codes(made, vertex)
+    made.drop(Deployment, "web")
+    assert made.line("shop") == ("shop", "web")
+    assert Code.PAUSED not in codes(made, vertex)
+
+
 # -- what begins --
 
 
