@@ -54,6 +54,20 @@ def test_a_transaction_of_which_the_kernel_takes_a_part_is_sent_whole(zk_session
     assert later.get(timeout=5)[0].version == 1
 
 
+def test_no_ping_is_sent_within_a_transaction(zk_session: Session) -> None:
+    connection = zk_session._client._connection
+    wake = connection.wake
+
+    def ping_first() -> None:
+        connection.wake = wake  # type: ignore[method-assign]
+        connection._send_ping(1.0)
+        wake()
+
+    connection.wake = ping_first  # type: ignore[method-assign]
+    Socket(zk_session, lambda own, data: own.send(data[:7]))
+    assert soon(zk_session, Create("/ocb/a")).get(timeout=5)[0].version == 0
+
+
 def test_a_transaction_of_which_the_kernel_takes_nothing_is_sent_whole(zk_session: Session) -> None:
     def refuse(_own: Any, _data: Any) -> int:
         raise BlockingIOError
