@@ -18,7 +18,7 @@ from nodepool_ocb.api.accepting import ListeningLoop, OpenConnections
 from nodepool_ocb.api.protocol import HEAD_BYTES, BoundedProtocol
 from nodepool_ocb.config import ApiSettings
 from nodepool_ocb.errors import Invalid
-from nodepool_ocb.http.server import host_and_port
+from nodepool_ocb.http.server import host_and_port, why_not_bound
 from nodepool_ocb.model.ranges import is_loopback
 
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ def _bound(listen: str, settings: ApiSettings) -> socket.socket:
         family = socket.getaddrinfo(host.strip("[]") or None, port, type=socket.SOCK_STREAM)[0][0]
         made = socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise Invalid(f"cannot listen on {listen}: {error.strerror or error}; see api.listen") from error
+        raise Invalid(f"cannot listen on {listen}: {why_not_bound(error)}; see api.listen") from error
     made.setblocking(False)
     return made
 

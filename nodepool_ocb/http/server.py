@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import io
 import logging
+import os
 import socket
 import ssl
 import sys
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 #: The fault, in one sentence; None when all is well.
 Trouble: TypeAlias = Callable[[], str | None]
 
-KEYS: Final = "http.listen, builder.listen, launcher.listen, api.pages"
+KEYS: Final = "http.listen, builder.listen, launcher.listen, api.listen, api.pages"
 SHORTAGE_SECONDS: Final = 0.2  # before the next connection, where the process cannot have one
 #: The answer of a health page if all is well, by its name: the line behind ``ok`` says which parts are covered.
 WELL: Final[Mapping[str, str]] = {
@@ -78,7 +79,7 @@ class Pages:
         try:
             self._server = _server(host.strip("[]"), port)(partial(_Request, health, private))
         except OSError as error:
-            raise Invalid(f"cannot listen on {listen}: {_why(error)}; see {KEYS}") from error
+            raise Invalid(f"cannot listen on {listen}: {why_not_bound(error)}; see {KEYS}") from error
         self.address = f"{_reachable(host)}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.1,), name="http", daemon=True).start()
 
@@ -136,10 +137,12 @@ def _port(listen: str | None) -> str | None:
     return listen.rpartition(":")[2] if listen else None
 
 
-def _why(error: OSError) -> str:
+def why_not_bound(error: OSError) -> str:
+    """The reason why an address cannot be listened on, in the words of the system."""
     if error.errno == errno.EADDRINUSE:
         return "another process listens there; give each daemon of this host a port of its own"
-    return str(error)
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else str(error)  # that of a name is negative
 
 
 class _Server(ThreadingHTTPServer):

@@ -6,6 +6,8 @@ import socket
 
 import pytest
 
+from nodepool_ocb.api.listener import Listener
+from nodepool_ocb.config import ApiSettings
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.http.server import Door, Pages
 from nodepool_ocb.testing.zookeeper.server import free_port
@@ -26,10 +28,21 @@ def test_an_address_that_cannot_be_had_is_refused(listen: str) -> None:
 def test_a_port_that_is_taken_is_refused() -> None:
     pages = Pages("127.0.0.1:0", {})
     with pytest.raises(
-        Invalid, match=r"cannot listen.*see http\.listen, builder\.listen, launcher\.listen, api\.pages"
+        Invalid, match=r"cannot listen.*see http\.listen, builder\.listen, launcher\.listen, api\.listen"
     ):
         Pages(pages.address, {})
     pages.close()
+
+
+def test_a_port_of_the_api_that_is_taken_is_refused_with_the_next_step() -> None:
+    pages = Pages("127.0.0.1:0", {})
+    with pytest.raises(Invalid) as refused:
+        Listener(lambda: None, ApiSettings(listen=pages.address))
+    pages.close()
+    assert str(refused.value) == (
+        f"cannot listen on {pages.address}: another process listens there; give each daemon of this host a port of its own;"
+        " see api.listen"
+    )
 
 
 def test_a_closed_server_lets_its_port_go() -> None:
