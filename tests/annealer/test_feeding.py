@@ -15,7 +15,7 @@ from nodepool_ocb.daemon.timers import Timers
 from nodepool_ocb.engine.world import World
 from nodepool_ocb.errors import OcbError, Unavailable
 from nodepool_ocb.model.drift import PendingCheck
-from nodepool_ocb.model.records import Change, State
+from nodepool_ocb.model.records import Change, Claim, State
 from nodepool_ocb.secrecy.opening import Secrets
 from nodepool_ocb_annealer import claims
 from nodepool_ocb_annealer.claims import Claims
@@ -78,6 +78,17 @@ def failing(context: Context) -> None:
     for fqdn in ("x", "y"):
         context.claims._faults.fault(fqdn, 0.0, "the disk is full")
     context.claims._faults._until = 0.0
+
+
+@pytest.mark.parametrize("state", [State.TODO, State.ACTIVE])
+def test_a_claim_of_ours_without_a_run_is_given_back_also_where_nothing_is_left_to_do(state: State) -> None:
+    context = Context(among("a@n"))
+    if state is State.ACTIVE:
+        settle(context.world, "a@n")
+    for annealer in ("b", "a"):
+        context.world.put_claim("n", Claim(annealer=annealer, noderole="a@n", run="r", epoch=1, since=1.0), 1, 0)
+        context.claims.consider("n")
+    assert context.asked == ["giving back n"]
 
 
 def test_a_host_that_fails_looks_at_what_waits_when_nothing_is_under_way_and_not_before() -> None:
