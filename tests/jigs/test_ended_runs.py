@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -19,6 +19,10 @@ from tests.jigs.test_keeper import hung, keeper
 from tests.jigs.workshop import Annealer, other_runner, until
 
 pytestmark = pytest.mark.long
+
+
+#: Changes of the runner: its signals have no effect, and it waits less for one.
+WITHOUT_SIGNALS: Final = {"\nsay() {": "\nkill() { :; }\nsay() {", "    sleep 0.05\n": "    sleep 0.001\n"}
 
 
 def name_group(machine: Any, group: int) -> None:
@@ -264,8 +268,7 @@ def test_a_run_that_does_not_die_keeps_its_machine_busy(
     machine: Any, annealer: Any, tmp_path: Path, forgotten: bool
 ) -> None:
     hasty = Annealer(machine.settings(connect_timeout_seconds=1.0))
-    without_signals = {"\nsay() {": "\nkill() { :; }\nsay() {", "    sleep 0.05\n": "    sleep 0.001\n"}
-    with other_runner(tmp_path / "runner", without_signals), detached(machine, annealer, "sleep 300") as group:
+    with other_runner(tmp_path / "runner", WITHOUT_SIGNALS), detached(machine, annealer, "sleep 300") as group:
         if forgotten:
             machine.farm.lose_state(0)
         refused = hasty.run(machine.order("true", epoch=2, role="dns", log=None))
@@ -276,6 +279,19 @@ def test_a_run_that_does_not_die_keeps_its_machine_busy(
         known = f"the run of ntp@1, process group {group}, does not die"
         assert refused.reason == ("a run that this machine has no record of does not die" if forgotten else known)
         assert "start" not in machine.events()[1 - forgotten :]
+
+
+def test_a_run_without_its_keeper_that_does_not_die_keeps_its_machine_busy(
+    machine: Any, annealer: Any, tmp_path: Path
+) -> None:
+    hasty = Annealer(machine.settings(connect_timeout_seconds=1.0))
+    with other_runner(tmp_path / "runner", WITHOUT_SIGNALS), detached(machine, annealer, "sleep 300") as group:
+        os.kill(keeper(machine), signal.SIGKILL)
+        refused = hasty.run(machine.order("true", epoch=2, role="dns", log=None))
+        hasty.jig.close()
+        assert isinstance(refused, Unreachable)
+        assert refused.reason == f"the run of ntp@1, process group {group}, does not die"
+        assert machine.events("start") == ["start"]
 
 
 def test_a_keeper_that_does_not_die_keeps_its_machine_busy(machine: Any, annealer: Any, tmp_path: Path) -> None:
