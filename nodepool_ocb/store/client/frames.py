@@ -40,7 +40,7 @@ _HEADER = struct.Struct("!iBi")  # of a member: opcode, whether it is the end, e
 _MEMBER = struct.Struct("!iBii")  # the same, and the length (or the error) that follows
 _STAT = struct.Struct("!qqqqi8xq4xi8x")  # czxid, mzxid, ctime, mtime, version, ephemeral owner, number of children
 _END = _HEADER.pack(-1, True, -1)
-_REFUSED = _END[:4] + b"\0"  # the opcode of a member that failed, which is not the end; no name has the byte 255
+_REFUSED = _END[:4] + b"\0\xff\xff\xff"  # of a member that failed, and is not the end: its error is negative
 _ACL_VERSION = 40  # where it begins in a stat
 
 

@@ -64,6 +64,16 @@ def test_records_that_mention_a_name_are_found_and_a_refused_path_is_named() -> 
         assert (refusal.value.code, refusal.value.path) == (NO_AUTH, "/b")
 
 
+def test_an_answer_without_a_needle_is_not_taken_apart_though_the_next_one_is_in_its_buffer() -> None:
+    buffer, offset, zxid = reply(read(b"one"))
+    together = Reply(buffer + struct.pack("!i", 400) + buffer[offset:], offset, zxid)
+
+    def paths() -> list[str]:
+        pytest.fail("it is taken apart")
+
+    assert frames.unpack_mentioning(together, paths, [b"two"]) == []
+
+
 @pytest.mark.parametrize("chroot", ["", "/lab"])
 def test_a_request_for_many_paths_has_each_of_them(chroot: str) -> None:
     paths = ["/a", "/", "/ocb/nodes/ü", "/b", "/" + 2_000 * "c"]
