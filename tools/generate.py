@@ -629,7 +629,7 @@ The party decides what follows ([decision 093](decisions/093-assign-each-fault-o
 - **path**: a suspicion in the node's record. The node is dead only if an annealer on another host does not reach it either.
 - **machine**: the node is dead if another annealer, where one is ready, does not reach it either.
 
-Where a machine has several addresses, the word of the machine counts before a fault of the path, and that before a fault of the
+Where a machine has several addresses, the answer of the machine counts first, then a fault of the path, then a fault of the
 own host. A refused key is a fault of the own host while no machine has taken a key of the annealer.
 
 """
