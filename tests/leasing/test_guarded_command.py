@@ -259,8 +259,8 @@ def on_a_terminal(folder: Path, script: str, typed: bytes, printed: bytes, ready
 
 
 def begun(said: bytes) -> bool:
-    """Whether the command has printed its word, and the caller its id, so that their later lines do not mix."""
-    return b"on\r\n" in said and re.search(rb"\d+\r\n", said) is not None
+    """Whether the command has printed its word, and the caller its id. The word may come between the id and its line end."""
+    return b"on\r\n" in said and re.search(rb"\d", said) is not None and said.count(b"\r\n") > 1
 
 
 #: The terminal on stdin becomes that of the new session.
