@@ -51,7 +51,7 @@ class _CensusTree(WorldTree):
     alike: Sequence[Sequence[str]] = ()  # nodes of which the first stands for the others
 
     def _read_noderoles(self, session: Session, listed: Listing) -> None:
-        nodes = {fqdn: listed.folders[paths.noderoles(fqdn)] for fqdn in listed.folders[paths.NODES]}
+        nodes = listed.bound
         znodes = session.stream_folders(listed.noderoles)
         bound = {fqdn: list(zip(roles, islice(znodes, len(roles)), strict=True)) for fqdn, roles in nodes.items()}
         self.alike = self._alike(session, bound)

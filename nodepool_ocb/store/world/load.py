@@ -101,7 +101,7 @@ class WorldTree:
 
     def _read_noderoles(self, session: Session, listed: Listing) -> None:
         """As ``put`` for each; most of a sweep ends at the comparison, most of a first load in the last lines."""
-        nodes = {fqdn: listed.folders[paths.noderoles(fqdn)] for fqdn in listed.folders[paths.NODES]}
+        nodes = listed.bound
         self._put_noderoles(nodes, session.stream_folders(listed.noderoles))
 
     def _put_noderoles(self, nodes: Mapping[str, Collection[str]], znodes: Iterator[Znode | None]) -> None:

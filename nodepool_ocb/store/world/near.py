@@ -149,8 +149,7 @@ class _NearPart:
         clusters = {each.name for name in families if (vertex := self.world.vertex(name)) for each in vertex.clusters}
         self._families = {*families, *clusters}
         self._listed = listing(self._session, (NodeRole,))
-        folders = self._listed.folders
-        self._unproved = set[str]().union(*(folders[paths.noderoles(name)] for name in folders[paths.NODES]))
+        self._unproved = set[str]().union(*self._listed.bound.values())
         needles = [f'"{name}"'.encode() for name in self._families]
         children: list[str] = []
         self._members = {}

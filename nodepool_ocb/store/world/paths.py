@@ -128,10 +128,14 @@ class Listing:
                     yield from ((name, below) for below in self.folders[second.format(name)])
 
     @property
+    def bound(self) -> Mapping[str, Mapping[str, None]]:
+        """Node → the roles of its noderoles."""
+        return {fqdn: self.folders[model_paths.noderoles(fqdn)] for fqdn in self.folders[model_paths.NODES]}
+
+    @property
     def noderoles(self) -> Folders:
-        """The folders of the noderoles of each node."""
-        places = map(model_paths.noderoles, self.folders[model_paths.NODES])
-        return {place: self.folders[place] for place in places}
+        """The folders of the noderoles, in the order of ``bound``."""
+        return {model_paths.noderoles(fqdn): roles for fqdn, roles in self.bound.items()}
 
     def has(self, at: WorldPath) -> bool:
         """Whether the record was listed; for a record with a fixed name below a node, whether the node was.

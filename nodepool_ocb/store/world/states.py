@@ -30,7 +30,7 @@ def node_states(session: Session) -> NodeStates | None:
     tree = WorldTree(world)
     listed = listing(session, (Deployment, Node, NodeRole))
     wanted = [path_of(kind, *names) for kind in (Deployment, Node) for names in listed.names(kind)]
-    nodes = {name: listed.folders[paths.noderoles(name)] for name in listed.folders[paths.NODES]}
+    nodes = listed.bound
     wanted += map(paths.claim, nodes)
     counts = {name: Counter[State]() for name in nodes}
     with undisturbed():
