@@ -8,10 +8,10 @@ from graphlib import CycleError, TopologicalSorter
 from msgspec.structs import replace
 
 from nodepool_ocb.catalogue import importing, rules
-from nodepool_ocb.documents.suggest import did_you_mean
 from nodepool_ocb.engine import attributes, deployments, drift, structure, unreadable
+from nodepool_ocb.engine.binding.parents import unknown_role
 from nodepool_ocb.engine.hooks import deployment as deploymentroles
-from nodepool_ocb.errors import Conflict, Invalid, NotFound
+from nodepool_ocb.errors import Conflict, Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.records import DeploymentState, Role, State
 from nodepool_ocb.site import given
@@ -133,8 +133,7 @@ def configured(plan: Planning) -> None:
 def _configure(plan: Planning, catalogue: Mapping[str, Role], name: str, role: str, user: Blob | None) -> None:
     stored = plan.world.deployment_roles.get((name, role))
     if role not in catalogue:
-        meant = did_you_mean(role, catalogue) or "; import its barclamp: nodepool-ocb barclamp import FILE"
-        raise NotFound(f"role {role} is not known{meant}")
+        raise unknown_role(role, catalogue)
     if stored is not None and (user is None or attributes.same(user, stored.record.user)):
         return
     if plan.world.deployments[name].record.state is DeploymentState.COMMITTED and name != deployments.SYSTEM:

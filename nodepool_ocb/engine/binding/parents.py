@@ -43,6 +43,12 @@ def standing(world: World, names: Iterable[str]) -> list[str]:
     return names
 
 
+def unknown_role(name: str, known: Iterable[str]) -> NotFound:
+    """The error for a role that no imported barclamp defines; ``known``: the roles that there are."""
+    meant = did_you_mean(name, known) or "; import its barclamp: nodepool-ocb barclamp import FILE"
+    return NotFound(f"role {name} is not known{meant}")
+
+
 class BindDraft:
     """The noderoles that one bind would create: ``parents`` maps each new role to its parents' names, in the order of binding.
 
@@ -65,10 +71,7 @@ class BindDraft:
         stored = self.world.roles.get(name)
         if stored is None:
             if because is None:
-                meant = (
-                    did_you_mean(name, self.world.roles) or "; import its barclamp: nodepool-ocb barclamp import FILE"
-                )
-                raise NotFound(f"role {name} is not known{meant}")
+                raise unknown_role(name, self.world.roles)
             raise Conflict(
                 f"role {because} requires {name}, which no imported barclamp defines; import the one that does"
             )
