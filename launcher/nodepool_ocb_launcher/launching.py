@@ -215,8 +215,7 @@ class Launch:
         fields: dict[str, Any] = {"hostname": name, "driver_data": self._with(key=key)}
         if image is not None:
             fields["image_id"] = image.path
-            if not found.calls.of_fleet:  # a machine of the fleet has a login of its own
-                fields["username"] = record.username or image.username
+            fields["username"] = record.username or image.username
             fields["python_path"] = record.python_path or image.python_path
             fields["shell_type"] = record.shell_type or image.shell_type
         self._node.enter(PoolNodeState.BUILDING, **fields)

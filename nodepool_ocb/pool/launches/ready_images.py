@@ -60,7 +60,7 @@ def _installable(image: str, build: BuildView) -> dict[tuple[str, str], ReadyIma
             upload="",
             path=paths.build(image, build.id),
             external_id=build.id,
-            username=record.username,
+            username=None,  # a machine of the fleet has a login of its own
             python_path=record.python_path,
             shell_type=record.shell_type,
         )
