@@ -38,6 +38,8 @@ __all__ = ["serve", "setup_logging"]
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS: Final = 60.0  # a turn as long as this hangs, where systemd's watchdog says nothing else
+TELL_SECONDS: Final = 1.0  # between two messages that the loop moves, at least: there may be a thousand turns a second
+TOLD_IN_TIME: Final = 20  # and so many of them, at least, in the time after which systemd ends a silent daemon
 LONGEST_BACKOFF_SECONDS: Final = 30.0
 TAKEN_SECONDS: Final = 0.5  # between two looks whether our name is free
 FAILING_TURNS: Final = 3  # in a row: then others are to know
@@ -111,10 +113,13 @@ class _Heart:
     def __init__(self) -> None:
         self.stuck_seconds = systemd.watchdog_seconds() or STUCK_SECONDS
         self._beaten = time.monotonic()
+        self._told = float("-inf")  # monotonic
 
     def beat(self) -> None:
-        self._beaten = time.monotonic()
-        systemd.notify("WATCHDOG=1")
+        self._beaten = now = time.monotonic()
+        if now >= self._told + min(TELL_SECONDS, self.stuck_seconds / TOLD_IN_TIME):
+            self._told = now
+            systemd.notify("WATCHDOG=1")
 
     def trouble(self) -> str | None:
         age = time.monotonic() - self._beaten

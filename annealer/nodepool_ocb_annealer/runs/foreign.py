@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 import traceback
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -66,11 +67,16 @@ def _oddness(answer: object, kinds: tuple[type, ...]) -> str:
         return f"answered {type(answer).__name__}, which is no outcome"
     if not isinstance(answer, msgspec.Struct):  # None
         return ""
-    for field in msgspec.structs.fields(type(answer)):
+    for field in _fields(type(answer)):
         value = getattr(answer, field.name)
         if not _fits(field.name, field.type, value):
             return f"answered {type(answer).__name__} with {field.name}={type(value).__name__}"
     return ""
+
+
+@cache  # msgspec evaluates the annotations anew at each call: half a millisecond for each run
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 def _fits(name: str, wanted: Any, value: object) -> bool:
@@ -89,7 +95,7 @@ def _logged(order: Order, outcome: Succeeded | Failed) -> Succeeded | Failed:
     file = order.log
     if file is None:
         return outcome
-    if not file.exists():
+    if not os.path.exists(file):  # noqa: PTH110 (a third of the cost of Path.exists, for each run)
         if not outcome.tail:
             return outcome
         with Output(file, order.log_bytes, order.mask) as output:

@@ -190,12 +190,17 @@ class Link:
             0.0  # the shortest that was measured, with the start of a process in it; 0 before that
         )
         self._transport, self._become = transport, become
+        self._key: paramiko.PKey | None = None  # that ``_key_text`` shows
+        self._key_text = ""
         self._silence_seconds = 3 * keepalive_seconds
 
     @property
     def host_key(self) -> str:
         """The host key as in known_hosts, without the name."""
-        return _text(self._transport.get_remote_server_key())
+        key = self._transport.get_remote_server_key()  # another object after each exchange of keys
+        if key is not self._key:
+            self._key, self._key_text = key, _text(key)
+        return self._key_text
 
     @property
     def alive(self) -> bool:
