@@ -113,12 +113,12 @@ class _Heart:
     def __init__(self) -> None:
         self.stuck_seconds = systemd.watchdog_seconds() or STUCK_SECONDS
         self._beaten = time.monotonic()
-        self._told = float("-inf")  # monotonic
+        self._notified = float("-inf")  # monotonic
 
     def beat(self) -> None:
         self._beaten = now = time.monotonic()
-        if now >= self._told + min(TELL_SECONDS, self.stuck_seconds / TOLD_IN_TIME):
-            self._told = now
+        if now >= self._notified + min(TELL_SECONDS, self.stuck_seconds / TOLD_IN_TIME):
+            self._notified = now
             systemd.notify("WATCHDOG=1")
 
     def trouble(self) -> str | None:

@@ -33,7 +33,7 @@ class Pausing:
 
     def load(self) -> None:
         """Watch, and read it at the next look; in every new session."""
-        self._session.watch(self._path, self._event)
+        self._session.watch(self._path, self._event, levels=0)
         self._dirty = True
 
     def look(self) -> bool:

@@ -364,22 +364,24 @@ def test_the_watchdog_is_fed_while_turns_come(start: Start) -> None:
     assert daemon.page("/health/live")[0] == 200
 
 
-def test_systemd_is_told_that_the_loop_moves_once_a_second_however_many_turns_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[float] = []
+def test_systemd_is_told_that_the_loop_moves_once_a_second_however_many_turns_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[float] = []
     now = 100.0
-    monkeypatch.setattr(loop.systemd, "notify", lambda *_: told.append(now))
+    monkeypatch.setattr(loop.systemd, "notify", lambda *_: sent.append(now))
     monkeypatch.setattr(loop.time, "monotonic", lambda: now)
     heart = loop._Heart()
     for turn in range(3000):
         now = 100.0 + turn / 1000
         heart.beat()
         assert heart.trouble() is None
-    assert told == [100.0, 101.0, 102.0]
-    heart.stuck_seconds = 2.0  # a watchdog of two seconds is told twenty times in them
+    assert sent == [100.0, 101.0, 102.0]
+    heart.stuck_seconds = 2.0  # a watchdog of two seconds is sent twenty times in them
     for turn in range(1000):
         now = 110.0 + turn / 1000
         heart.beat()
-    assert len(told[3:]) == 10
+    assert len(sent[3:]) == 10
 
 
 def test_the_watchdog_starves_when_a_turn_hangs(start: Start) -> None:

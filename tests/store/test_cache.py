@@ -128,6 +128,15 @@ def test_what_others_write_wakes_and_is_seen(zk_session: Session, other: Session
     assert not cache.refresh()
 
 
+def test_a_record_that_is_read_again_is_no_change(zk_session: Session) -> None:
+    cache = Counted(zk_session)
+    zk_session.commit(machine("n1", "os"))
+    cache.load()
+    path = paths.noderole("os", "n1")
+    cache._tree.put(path, zk_session.get(path))
+    assert not cache._tree.changes()
+
+
 def test_own_writes_are_seen_at_once_and_cost_no_read(zk_session: Session) -> None:
     cache = Counted(zk_session)
     zk_session.commit(machine("n1", "os"))
@@ -225,6 +234,56 @@ def test_blobs_and_runs_wake_nobody(zk_session: Session, other: Session) -> None
     other.commit([Create(paths.run("os", "n1", "r1"), {"x": 1})])
     zk_session.sync()
     assert not cache.woken.acquire(blocking=False)
+
+
+def test_attributes_that_cannot_be_read_are_followed_until_they_can_be(zk_session: Session, other: Session) -> None:
+    wall = paths.wall("os", "n1")
+    cache = Counted(zk_session)
+    zk_session.commit([*machine("n1", "os"), Create(wall, {"a": 1})])
+    cache.load()
+    other.commit([Set(wall, "no object", 0)])
+    zk_session.sync()
+    assert cache.quarantined == {}  # nobody has read them
+    cache.spoiled(wall, "these are no attributes")
+    cache.refresh()
+    assert list(cache.quarantined) == [wall]
+    while cache.woken.acquire(blocking=False):
+        pass
+    other.commit([Set(wall, {}, 1)])
+    assert cache.woken.acquire(timeout=5)
+    zk_session.sync()
+    assert cache.refresh().attributes
+    assert cache.quarantined == {}
+
+
+def test_a_new_session_follows_attributes_that_could_not_be_read_before(zk_session: Session, other: Session) -> None:
+    wall = paths.wall("os", "n1")
+    cache = Counted(zk_session)
+    zk_session.commit([*machine("n1", "os"), Create(wall, {"a": 1})])
+    other.commit([Set(wall, "no object", 0)])
+    cache.load()
+    cache.spoiled(wall, "these are no attributes")
+    cache.refresh()
+    cache.load()
+    while cache.woken.acquire(blocking=False):
+        pass
+    other.commit([Set(wall, {}, 1)])
+    assert cache.woken.acquire(timeout=5)
+
+
+def test_the_record_of_another_holds_the_names_of_its_parents_once(zk_session: Session, other: Session) -> None:
+    cache = Counted(zk_session)
+    zk_session.commit(machine("n1", "os") + machine("n2", "ntp", parents=("os@n1",)))
+    cache.load()
+    child, parent = cache.world.vertex("ntp@n2"), cache.world.vertex("os@n1")
+    assert child is not None
+    assert parent is not None
+    other.commit([Set(paths.noderole("ntp", "n2"), NodeRole(state=State.ACTIVE, since=2.0, parents=("os@n1",)), 0)])
+    assert cache.woken.acquire(timeout=5)
+    zk_session.sync()
+    assert cache.refresh().vertices == {child}
+    assert (child.record.state, child.version) == (State.ACTIVE, 1)
+    assert child.record.parents[0] is parent.name
 
 
 def test_only_undecodable_records_are_quarantined(zk_session: Session, other: Session) -> None:

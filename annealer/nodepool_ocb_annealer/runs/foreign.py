@@ -95,7 +95,7 @@ def _logged(order: Order, outcome: Succeeded | Failed) -> Succeeded | Failed:
     file = order.log
     if file is None:
         return outcome
-    if not os.path.exists(file):  # noqa: PTH110 (a third of the cost of Path.exists, for each run)
+    if not os.path.exists(file):  # costs a third of Path.exists, for each run
         if not outcome.tail:
             return outcome
         with Output(file, order.log_bytes, order.mask) as output:

@@ -90,14 +90,17 @@ class Edges:
 
     def change(self, vertex: Vertex, record: NodeRole, version: int, mzxid: int) -> None:
         """Put another record in the place of a noderole's."""
-        turned = satisfied(record) - satisfied(vertex.record)
-        moved = record.parents != vertex.record.parents
-        joined = (record.rare.serves, record.deployment) != (vertex.record.rare.serves, vertex.record.deployment)
+        before = vertex.record
+        turned = satisfied(record) - satisfied(before)
+        moved = record.parents != before.parents
+        joined = (record.rare.serves, record.deployment) != (before.rare.serves, before.deployment)
         if moved:
             self._unlink(vertex)  # from the parents that it had
+        else:  # equal names, which the parents hold already
+            msgspec.structs.force_setattr(record, "parents", before.parents)
         if joined:
             self._leave(vertex)
-        before, vertex.record, vertex.version, vertex.mzxid = vertex.record, record, version, mzxid
+        vertex.record, vertex.version, vertex.mzxid = record, version, mzxid
         if renewing(record) != renewing(before):
             self._refresh(vertex)
         if turned:

@@ -288,12 +288,17 @@ class World:
             if failed(record):
                 node.failed.add(vertex)
             return vertex
-        if claimable(record) is not (vertex in node.ready):
-            (node.ready.discard if vertex in node.ready else node.ready.add)(vertex)
-        if failed(record) is not (vertex in node.failed):
-            (node.failed.discard if vertex in node.failed else node.failed.add)(vertex)
-        self.edges.change(vertex, record, version, mzxid)
+        self.change_noderole(vertex, record, version, mzxid)
         return vertex
+
+    def change_noderole(self, vertex: Vertex, record: NodeRole, version: int, mzxid: int) -> None:
+        """Put another record in the place of a noderole's."""
+        ready, failures = vertex.node.ready, vertex.node.failed
+        if claimable(record) is not (vertex in ready):
+            (ready.discard if vertex in ready else ready.add)(vertex)
+        if failed(record) is not (vertex in failures):
+            (failures.discard if vertex in failures else failures.add)(vertex)
+        self.edges.change(vertex, record, version, mzxid)
 
     def drop_noderole(self, fqdn: str, role: str) -> None:
         node = self.nodes.get(fqdn)

@@ -34,7 +34,7 @@ from nodepool_ocb.store.client.frames import ZnodeStat as ZnodeStat
 from nodepool_ocb.store.client.outcome import SentTransaction, TransactionFate
 from nodepool_ocb.store.client.reading import SessionReads
 from nodepool_ocb.store.client.tree import NATIVE, ImageTree
-from nodepool_ocb.store.client.wire import Client, Wake
+from nodepool_ocb.store.client.wire import Client, Wake, Watcher
 
 if TYPE_CHECKING:
     from nodepool_ocb.config import ZooKeeperSettings
@@ -365,19 +365,23 @@ class Session(SessionReads):
 
     # -- watching --
 
-    def watch(self, path: str, wake: Wake, over: Callable[[], None] | None = None) -> None:
+    def watch(self, path: str, wake: Wake, over: Callable[[], None] | None = None, levels: int | None = None) -> None:
         """Call ``wake(kind, path)`` when a znode at ``path`` or below is created, deleted or changed. ``over`` is called
-        behind all that came at once.
+        behind all that came at once. ``levels``: of paths below this one that concern the caller; None: all.
 
         The watch is armed again after every reconnect. Changes in between are not reported: read them when
         ``on_connected`` is called.
         """
         root, native = self._client.chroot + self.tree.stored(path), self.tree.native
         translated: Wake = lambda kind, changed: wake(kind, native(changed))  # noqa: E731
-        self._client.watchers[root] = translated if self.tree.foreign else wake
-        if over is not None:
-            self._client.batch_ends[root] = over
+        most = float("inf") if levels is None else root.rstrip("/").count("/") + levels
+        self._client.watch(root, Watcher(translated if self.tree.foreign else wake, most, over))
         self._reply(self._send(frames.add_watch(root)))
+
+    def watch_all_levels(self, path: str) -> None:
+        """From now on all paths below a watched one concern its watcher."""
+        root = self._client.chroot + self.tree.stored(path)
+        self._client.watch(root, self._client.watchers[root]._replace(most_slashes=float("inf")))
 
     # -- on the connection's thread --
 

@@ -19,7 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -51,10 +51,18 @@ _LENGTH = struct.Struct("!i")
 _REPLY = struct.Struct("!iqi")  # xid, zxid, error
 _BODY: Final = _LENGTH.size + _REPLY.size  # where the body of an answer begins
 _EVENT = struct.Struct("!iii")  # of a watch: kind, state of the session, length of the path that follows
-_EVENT_BYTES: Final = _EVENT.size
+_PATH: Final = _BODY + _EVENT.size  # where the path of an event begins; it is the rest of the answer
 _KINDS: Final = {1: "created", 2: "deleted", 3: "changed"}
 
 Wake = Callable[[str, str], None]
+
+
+class Watcher(NamedTuple):
+    """The reader of a path and of all below it. Paths with more slashes, those of the chroot included, do not concern it."""
+
+    wake: Wake
+    most_slashes: float = float("inf")
+    over: Callable[[], None] | None = None  # to call behind the events that came at once
 
 
 class Connection(Beating):
@@ -260,7 +268,8 @@ class Connection(Beating):
                 return result
             xid, zxid, error = _REPLY.unpack_from(data, offset + 4)
             if xid == WATCH_XID:  # most of them are such: each write of others comes as several
-                self._read_watch_event(data, offset + _BODY)
+                if data.count(b"/", offset + _PATH, end) <= self.client.most_slashes:
+                    self._read_event(data, offset, end)
             elif self._take(data, offset + _BODY, xid, zxid, error) is CLOSE_RESPONSE:
                 result = CLOSE_RESPONSE
             offset = end
@@ -306,16 +315,16 @@ class Connection(Beating):
             completion.set(Reply(buffer, offset, header.zxid))
         return None
 
-    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
-        number, _, length = _EVENT.unpack_from(buffer, offset)  # by hand: kazoo makes an object of each
-        begins, client = offset + _EVENT_BYTES, self.client
-        path = buffer[begins : begins + length].decode() if length > 0 else None
+    def _read_event(self, buffer: bytes, offset: int, end: int) -> None:
+        """Tell of the event of a watch; by hand, because kazoo makes an object of each."""
+        number, client = _LENGTH.unpack_from(buffer, offset + _BODY)[0], self.client
+        path = buffer[offset + _PATH : end].decode()  # empty in an event of the session
         kind = _KINDS.get(number)
-        if kind is not None and path is not None:
+        if kind is not None and path:
             self._watched = True
             client.wake_watchers(kind, path)
         if path in client._data_watchers or path in client._child_watchers:
-            super()._read_watch_event(buffer, offset)
+            super()._read_watch_event(buffer, offset + _BODY)
 
 
 class Client(KazooClient):  # type: ignore[misc]
@@ -332,8 +341,9 @@ class Client(KazooClient):  # type: ignore[misc]
         self.connected_again = connected_again
         self.connection_gone = connection_gone
         super().__init__(handler=Handler(), logger=log, **kwargs)
-        self.watchers: dict[str, Wake] = {}  # by the path, with the chroot, that is watched with all below it
-        self.batch_ends: dict[str, Callable[[], None]] = {}  # by the same: to call behind the events that came at once
+        self.watchers: dict[str, Watcher] = {}  # by the path, with the chroot, that is watched with all below it
+        self.most_slashes = float("inf")  # in a path that concerns a watcher; kazoo's own watches may have no more
+        self._watching = threading.Lock()  # held while both change
         self._connection = Connection(
             self, self._conn_retry.copy(), logger=log, sasl_options=kwargs.get("sasl_options")
         )
@@ -395,19 +405,29 @@ class Client(KazooClient):  # type: ignore[misc]
                 completion.set_exception(NotSent())
         super()._notify_pending(state)
 
+    def watch(self, root: str, watcher: Watcher) -> None:
+        """Add a watcher, or put it in the place of the former one; from any thread."""
+        with self._watching:
+            self.watchers[root] = watcher
+            self.most_slashes = max(each.most_slashes for each in self.watchers.values())
+
     def wake_watchers(self, kind: str, path: str) -> None:
         """Call the watchers of this path and of each path above it."""
-        for root, wake in list(self.watchers.items()):  # another thread may begin to watch
+        for root, watcher in list(self.watchers.items()):  # another thread may begin to watch
             if path.startswith(root) and (len(path) == len(root) or root == "/" or path[len(root)] == "/"):
+                if path.count("/") > watcher.most_slashes:
+                    continue
                 try:
-                    wake(kind, path[len(self.chroot) :] or "/")
+                    watcher.wake(kind, path[len(self.chroot) :] or "/")
                 except Exception:
                     log.exception("a watcher of %s failed", root)
 
     def events_over(self) -> None:
         """The events that came at once were given to the watchers."""
-        for root, over in list(self.batch_ends.items()):
+        for root, watcher in list(self.watchers.items()):
+            if watcher.over is None:
+                continue
             try:
-                over()
+                watcher.over()
             except Exception:
                 log.exception("the end of events below %s failed", root)

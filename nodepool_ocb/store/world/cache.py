@@ -27,9 +27,8 @@ from nodepool_ocb.store.client.frames import Znode
 from nodepool_ocb.store.client.session import Session, ZnodeStat
 from nodepool_ocb.store.world.arrivals import Arrivals
 from nodepool_ocb.store.world.changeset import ChangeSet
-from nodepool_ocb.store.world.kinds import ReadRecord
 from nodepool_ocb.store.world.load import WorldTree
-from nodepool_ocb.store.world.paths import WorldPath, parse
+from nodepool_ocb.store.world.paths import LEVELS, WorldPath, is_noderole, parse
 
 
 class Cache:
@@ -59,7 +58,8 @@ class Cache:
 
     def load(self) -> ChangeSet:
         """Watch, and read everything; again after a lost session, into the same world. Raises Unavailable or Denied."""
-        self._session.watch(paths.ROOT, self._event, self._arrivals.over)
+        levels = None if self.world.spoiled else LEVELS
+        self._session.watch(paths.ROOT, self._event, self._arrivals.over, levels)
         self._swept = -1
         return self.sweep()
 
@@ -122,7 +122,7 @@ class Cache:
         for number, (path, znode) in enumerate(zip(dirty, self._session.stream(dirty), strict=True)):
             if not number:
                 self._show_ahead()  # was asked for before
-            at = parse(path)
+            at = None if is_noderole(path) else parse(path)
             if at is None or at.kind is not Gate:
                 self._tree.put(path, znode)
             elif znode is None or znode.mzxid != self._tree.mzxid(at):
@@ -180,6 +180,7 @@ class Cache:
     def spoiled(self, path: str, reason: str) -> None:
         """Attributes that were read, and cannot be decoded: they are followed from now on until they can be."""
         self._tree.spoil(path, reason)
+        self._session.watch_all_levels(paths.ROOT)
         self._dirty.add(path)  # they may be well again
         self._wake()
 
@@ -215,8 +216,8 @@ class Cache:
         elif at.kind is Gate and stat.version != self.world.cluster_view(at.below, at.name).gate + 1:
             self._dirty.add(path)  # others raised it, too: their writes must be read before it is shown
             self._wake()
-        elif stat.mzxid > self._tree.mzxid(at):
-            self._tree.show(at, ReadRecord(record, stat.version, stat.mzxid, stat.ephemeral_owner))
+        else:
+            self._tree.show_written(at, record, stat)
 
     def refused(self, changes: Sequence[Change]) -> None:
         """The expected changes did not happen, or it is not known whether they did."""
@@ -240,6 +241,9 @@ class Cache:
     def _event(self, _kind: str, path: str) -> None:
         if path in self._expected:
             self._arrivals.add(path, alone=True)
+            return
+        if is_noderole(path):  # most are
+            self._arrivals.add(path, alone=False)
             return
         at = parse(path)
         if at is not None:

@@ -16,17 +16,17 @@ from typing import Final
 
 import msgspec.structs
 
-from nodepool_ocb.engine.world import World
+from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Invalid
 from nodepool_ocb.model import paths
 from nodepool_ocb.model.ranges import is_name, is_node
-from nodepool_ocb.model.records import Fence, Gate, NodeRole, Record, Structure
+from nodepool_ocb.model.records import Fence, Gate, Json, NodeRole, Record, Structure
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.frames import Znode
-from nodepool_ocb.store.client.session import Session
+from nodepool_ocb.store.client.session import Session, ZnodeStat
 from nodepool_ocb.store.world.changeset import ChangeSet
 from nodepool_ocb.store.world.kinds import WORLD_KINDS, ReadRecord
-from nodepool_ocb.store.world.paths import Listing, WorldPath, listing, misnamed, parse, path_of
+from nodepool_ocb.store.world.paths import Listing, WorldPath, listing, misnamed, noderole_of, parse, path_of
 from nodepool_ocb.store.world.unreadable import UnreadableRecords
 
 #: The kinds that are read together. Noderoles are read in a loop of their own, gates and the structure in their order.
@@ -133,11 +133,41 @@ class WorldTree:
         """Show the record that was read at ``path``. Ignored if it is shown already; paths without a record of the
         world go to ``put_attributes``.
         """
+        if znode is not None and self._changed(path, znode):
+            return
         at = parse(path)
         if at is None:
             self.put_attributes(path, znode)
         else:
             self._put(at, znode)
+
+    def _changed(self, path: str, znode: Znode) -> bool:
+        """Show the newer record of a noderole; False for all but a readable one that is shown already.
+
+        Most changes of a large cluster are such, and most of them are made by others. ``_put`` shows the same.
+        """
+        place = noderole_of(path)
+        vertex = self._shown(*place) if place is not None else None
+        if vertex is None:
+            return False
+        if vertex.mzxid == znode.mzxid:
+            return True
+        try:
+            record = codec.decode(NodeRole, znode)
+        except Invalid:
+            return False
+        self._change(vertex, record, znode.version, znode.mzxid)
+        return True
+
+    def _shown(self, fqdn: str, role: str) -> Vertex | None:
+        """A noderole that is shown, while all records can be read."""
+        view = self.world.nodes.get(fqdn)
+        return None if view is None or self._unreadable else view.noderoles.get(role)
+
+    def _change(self, vertex: Vertex, record: NodeRole, version: int, mzxid: int) -> None:
+        self.world.change_noderole(vertex, record, version, mzxid)
+        self._changes.vertices.add(vertex)
+        self._changes.nodes.add(vertex.node.name)
 
     def _put(self, at: WorldPath, znode: Znode | None) -> None:
         if znode is None:
@@ -157,6 +187,15 @@ class WorldTree:
         if at in self._unreadable:
             return self._unreadable.mzxid(at)
         return WORLD_KINDS[at.kind].mzxid(self.world, at)
+
+    def show_written(self, at: WorldPath, record: Record | Json, stat: ZnodeStat) -> None:
+        """Show a record that this process wrote, unless a newer one is shown."""
+        vertex = self._shown(*at.names) if type(record) is NodeRole is at.kind else None
+        if vertex is not None and isinstance(record, NodeRole):
+            if stat.mzxid > vertex.mzxid:
+                self._change(vertex, record, stat.version, stat.mzxid)
+        elif stat.mzxid > self.mzxid(at):
+            self.show(at, ReadRecord(record, stat.version, stat.mzxid, stat.ephemeral_owner))
 
     def show(self, at: WorldPath, read: ReadRecord) -> None:
         """Show a record of the kind that belongs there; data of another kind is not shown."""

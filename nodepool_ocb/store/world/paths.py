@@ -27,6 +27,9 @@ ROWS: Final[Mapping[Kind, RecordKind]] = {
 }
 #: The most slashes in a path of a World: a path with more belongs to a run or to attributes.
 MOST_SLASHES: Final = max(path.count("/") for row in ROWS.values() for path in row.paths)
+#: The levels of paths below ``paths.ROOT`` that a World may show.
+LEVELS: Final = MOST_SLASHES - model_paths.ROOT.count("/")
+_NODEROLE_SLASHES: Final = model_paths.noderole("", "").count("/")
 _TREE: Final = kinds.PathTree(ROWS.values())
 _FORMATS: Final = {kind: re.sub(r"\{\w+\}", "{}", row.paths[0]) for kind, row in ROWS.items()}
 #: For each name in the path of a kind, the folder that lists it; ``{}`` stands for the name before.
@@ -63,11 +66,31 @@ def parse(path: str) -> WorldPath | None:
 
 @lru_cache(maxsize=8192)  # a path that is written is looked at some six times
 def _parsed(path: str) -> WorldPath | None:
-    match path.split("/"):  # nearly all paths of a large cluster
-        case ["", "ocb", "nodes", fqdn, "noderoles", role]:
-            return WorldPath(NodeRole, fqdn, role)
+    if (noderole := noderole_of(path)) is not None:  # nearly all paths of a large cluster
+        return WorldPath(NodeRole, *noderole)
     found = _TREE.find(path)
     return None if found is None or found.kind.record is None else WorldPath(found.kind.record, *found.names)
+
+
+def noderole_of(path: str) -> tuple[str, str] | None:
+    """Node and role, if it is the path of a noderole; as ``parse``, without a cache: of most paths each is seen twice.
+
+    >>> noderole_of("/ocb/nodes/n1.example.com/noderoles/ntp"), noderole_of("/ocb/nodes/n1.example.com/fence")
+    (('n1.example.com', 'ntp'), None)
+    """
+    match path.split("/"):
+        case ["", "ocb", "nodes", fqdn, "noderoles", role]:
+            return fqdn, role
+    return None
+
+
+def is_noderole(path: str) -> bool:
+    """As ``noderole_of``, for a path of which no name is needed.
+
+    >>> is_noderole("/ocb/nodes/n1.example.com/noderoles/ntp"), is_noderole("/ocb/deployments/noderoles/clusters/dns")
+    (True, False)
+    """
+    return path.count("/") == _NODEROLE_SLASHES and path.startswith("/ocb/nodes/") and "/noderoles/" in path
 
 
 def path_of(kind: Kind, *names: str) -> str:

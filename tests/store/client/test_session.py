@@ -13,6 +13,7 @@ from nodepool_ocb.errors import Invalid, OcbError, Stale, Unavailable
 from nodepool_ocb.model.records import Change, Check, Create, Delete, Deployment, Set
 from nodepool_ocb.store.client import codec
 from nodepool_ocb.store.client.session import Session, ZnodeStat
+from nodepool_ocb.store.client.wire import Watcher
 from nodepool_ocb.testing.zookeeper.server import free_port
 
 
@@ -157,7 +158,7 @@ def test_another_watch_may_begin_while_an_event_is_told(zk_session: Session, unt
     seen: list[str] = []
 
     def wake(_kind: str, path: str) -> None:
-        zk_session._client.watchers[f"/later{len(seen)}"] = lambda *_: None
+        zk_session._client.watch(f"/later{len(seen)}", Watcher(lambda *_: None))
         seen.append(path)
 
     zk_session.watch("/ocb", wake)

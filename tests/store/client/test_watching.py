@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KeeperState
 
 from nodepool_ocb.config import ZooKeeperSettings
-from nodepool_ocb.model.records import Create
+from nodepool_ocb.model.records import Create, Set
 from nodepool_ocb.store.client.heart import OPINIONS, Beating
 from nodepool_ocb.store.client.session import Session
 
@@ -25,6 +25,37 @@ def test_a_watch_tells_of_its_own_path_and_of_nothing_beside_it(zk_session: Sess
     zk_session.sync()
     until(lambda: len(seen["/ocb/a"]) == 2)
     assert seen == {"/ocb/a": ["/ocb/a/c", "/ocb/a/b/d"], "/ocb/a/b": ["/ocb/a/b/d"]}
+
+
+def test_a_watch_of_some_levels_tells_of_no_deeper_path_until_all_concern_it(zk_session: Session, until: Any) -> None:
+    shallow: list[str] = []
+    deep: list[str] = []
+    zk_session.commit(
+        [Create("/ocb/a"), Create("/ocb/a/b"), Create("/ocb/a/b/c"), Create("/ocb/d"), Create("/ocb/d/e")]
+    )
+    zk_session.watch("/ocb/a", lambda _, at: shallow.append(at), levels=2)
+    zk_session.commit([Create("/ocb/a/b/c/1"), Create("/ocb/a/b/1"), Set("/ocb/a", {}, 0)])
+    until(lambda: len(shallow) == 2)
+    zk_session.watch("/ocb/d", lambda _, at: deep.append(at))  # of all levels
+    zk_session.commit([Create("/ocb/d/e/f"), Create("/ocb/a/b/c/2"), Create("/ocb/d/e/f/g"), Create("/ocb/a/b/2")])
+    until(lambda: len(deep) == 2)
+    zk_session.watch_all_levels("/ocb/a")
+    zk_session.commit([Create("/ocb/a/b/c/3")])
+    until(lambda: len(shallow) == 4)
+    assert shallow == ["/ocb/a/b/1", "/ocb/a", "/ocb/a/b/2", "/ocb/a/b/c/3"]
+    assert deep == ["/ocb/d/e/f", "/ocb/d/e/f/g"]
+
+
+def test_an_event_that_concerns_no_watcher_is_not_even_read(zk_session: Session, until: Any) -> None:
+    seen: list[str] = []
+    reported: list[str] = []
+    zk_session.commit([Create("/ocb/a")])
+    zk_session.watch("/ocb", lambda _, at: seen.append(at), levels=1)
+    before = zk_session._client.wake_watchers
+    zk_session._client.wake_watchers = lambda kind, at: (reported.append(at), before(kind, at))  # type: ignore[method-assign]
+    zk_session.commit([Create("/ocb/a/b"), Create("/ocb/c")])
+    until(lambda: seen == ["/ocb/c"])
+    assert [each.rpartition("/")[2] for each in reported] == ["c"]
 
 
 def test_a_session_that_another_ends_is_told_as_lost_and_one_that_is_closed_is_not(
