@@ -56,6 +56,11 @@ class Watch:
             views = images.read(self._builders.session, IMAGES, unread)
         except Unavailable:
             return  # it is part of the storm
+        for (
+            name,
+            view,
+        ) in views.items():  # one that many records are spoiled beside may be replaced before they are mended
+            self._ever[name].update({build.id: build.record.request for build in view.ready()})
         if unread or self._spoiling.spoiled or self._spoiling.times != spoiled:
             return  # what is spoiled now is not seen
         for name, view in views.items():
@@ -67,7 +72,6 @@ class Watch:
             if len(building) > 1:
                 self.faults.append(f"{name}: {building} are building at once")
             ready = view.ready()
-            self._ever[name].update({build.id: build.record.request for build in ready})
             if len(ready) < min(KEEP, len(self._ever[name])):
                 self.faults.append(f"{name}: only {[build.id for build in ready]} of {[*self._ever[name]]} are ready")
             if view.request is not None:
@@ -85,7 +89,7 @@ class Watch:
     def unanswered(self) -> list[str]:
         """Requests that led to no ready build, or to several."""
         return [
-            f"{name}: {count} builds for request {request}"
+            f"{name}: {count} builds for request {request}; seen ready, with their requests: {self._ever[name]}"
             for name, requests in self.requests.items()
             for request in requests
             if (count := Counter(self._ever[name].values())[request]) != 1
