@@ -77,7 +77,7 @@ class SessionReads:
         return chain.from_iterable(self._pipeline(self._of_folders(wanted, BATCH), _bytes))
 
     def mentioning(self, wanted: Folders, needles: Sequence[bytes]) -> list[Znode]:
-        """The znodes of these folders with data that has one of these bytes: for a few among very many."""
+        """The znodes of these folders with JSON that has one of these bytes, or an escape: for a few among very many."""
         unpack = partial(_mentioning, needles=needles)
         return list(chain.from_iterable(self._pipeline(self._of_folders(wanted, SEARCHED), unpack)))
 

@@ -33,7 +33,6 @@ _APART: Final = (*_OF_ANY, *_OF_NODE, *_UNREAD, NodeRole, Structure)
 #: The kinds that are read whole, the gates first.
 _OF_ALL: Final[tuple[Kind, ...]] = (Gate, *(kind for kind in ROWS if kind not in _APART and kind is not Gate))
 _SERVES: Final = b'"serves"'
-_ESCAPE: Final = b"\\u"  # a name may be written with one: "ntp\\u0040n1". A stat often has the byte of "\\" alone
 
 
 def near_world(
@@ -153,7 +152,7 @@ class _NearPart:
         needles = [f'"{name}"'.encode() for name in self._families]
         children: list[str] = []
         self._members = {}
-        for znode in self._session.mentioning(self._listed.noderoles, [_SERVES, _ESCAPE, *needles]):
+        for znode in self._session.mentioning(self._listed.noderoles, [_SERVES, *needles]):
             _, fqdn, _, role = znode.path.rsplit("/", 3)
             name = paths.noderole_name(role, fqdn)
             self._named.add(name)

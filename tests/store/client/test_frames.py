@@ -64,6 +64,12 @@ def test_records_that_mention_a_name_are_found_and_a_refused_path_is_named() -> 
         assert (refusal.value.code, refusal.value.path) == (NO_AUTH, "/b")
 
 
+def test_a_record_with_an_escape_may_mention_any_name() -> None:
+    answer = reply(read(rb"a\b\n"), read(rb'"\n\u0074p"'), read(b"one"))
+    found = frames.unpack_mentioning(answer, lambda: ["/a", "/b", "/c"], [b"ntp"])
+    assert [znode.path for znode in found] == ["/b"]
+
+
 def test_an_answer_without_a_needle_is_not_taken_apart_though_the_next_one_is_in_its_buffer() -> None:
     buffer, offset, zxid = reply(read(b"one"))
     together = Reply(buffer + struct.pack("!i", 400) + buffer[offset:], offset, zxid)
