@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -153,7 +154,7 @@ def things(
     ``shown`` are rows for the table alone.
     """
     if chosen() == "table":
-        _render_rows(list(rows if shown is None else shown), columns)
+        render(table(rows if shown is None else shown, columns))
     else:
         made = [public(row) for row in rows]
         _write(made, [str(row[key]) for row in made])
@@ -211,27 +212,33 @@ def console(file: TextIO | None = None) -> Console:
     return Console(file=file, width=width, highlight=False, soft_wrap=not file.isatty(), emoji=False, markup=False)
 
 
-def _render_rows(rows: Sequence[View], columns: Sequence[str]) -> None:
-    """Print a table alone."""
-    if straight.colourless():
-        cells = [{column: _shown(column, row.get(column)) for column in columns} for row in map(public, rows)]
-        lines = straight.lines(cells, columns, GAP, UNLIMITED)
-        if lines is not None:
-            terminal.rendered("\n".join(lines))
-            return
-    render(table(rows, columns))
-
-
 def render(*parts: RenderableType) -> None:
     """Print tables and text to stdout; a line that cannot be folded is not cut."""
+    if straight.colourless() and (lines := _straight(parts)) is not None:
+        terminal.rendered("\n".join(lines))
+        return
     writer = console()
+    made = [part.__rich__() if isinstance(part, Part) else part for part in parts]
     wide = writer.options.update(max_width=UNLIMITED)
-    writer.width = max([writer.width, *(writer.measure(part, options=wide).maximum for part in parts if _fixed(part))])
+    writer.width = max([writer.width, *(writer.measure(part, options=wide).maximum for part in made if _fixed(part))])
     with writer.capture() as printed:
-        for part in parts:
+        for part in made:
             writer.print(part)
     for row in printed.get().splitlines():
         terminal.rendered(row.rstrip())
+
+
+def _straight(parts: Iterable[RenderableType]) -> list[str] | None:
+    """The lines of these parts without rich; None if one of them needs it."""
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, Part) and (found := part.lines()) is not None:
+            lines += found
+        elif isinstance(part, str) and straight.plain(part):
+            lines.append(part)
+        else:
+            return None
+    return lines
 
 
 def _fixed(part: RenderableType) -> bool:
@@ -241,28 +248,53 @@ def _fixed(part: RenderableType) -> bool:
     return isinstance(part, Table) and part.show_header
 
 
-def table(rows: Iterable[View], columns: Sequence[str]) -> Table:
-    """A plain table; the columns ``AGES`` hold ages, ``MOMENTS`` times, states have their colour.
+class Part(ABC):
+    """A part of the output that rich makes only where it is needed: it takes long to import."""
 
-    On a terminal that is too narrow it is made to fit, and says which columns are left out.
-    """
-    from rich.table import Table
+    @abstractmethod
+    def lines(self) -> list[str] | None:
+        """The lines without rich; None where it is needed."""
 
-    shown = [{column: cell(column, row.get(column)) for column in columns} for row in map(public, rows)]
-    empty = [each for each in columns if shown and all(str(row[each]) == "-" for row in shown)]
-    natural = {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns}
-    widths = narrowed(natural, empty, console().width)
-    if crowded(natural, widths, console().width):
-        first, *rest = columns
-        widths = narrowed({each: natural[each] for each in rest}, empty, console().width - INDENT)
-        made = stacked(shown, first, widths)
-        return _captioned(made, {first, *widths, *empty}, columns)
-    made = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
-    for column, width in widths.items():
-        made.add_column(column.replace("_", " ").upper(), overflow="fold", width=width)
-    for row in shown:
-        made.add_row(*(row[column] for column in widths))
-    return _captioned(made, {*widths, *empty}, columns)
+    @abstractmethod
+    def __rich__(self) -> Table:
+        """The same for rich."""
+
+
+class _Rows(Part):
+    """A plain table. The columns ``AGES`` hold ages, ``MOMENTS`` times; states have their colour."""
+
+    def __init__(self, rows: Iterable[View], columns: Sequence[str]) -> None:
+        self._rows, self._columns = [public(row) for row in rows], columns
+
+    def lines(self) -> list[str] | None:
+        cells = [{column: _shown(column, row.get(column)) for column in self._columns} for row in self._rows]
+        return straight.lines(cells, self._columns, GAP, UNLIMITED)
+
+    def __rich__(self) -> Table:
+        """On a terminal that is too narrow it is made to fit, and says which columns are left out."""
+        from rich.table import Table
+
+        columns = self._columns
+        shown = [{column: cell(column, row.get(column)) for column in columns} for row in self._rows]
+        empty = [each for each in columns if shown and all(str(row[each]) == "-" for row in shown)]
+        natural = {each: max([len(each), *(_width(row[each]) for row in shown)]) for each in columns}
+        widths = narrowed(natural, empty, console().width)
+        if crowded(natural, widths, console().width):
+            first, *rest = columns
+            widths = narrowed({each: natural[each] for each in rest}, empty, console().width - INDENT)
+            made = stacked(shown, first, widths)
+            return _captioned(made, {first, *widths, *empty}, columns)
+        made = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
+        for column, width in widths.items():
+            made.add_column(column.replace("_", " ").upper(), overflow="fold", width=width)
+        for row in shown:
+            made.add_row(*(row[column] for column in widths))
+        return _captioned(made, {*widths, *empty}, columns)
+
+
+def table(rows: Iterable[View], columns: Sequence[str]) -> Part:
+    """A plain table of these columns."""
+    return _Rows(rows, columns)
 
 
 def _captioned(made: Table, shown: Collection[str], columns: Sequence[str]) -> Table:
@@ -385,19 +417,30 @@ def _total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
-def fields(*values: View | Mapping[str, Json], but: Collection[str] = ()) -> Table:
-    """The fields of one thing, or its words, one a row; ``but`` are left out."""
-    from rich.table import Table
+class _Fields(Part):
+    """Keys and values, one pair a row."""
 
-    made = Table(box=None, pad_edge=False, show_header=False)
-    made.add_column(style="bold", no_wrap=True)
-    made.add_column(overflow="fold")
-    for key, each in (
-        pair for value in values for pair in (public(value) if isinstance(value, View) else hidden(value)).items()
-    ):
-        if key not in but:
-            made.add_row(visible(key), cell(key, each))
-    return made
+    def __init__(self, pairs: Sequence[tuple[str, Json]]) -> None:
+        self._pairs = pairs
+
+    def lines(self) -> list[str] | None:
+        return straight.pairs([(visible(key), _shown(key, value)) for key, value in self._pairs], GAP, UNLIMITED)
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+
+        made = Table(box=None, pad_edge=False, show_header=False)
+        made.add_column(style="bold", no_wrap=True)
+        made.add_column(overflow="fold")
+        for key, value in self._pairs:
+            made.add_row(visible(key), cell(key, value))
+        return made
+
+
+def fields(*values: View | Mapping[str, Json], but: Collection[str] = ()) -> Part:
+    """The fields of one thing, or its words, one a row; ``but`` are left out."""
+    shown = [public(value) if isinstance(value, View) else hidden(value) for value in values]
+    return _Fields([(key, each) for value in shown for key, each in value.items() if key not in but])
 
 
 def verbatim(lines: Iterable[str]) -> Text:

@@ -24,7 +24,7 @@ def lines(rows: Sequence[Mapping[str, str]], columns: Sequence[str], gap: int, r
     widths: list[int] = []
     for column in columns:
         cells = [row[column] for row in rows]
-        if any("\n" in cell or "\t" in cell for cell in cells):
+        if not all(map(plain, cells)):
             return None
         widths.append(max(len(column), _widest(cells)))
     if sum(widths) + gap * (len(widths) - 1) > room:
@@ -33,6 +33,21 @@ def lines(rows: Sequence[Mapping[str, str]], columns: Sequence[str], gap: int, r
     header = [column.replace("_", " ").upper() for column in columns]
     made = [header, *([row[column] for column in columns] for row in rows)]
     return [between.join(map(_padded, row, widths)).rstrip() for row in made]
+
+
+def pairs(rows: Sequence[tuple[str, str]], gap: int, room: int) -> list[str] | None:
+    """A line for each key and its value; None as ``lines``, and without rows."""
+    if not rows or not all(plain(text) for row in rows for text in row):
+        return None
+    width = _widest(key for key, _ in rows)
+    if width + gap + _widest(value for _, value in rows) > room:
+        return None
+    return [(_padded(key, width) + " " * gap + value).rstrip() for key, value in rows]
+
+
+def plain(text: str) -> bool:
+    """Whether it is one line, which rich prints as it is."""
+    return "\n" not in text and "\t" not in text
 
 
 def _widest(cells: Iterable[str]) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import pytest
 
@@ -37,11 +40,41 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[[Callable[[], None]]
     return run
 
 
-@pytest.mark.parametrize("rows", [ROWS, ROWS[:1], []])
-def test_the_lines_are_those_of_rich(printed: Callable[[Callable[[], None]], str], rows: list[Lamp]) -> None:
-    plain = printed(lambda: output._render_rows(rows, COLUMNS))
-    assert plain == printed(lambda: output.render(output.table(rows, COLUMNS)))
-    assert plain.startswith("NAME")
+PARTS: Final[list[Callable[[], Sequence[Any]]]] = [
+    lambda: [output.table(ROWS, COLUMNS)],
+    lambda: [output.table(ROWS[:1], COLUMNS)],
+    lambda: [output.table([], COLUMNS)],
+    lambda: [output.fields(ROWS[1])],
+    lambda: [output.fields(ROWS[2], {"größe": 3, "empty": ""}, but=("reason",))],
+    lambda: [output.fields(ROWS[0]), "", output.table(ROWS, COLUMNS), "a title", output.table([], COLUMNS)],
+    lambda: ["", output.fields(ROWS[0]), ""],
+    lambda: [output.fields(ROWS[0]), output.table([Lamp(name="n1", state="ERROR", reason="first\nsecond")], COLUMNS)],
+    lambda: [output.fields({"text": "first\nsecond"}), output.table(ROWS, COLUMNS)],
+    lambda: [output.fields(ROWS[0]), output.verbatim(["copy  this", "and this"])],
+    lambda: ["a title\tof two\nlines", output.table(ROWS, COLUMNS)],
+    lambda: [output.fields({}), output.table(ROWS, COLUMNS)],
+]
+
+
+@pytest.mark.parametrize("parts", PARTS)
+def test_the_lines_are_those_of_rich(
+    printed: Callable[[Callable[[], None]], str], parts: Callable[[], Sequence[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = printed(lambda: output.render(*parts()))
+    monkeypatch.setattr(straight, "colourless", lambda: False)
+    assert plain == printed(lambda: output.render(*parts()))
+    assert plain.strip()
+
+
+def test_fields_and_tables_of_one_line_each_need_no_rich() -> None:
+    script = (
+        "import sys; from nodepool_ocb.cli.kit import output; from nodepool_ocb.views.view import View\n"
+        "class Lamp(View, frozen=True, kw_only=True): name: str\n"
+        "output.render(output.fields(Lamp(name='n1')), '', output.table([Lamp(name='n2')], ['name']))\n"
+        "print([each for each in sys.modules if each.partition('.')[0] == 'rich'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == ["name  n1", "", "NAME", "n2", "[]"]
 
 
 def test_where_colour_is_asked_for_rich_writes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,3 +87,5 @@ def test_where_colour_is_asked_for_rich_writes(monkeypatch: pytest.MonkeyPatch) 
 def test_a_cell_of_several_lines_and_a_table_that_is_too_wide_are_left_to_rich(cell: str) -> None:
     assert straight.lines([{"name": cell}], ["name"], 2, 80) is None
     assert straight.lines([{"name": "a"}], ["name"], 2, 80) == ["NAME", "a"]
+    assert straight.pairs([("name", cell)], 2, 80) is None
+    assert straight.pairs([("name", "a")], 2, 80) == ["name  a"]
