@@ -21,6 +21,8 @@ from nodepool_ocb.rollout.strategy import PHASES, SCHEMA
 #: Phases are named as the reasons of groups that fail in them; these are reasons already.
 RESERVED: Final = ("dependency", "stopped", "cancelled")
 KIND: Final = SCHEMA.rpartition("/")[0]
+#: Most lists are of tasks, which have commands of their own.
+A_LIST: Final = "must be a mapping with `groups`, and is a list; for a list of tasks see: nodepool-ocb tasks plan"
 
 
 def kind(document: Document) -> str | None:
@@ -43,6 +45,8 @@ def kind(document: Document) -> str | None:
 
 def faults(document: Document) -> list[Fault]:
     """Every fault, by line."""
+    if isinstance(document.value, list):
+        return [Fault(document.line(()), A_LIST, "", ())]
     found = [fault for fault in schema.faults(document, "strategy.json") if fault.key != ("schema",)]
     value = document.value
     if isinstance(value, dict):

@@ -312,7 +312,10 @@ def group(line: str) -> str:
             'letter or digit, and is text "a b"',
         ),
         ("groups: {}", "1: groups: must be a list, and is a mapping"),
-        ("# nothing\n- a", "2: the document must be a mapping, and is a list"),
+        (
+            "# nothing\n- a",
+            "2: must be a mapping with `groups`, and is a list; for a list of tasks see: nodepool-ocb tasks plan",
+        ),
         ("# nothing\n\nphases: []\n" + GROUP, "3: phases: must have at least 1 item, and has 0"),
         (
             GROUP + "phases: [{name: deploy}, {name: deploy}]",
