@@ -29,7 +29,7 @@ from nodepool_ocb.daemon.turns import Turns
 from nodepool_ocb.engine import installing, maintenance
 from nodepool_ocb.engine.world import Vertex, World
 from nodepool_ocb.errors import Conflict, Denied, Invalid, TimedOut, Unavailable
-from nodepool_ocb.model import paths
+from nodepool_ocb.model import paths, tokens
 from nodepool_ocb.model.records import Daemon, Record
 from nodepool_ocb.model.rights import ClientKind
 from nodepool_ocb.model.tokens import Token
@@ -208,10 +208,19 @@ class ApiRecords:
         return self._tokens.valid(id, secret) or self._of_boot(id, secret)
 
     def _of_boot(self, id: str, secret: str) -> Token | None:
-        """The token of a boot that an installation caused."""
-        with self._turning:
-            token = installing.boot_credential(self._cache.world, id) if self._loaded else None
+        """The token of a boot that an installation caused. The world may be older than the installation: then it catches up.
+
+        A machine ends the boot whose token is refused. Raises as ``catch_up``.
+        """
+        token = self._boot_credential(id)
+        if token is None and tokens.is_id(id) and not self._tokens.remembers(id):
+            self.catch_up(None, time.monotonic() + self.settings.api.deadline_seconds)
+            token = self._boot_credential(id)
         return token if token is not None and token.valid(secret, self.session.now()) else None
+
+    def _boot_credential(self, id: str) -> Token | None:
+        with self._turning:
+            return installing.boot_credential(self._cache.world, id) if self._loaded else None
 
     def wrote(self, written: Iterable[str]) -> None:
         """As ``ServedRecords.wrote`` states."""

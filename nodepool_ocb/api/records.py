@@ -68,7 +68,8 @@ class ServedRecords(Protocol):
     def valid_token(self, id: str, secret: str) -> Token | None:
         """The token of this id, as ZooKeeper has it; while it is away, as it was a short time ago.
 
-        None without one, for another secret, and for a token that has ended by ZooKeeper's clock.
+        None without one, for another secret, and for a token that has ended by ZooKeeper's clock. Raises TimedOut, and
+        Unavailable without ZooKeeper, for a token that may be newer than the records here.
         """
 
     writes: int  # of this server since its start

@@ -99,6 +99,10 @@ class KeptTokens:
             self._kept[id] = KeptToken(found=found, at=time.monotonic(), connection=connection, current=unchanged)
         return found.record
 
+    def remembers(self, id: str) -> bool:
+        """Whether there was such a token when it was last read."""
+        return id in self._kept
+
     def use_due(self, id: str) -> bool:
         """Whether the written last use of a token is some minutes old. Never waits."""
         kept = self._kept.get(id)
