@@ -215,7 +215,8 @@ def console(file: TextIO | None = None) -> Console:
 def render(*parts: RenderableType) -> None:
     """Print tables and text to stdout; a line that cannot be folded is not cut."""
     if straight.colourless() and (lines := _straight(parts)) is not None:
-        terminal.rendered("\n".join(lines))
+        if lines:
+            terminal.rendered("\n".join(lines))
         return
     writer = console()
     made = [part.__rich__() if isinstance(part, Part) else part for part in parts]
@@ -235,7 +236,7 @@ def _straight(parts: Iterable[RenderableType]) -> list[str] | None:
         if isinstance(part, Part) and (found := part.lines()) is not None:
             lines += found
         elif isinstance(part, str) and straight.plain(part):
-            lines.append(part)
+            lines.append(visible(part).rstrip())
         else:
             return None
     return lines

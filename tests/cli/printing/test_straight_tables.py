@@ -52,6 +52,12 @@ PARTS: Final[list[Callable[[], Sequence[Any]]]] = [
     lambda: [output.fields({"text": "first\nsecond"}), output.table(ROWS, COLUMNS)],
     lambda: [output.fields(ROWS[0]), output.verbatim(["copy  this", "and this"])],
     lambda: ["a title\tof two\nlines", output.table(ROWS, COLUMNS)],
+    lambda: [
+        output.fields({"größe\x1b[2J": "a\x9bb"}),
+        "\x1b]0;a title \u2028 of one line  ",
+        output.table(ROWS, COLUMNS),
+    ],
+    lambda: [output.fields({"empty": "", "none": None})],
     lambda: [output.fields({}), output.table(ROWS, COLUMNS)],
 ]
 
@@ -64,6 +70,14 @@ def test_the_lines_are_those_of_rich(
     monkeypatch.setattr(straight, "colourless", lambda: False)
     assert plain == printed(lambda: output.render(*parts()))
     assert plain.strip()
+
+
+def test_without_parts_nothing_is_printed(
+    printed: Callable[[Callable[[], None]], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert printed(output.render) == ""
+    monkeypatch.setattr(straight, "colourless", lambda: False)
+    assert printed(output.render) == ""
 
 
 def test_fields_and_tables_of_one_line_each_need_no_rich() -> None:
