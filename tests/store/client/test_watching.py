@@ -46,6 +46,16 @@ def test_a_watch_of_some_levels_tells_of_no_deeper_path_until_all_concern_it(zk_
     assert deep == ["/ocb/d/e/f", "/ocb/d/e/f/g"]
 
 
+def test_a_later_watch_of_few_levels_hides_no_event_from_an_earlier_one(zk_session: Session, until: Any) -> None:
+    seen: list[str] = []
+    zk_session.commit([Create("/ocb/a"), Create("/ocb/a/b"), Create("/ocb/d")])
+    zk_session.watch("/ocb/a", lambda _, at: seen.append(at))
+    zk_session.watch("/ocb/d", lambda _, at: seen.append(at), levels=0)
+    zk_session.commit([Create("/ocb/a/b/c"), Create("/ocb/d/e"), Set("/ocb/d", {}, 0)])
+    until(lambda: "/ocb/d" in seen)
+    assert seen == ["/ocb/a/b/c", "/ocb/d"]
+
+
 def test_an_event_that_concerns_no_watcher_is_not_even_read(zk_session: Session, until: Any) -> None:
     seen: list[str] = []
     reported: list[str] = []
