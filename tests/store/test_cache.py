@@ -281,7 +281,8 @@ def test_the_record_of_another_holds_the_names_of_its_parents_once(zk_session: S
     other.commit([Set(paths.noderole("ntp", "n2"), NodeRole(state=State.ACTIVE, since=2.0, parents=("os@n1",)), 0)])
     assert cache.woken.acquire(timeout=5)
     zk_session.sync()
-    assert cache.refresh().vertices == {child}
+    changes = cache.refresh()
+    assert (changes.vertices, changes.nodes) == ({child}, {"n2"})
     assert (child.record.state, child.version) == (State.ACTIVE, 1)
     assert child.record.parents[0] is parent.name
 

@@ -91,10 +91,15 @@ def test_fields_and_tables_of_one_line_each_need_no_rich() -> None:
     assert done.stdout.splitlines() == ["name  n1", "", "NAME", "n2", "[]"]
 
 
-def test_where_colour_is_asked_for_rich_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_colour_is_asked_for_rich_writes(
+    printed: Callable[[Callable[[], None]], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert straight.colourless()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert not straight.colourless()
+    assert "\x1b[32mACTIVE" in printed(lambda: output.render(output.fields(ROWS[0])))
 
 
 @pytest.mark.parametrize("cell", ["a\nb", "a\tb", "x" * 90])
