@@ -38,8 +38,8 @@ __all__ = ["serve", "setup_logging"]
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS: Final = 60.0  # a turn as long as this hangs, where systemd's watchdog says nothing else
-TELL_SECONDS: Final = 1.0  # between two messages that the loop moves, at least: there may be a thousand turns a second
-TOLD_IN_TIME: Final = 20  # and so many of them, at least, in the time after which systemd ends a silent daemon
+TELL_SECONDS: Final = 1.0  # the most between two messages that the loop moves: there may be a thousand turns a second
+TOLD_IN_TIME: Final = 20  # messages, at least, in the time after which systemd ends a silent daemon
 LONGEST_BACKOFF_SECONDS: Final = 30.0
 TAKEN_SECONDS: Final = 0.5  # between two looks whether our name is free
 FAILING_TURNS: Final = 3  # in a row: then others are to know

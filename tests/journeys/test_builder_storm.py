@@ -56,10 +56,8 @@ class Watch:
             views = images.read(self._builders.session, IMAGES, unread)
         except Unavailable:
             return  # it is part of the storm
-        for (
-            name,
-            view,
-        ) in views.items():  # one that many records are spoiled beside may be replaced before they are mended
+        # a build may be replaced before the spoiled records beside it are mended
+        for name, view in views.items():
             self._ever[name].update({build.id: build.record.request for build in view.ready()})
         if unread or self._spoiling.spoiled or self._spoiling.times != spoiled:
             return  # what is spoiled now is not seen

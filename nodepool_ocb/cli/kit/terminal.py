@@ -1,7 +1,7 @@
 """The output of every command to the terminal, with control characters shown.
 
 Texts come from machines, files and people. ``text`` and ``Printer`` show them; ``document`` and ``yaml_document`` are exact
-all the same, as JSON and YAML can escape. Tables and pictures go through ``cli.kit.output.console``, which does the same.
+all the same, as JSON and YAML can escape. Tables and pictures go through ``cli.kit.output``, which does the same.
 """
 
 from __future__ import annotations

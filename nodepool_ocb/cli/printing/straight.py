@@ -36,8 +36,8 @@ def lines(rows: Sequence[Mapping[str, str]], columns: Sequence[str], gap: int, r
 
 
 def pairs(rows: Sequence[tuple[str, str]], gap: int, room: int) -> list[str] | None:
-    """A line for each key and its value; None as ``lines``, and without rows."""
-    if not rows or not all(plain(text) for row in rows for text in row):
+    """A line for each key and its value; None where ``lines`` gives None."""
+    if not all(plain(text) for row in rows for text in row):
         return None
     width = _widest(key for key, _ in rows)
     if width + gap + _widest(value for _, value in rows) > room:

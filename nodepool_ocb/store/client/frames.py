@@ -41,6 +41,9 @@ _MEMBER = struct.Struct("!iBii")  # the same, and the length (or the error) that
 _STAT = struct.Struct("!qqqqi8xq4xi8x")  # czxid, mzxid, ctime, mtime, version, ephemeral owner, number of children
 _END = _HEADER.pack(-1, True, -1)
 _ESCAPE = b"\\u"  # in JSON, of any character: "ntp\\u0040n1"
+_BACKSLASHES: Final = (
+    1000  # with more in an answer, as in texts of many lines, one search for the whole escape costs less
+)
 _REFUSED = _END[:4] + b"\0\xff\xff\xff"  # of a member that failed, and is not the end: its error is negative
 _ACL_VERSION = 40  # where it begins in a stat
 
@@ -254,12 +257,12 @@ def _escapes(buffer: bytes, offset: int) -> bool:
     >>> _escapes(rb"a\b", 0), _escapes(rb"ntp\u0040n1", 0), _escapes(rb"ntp\u0040n1", 4)
     (False, True, False)
     """
-    at = buffer.find(_ESCAPE[:1], offset)
-    while at >= 0:
-        if buffer.startswith(_ESCAPE, at):
-            return True
+    at = offset - 1
+    for _ in range(_BACKSLASHES):
         at = buffer.find(_ESCAPE[:1], at + 1)
-    return False
+        if at < 0 or buffer.startswith(_ESCAPE, at):
+            return at >= 0
+    return buffer.find(_ESCAPE, at) >= 0
 
 
 def unpack_children(reply: Reply, paths: Sequence[str]) -> list[list[str] | None]:

@@ -374,7 +374,7 @@ class Session(SessionReads):
         """
         root, native = self._client.chroot + self.tree.stored(path), self.tree.native
         translated: Wake = lambda kind, changed: wake(kind, native(changed))  # noqa: E731
-        most = float("inf") if levels is None else root.rstrip("/").count("/") + levels
+        most = float("inf") if levels is None else root.count("/") + levels
         self._client.watch(root, Watcher(translated if self.tree.foreign else wake, most, over))
         self._reply(self._send(frames.add_watch(root)))
 

@@ -320,7 +320,7 @@ class Connection(Beating):
         number, client = _LENGTH.unpack_from(buffer, offset + _BODY)[0], self.client
         path = buffer[offset + _PATH : end].decode()  # empty in an event of the session
         kind = _KINDS.get(number)
-        if kind is not None and path:
+        if kind is not None:
             self._watched = True
             client.wake_watchers(kind, path)
         if path in client._data_watchers or path in client._child_watchers:

@@ -108,3 +108,18 @@ def test_a_cell_of_several_lines_and_a_table_that_is_too_wide_are_left_to_rich(c
     assert straight.lines([{"name": "a"}], ["name"], 2, 80) == ["NAME", "a"]
     assert straight.pairs([("name", cell)], 2, 80) is None
     assert straight.pairs([("name", "a")], 2, 80) == ["name  a"]
+
+
+def test_fields_that_are_not_wanted_are_left_out(printed: Callable[[Callable[[], None]], str]) -> None:
+    shown = printed(lambda: output.render(output.fields(ROWS[1], but=("held", "tags"))))
+    assert [line.split()[0] for line in shown.splitlines()] == ["name", "state", "broken", "reason"]
+
+
+def test_a_table_is_not_cut_on_a_terminal_that_is_too_narrow_for_its_first_column(
+    printed: Callable[[Callable[[], None]], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    name = f"{'n' * 60}.example.com"
+    assert name in printed(lambda: output.render(output.table([Lamp(name=name, state="ACTIVE")], ("name", "state"))))

@@ -70,6 +70,12 @@ def test_a_record_with_an_escape_may_mention_any_name() -> None:
     assert [znode.path for znode in found] == ["/b"]
 
 
+def test_an_escape_behind_very_many_backslashes_is_found() -> None:
+    lines = 2_000 * rb"\n"
+    found = frames.unpack_mentioning(reply(read(lines), read(lines + rb"\u0074")), lambda: ["/a", "/b"], [b"ntp"])
+    assert [znode.path for znode in found] == ["/b"]
+
+
 def test_an_answer_without_a_needle_is_not_taken_apart_though_the_next_one_is_in_its_buffer() -> None:
     buffer, offset, zxid = reply(read(b"one"))
     together = Reply(buffer + struct.pack("!i", 400) + buffer[offset:], offset, zxid)

@@ -7,6 +7,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KeeperState
 
@@ -66,6 +67,17 @@ def test_an_event_that_concerns_no_watcher_is_not_even_read(zk_session: Session,
     zk_session.commit([Create("/ocb/a/b"), Create("/ocb/c")])
     until(lambda: seen == ["/ocb/c"])
     assert [each.rpartition("/")[2] for each in reported] == ["c"]
+
+
+def test_a_watcher_that_is_not_to_be_called_behind_its_events_is_no_fault(
+    zk_session: Session, until: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    zk_session.watch("/ocb", lambda _, at: seen.append(at))
+    zk_session.commit([Create("/ocb/a")])
+    zk_session.commit([Create("/ocb/b")])
+    until(lambda: seen == ["/ocb/a", "/ocb/b"])
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_session_that_another_ends_is_told_as_lost_and_one_that_is_closed_is_not(
