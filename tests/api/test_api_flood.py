@@ -117,7 +117,9 @@ def test_one_token_takes_a_part_of_the_connections_with_streams_and_leaves_the_r
         assert problem(refused) == (429, "too-many", "TooMany")
         assert "20 streams" in refused.json()["detail"]
         assert refused.headers["retry-after"]
-        EventClient(small.address, other).close()
+        others = EventClient(small.address, other)
+        others.wait(until, lambda each: each.last is not None)
+        others.close()
         streams[0].close()
         until(lambda: b" 200 " in sent(small, request, 1, kept)[0].recv(15))
 
