@@ -26,7 +26,7 @@ from tests.fixtures.commands import Ocb
         ("barclamp delete nix", "barclamp nix does not exist"),
         ("node create n9.example.com --address 127.0.0.1:ssh", "'ssh' is no port; write a number from 1 to 65535"),
         ("man {list}/x", "list.yaml/x cannot be written: Not a directory; give another DIRECTORY"),
-        ("rollout check {list}", "the document must be a mapping, and is a list"),
+        ("rollout check {list}", "and is a list; for a list of tasks see: nodepool-ocb tasks plan"),
         ("noderole unbind top@n1.example.com", "this would delete top@n1.example.com with its attributes and history"),
         ("apply -f {empty}", "no document is in {empty}; to print one: nodepool-ocb export"),
         (
