@@ -105,8 +105,9 @@ def test_the_picture_has_the_version_of_the_world_and_says_how_it_is_cut(api: Se
     grid = Grid(nodes=4, depth=4, active=True)
     with Session(api.settings) as session:
         grid.write(session)
+        written = session.last_zxid
     place = "/v1/graph/picture"
-    answer = api.ask("GET", f"{place}?deployment=bench")
+    answer = api.ask("GET", f"{place}?deployment=bench", Ocb_Min_Zxid=str(written))
     found = answer.json()["answer"]
     assert [(box["name"], box["states"]) for box in found["boxes"]] == [
         (f"step-{level}-0", {"ACTIVE": 4}) for level in range(4)
