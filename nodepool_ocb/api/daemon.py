@@ -210,7 +210,7 @@ class ApiRecords:
     def _of_boot(self, id: str, secret: str) -> Token | None:
         """The token of a boot that an installation caused. The world may be older than the installation: then it catches up.
 
-        A machine ends the boot whose token is refused. Raises as ``catch_up``.
+        The machine ends its boot where the token is refused. Raises as ``catch_up``.
         """
         token = self._boot_credential(id)
         if token is None and tokens.is_id(id) and not self._tokens.remembers(id):

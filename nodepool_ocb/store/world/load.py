@@ -133,7 +133,7 @@ class WorldTree:
         """Show the record that was read at ``path``. Ignored if it is shown already; paths without a record of the
         world go to ``put_attributes``.
         """
-        if znode is not None and self._changed(path, znode):
+        if znode is not None and self._show_changed(path, znode):
             return
         at = parse(path)
         if at is None:
@@ -141,7 +141,7 @@ class WorldTree:
         else:
             self._put(at, znode)
 
-    def _changed(self, path: str, znode: Znode) -> bool:
+    def _show_changed(self, path: str, znode: Znode) -> bool:
         """Show the newer record of a noderole; False for all but a readable one that is shown already.
 
         Most changes of a large cluster are such, and most of them are made by others. ``_put`` shows the same.
