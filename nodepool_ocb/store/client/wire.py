@@ -50,9 +50,7 @@ _FRAME = struct.Struct("!iii")  # length, xid, opcode
 _LENGTH = struct.Struct("!i")
 _REPLY = struct.Struct("!iqi")  # xid, zxid, error
 _BODY: Final = _LENGTH.size + _REPLY.size  # where the body of an answer begins
-_PATH: Final = (
-    _BODY + 3 * _LENGTH.size
-)  # where the path of an event begins: behind its kind, a state and the path's length
+_PATH: Final = _BODY + 3 * _LENGTH.size  # where that of an event begins: behind its kind, a state and its length
 _KINDS: Final = {1: "created", 2: "deleted", 3: "changed"}
 
 Wake = Callable[[str, str], None]
